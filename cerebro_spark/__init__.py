@@ -1,0 +1,1 @@
+"""TRAIN models over DataFrames."""

@@ -1,0 +1,239 @@
+"""What the demo's two data sets share: a cache folder, an output layout, and atomic making of both.
+
+A prepared folder holds ``images/<id>.png`` and ``table.csv``. The table's first three columns are ``id``, ``label`` and
+``caption``; every further column is a number and a structured feature.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+LEADING = ("id", "label", "caption")
+"""The columns that are not features, in every table."""
+
+
+class DataError(RuntimeError):
+    """The data cannot be had or the output cannot be written; the message says why and is meant for the user."""
+
+
+def cache_folder(given: Path | None) -> Path:
+    """Say where fetched packages are kept.
+
+    Parameters
+    ----------
+    given : Path or None
+        The folder from the command line, or None.
+
+    Returns
+    -------
+    Path
+        ``given``, else ``$CEREBRO_SPARK_CACHE``, else ``.cache`` under the repository.
+    """
+    chosen = given or os.environ.get("CEREBRO_SPARK_CACHE") or Path(__file__).resolve().parent.parent / ".cache"
+    return Path(chosen).expanduser().resolve()
+
+
+def run(command: Sequence[str | Path], *, cwd: Path, timeout: float) -> str:
+    """Run one command of a fetch.
+
+    Parameters
+    ----------
+    command : sequence of str or Path
+        The program, by its full path, and its arguments.
+    cwd : Path
+        The folder to run it in.
+    timeout : float
+        Seconds after which it is killed.
+
+    Returns
+    -------
+    str
+        What it wrote to standard output and standard error.
+
+    Raises
+    ------
+    DataError
+        If it cannot be started, fails or takes too long; the message ends with its last lines.
+    """
+    name = Path(command[0]).name
+    try:
+        # LC_ALL: the last lines are shown to whoever reads the message, so they come in the message's own language
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env={**os.environ, "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DataError(f"{name} took longer than {timeout:.0f} s") from error
+    except OSError as error:
+        raise DataError(f"{name} cannot be started: {error}") from error
+    if done.returncode:
+        last = " | ".join(done.stdout.strip().splitlines()[-3:])
+        raise DataError(f"{name} exited with {done.returncode}: {last}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    # the kernel drops a flock with its process, so a killed run never locks out the next one
+    with path.open("a", encoding="utf-8") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def make_once(target: Path, fill: Callable[[Path], None]) -> Path:
+    """Make a folder unless it is there: filled under another name, then renamed, so that it is whole or absent.
+
+    Parameters
+    ----------
+    target : Path
+        The folder to make.
+    fill : callable
+        Fills the empty folder that it is given; if it raises, ``target`` stays absent.
+
+    Returns
+    -------
+    Path
+        ``target``.
+
+    Raises
+    ------
+    DataError
+        If the folder cannot be written.
+    """
+    if target.is_dir():
+        return target
+    part = target.with_name(f".{target.name}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_name(f".{target.name}.lock")):
+            if not target.is_dir():  # else another run made it while this one waited for the lock
+                if part.exists():  # a killed run's: under the lock nobody is still writing it
+                    shutil.rmtree(part)
+                part.mkdir()
+                try:
+                    fill(part)
+                    part.rename(target)
+                finally:
+                    shutil.rmtree(part, ignore_errors=True)
+    except OSError as error:
+        raise DataError(f"cannot make {target}: {error}") from error
+    return target
+
+
+def prepared(out: Path) -> tuple[list[str], list[str]] | None:
+    """Read what an earlier run left in the output folder.
+
+    Parameters
+    ----------
+    out : Path
+        The output folder.
+
+    Returns
+    -------
+    tuple of list of str and list of str or None
+        The table's columns and each row's label; None where the folder is absent or empty.
+
+    Raises
+    ------
+    DataError
+        If the folder holds anything but a whole data set: it is never written over.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return None
+    table = out / "table.csv"
+    if table.is_file():
+        with table.open(encoding="utf-8", newline="") as handle:
+            reader = csv.DictReader(handle)
+            columns = list(reader.fieldnames or ())
+            rows = list(reader) if tuple(columns[: len(LEADING)]) == LEADING else []
+        if rows and all((out / "images" / f"{row['id']}.png").is_file() for row in rows):
+            return columns, [row["label"] for row in rows]
+    raise DataError(f"{out} is not empty and holds no whole data set of this program: remove it or name another --out")
+
+
+def publish(
+    out: Path,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, object]],
+    write_image: Callable[[str, Path], object],
+) -> None:
+    """Write a data set in one step: a killed run leaves no ``out`` rather than half of one.
+
+    Parameters
+    ----------
+    out : Path
+        The output folder, absent or empty.
+    columns : sequence of str
+        The table's columns.
+    rows : sequence of mapping
+        The table's rows, in the order to write them.
+    write_image : callable
+        Called with a row's id and the file to write.
+    """
+    with contextlib.suppress(OSError):
+        out.rmdir()  # only an empty folder goes; the rename needs the name free
+
+    def fill(part: Path) -> None:
+        (part / "images").mkdir()
+        for row in rows:
+            write_image(str(row["id"]), part / "images" / f"{row['id']}.png")
+        with (part / "table.csv").open("w", encoding="utf-8", newline="") as handle:
+            writer = csv.DictWriter(handle, columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+    make_once(out, fill)
+    out.with_name(f".{out.name}.lock").unlink(missing_ok=True)  # nothing is left beside a user's folder
+
+
+def summary(labels: Sequence[str], kind: str, out: Path) -> str:
+    """Say in one line what a prepared folder holds.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Each row's label.
+    kind : str
+        What the images are.
+    out : Path
+        The output folder.
+
+    Returns
+    -------
+    str
+        Rows, classes with their counts, and where.
+    """
+    counts = sorted(Counter(labels).items())
+    listed = ", ".join(f"{name} {count}" for name, count in counts)
+    return f"{len(labels)} {kind} in {len(counts)} classes ({listed}): {out}"
+
+
+def note(message: str) -> None:
+    """Tell the user something that is not the result.
+
+    Parameters
+    ----------
+    message : str
+        One line for standard error.
+    """
+    print(message, file=sys.stderr, flush=True)

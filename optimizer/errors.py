@@ -1,0 +1,44 @@
+"""The root of the project's exception tree, and what the planners raise."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["CerebroError", "GraphError", "UnknownLayerError", "nearest"]
+
+
+class CerebroError(Exception):
+    """Base of every error that this project raises on purpose."""
+
+
+class GraphError(CerebroError, ValueError):
+    """A layer graph that cannot be: a cycle, a dangling input, a duplicate name, a cut that is not one."""
+
+
+class UnknownLayerError(CerebroError, KeyError):
+    """A layer was named that the graph does not have.
+
+    Parameters
+    ----------
+    name : str
+        What was asked for.
+    known : iterable of str
+        What there is, in the order to be shown.
+    where : str
+        What was searched, for the message.
+    """
+
+    def __init__(self, name: str, known: Iterable[str], where: str = "this graph") -> None:
+        known = list(known)
+        hint = nearest(name, known)
+        super().__init__(f"no layer {name!r} in {where}{hint}; layers: {', '.join(known)}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A phrase that offers the closest known name, or nothing: ``"; did you mean 'fc7'?"``."""
+    match = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {match[0]!r}?" if match else ""

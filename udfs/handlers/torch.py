@@ -1,0 +1,169 @@
+"""The PyTorch handler: trace any ``torch.nn.Module`` into a layer graph, and run the part between two cuts."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+
+from optimizer.errors import GraphError, UnknownLayerError
+from udfs.handlers._protocol import Handler, TensorSpec, UntraceableModelError
+from udfs.handlers._torch_fx import capture, module_outputs, node_names
+from udfs.handlers._torch_graph import layer_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from optimizer.graph import LayerGraph
+
+__all__ = ["HANDLER", "TorchHandler", "TorchModel"]
+
+
+class TorchModel:
+    """A torch model opened into layers.
+
+    The graph itself (shapes, FLOPs, fingerprints) is made when it is first asked for: a Spark worker that only runs a
+    part never pays for it.
+
+    Parameters
+    ----------
+    module : torch.fx.GraphModule
+        What :func:`udfs.handlers._torch_fx.capture` returned; its parameters are shared with the model.
+    inputs : sequence of TensorSpec
+        As for the capture.
+    device : str
+        Torch's name of where to run; :meth:`prepare` moves the parameters there.
+    """
+
+    def __init__(self, module: fx.GraphModule, inputs: Sequence[TensorSpec], device: str = "cpu") -> None:
+        self._module = module
+        self._inputs = tuple(inputs)
+        self._device = device
+        self._modules = dict(module.named_modules())
+        names = node_names(module)
+        self._nodes = {names[node.name]: node for node in module.graph.nodes}
+        self._names = {node: name for name, node in self._nodes.items()}
+        self._returned = {path: names[node] for path, node in module_outputs(module).items()}
+        self._schedules: dict[tuple[frozenset[str], tuple[str, ...]], list[tuple[fx.Node, tuple[fx.Node, ...]]]] = {}
+        self._layout = torch.contiguous_format
+
+    def prepare(self, threads: int) -> TorchModel:
+        """Make ready to run many batches; see :meth:`udfs.handlers.TracedModel.prepare`."""
+        torch.set_num_threads(threads)
+        if any(isinstance(inner, nn.Conv2d) for inner in self._modules.values()):
+            self._layout = torch.channels_last
+        self._module.to(device=self._device, memory_format=self._layout)
+        return self
+
+    @cached_property
+    def graph(self) -> LayerGraph:
+        """The layers, with shapes, FLOPs, bytes and fingerprints."""
+        return layer_graph(self._module, self._inputs)
+
+    def layer(self, name: str) -> str:
+        """The graph's layer for a layer name or a module path; see :meth:`udfs.handlers.TracedModel.layer`."""
+        found = name if name in self.graph else self._returned.get(name, name)
+        if found not in self.graph:
+            raise UnknownLayerError(name, self.graph.names)
+        return found
+
+    def run(self, feeds: Mapping[str, NDArray[np.generic]], want: Sequence[str]) -> dict[str, NDArray[np.generic]]:
+        """Compute ``want`` from ``feeds``; see :meth:`udfs.handlers.TracedModel.run`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from udfs.handlers import TensorSpec
+        >>> net = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)).eval()
+        >>> traced = HANDLER.trace(net, [TensorSpec((3,))])
+        >>> below = traced.run({"input_1": np.ones((5, 3), np.float32)}, ["1"])
+        >>> above = traced.run(below, ["2"])["2"]
+        >>> bool((above == net(torch.ones(5, 3)).detach().numpy()).all())
+        True
+        """
+        schedule = self._schedule(frozenset(feeds), tuple(want))
+        values: dict[fx.Node, Any] = {self._nodes[name]: self._tensor(array) for name, array in feeds.items()}
+        with torch.inference_mode():
+            for node, last_read in schedule:
+                values[node] = self._evaluate(node, values)
+                for done in last_read:
+                    del values[done]
+        return {name: values[self._nodes[name]].numpy(force=True) for name in want}
+
+    def _tensor(self, array: NDArray[np.generic]) -> torch.Tensor:
+        tensor = torch.from_numpy(array).to(self._device)
+        return tensor.contiguous(memory_format=self._layout) if tensor.dim() == 4 else tensor  # noqa: PLR2004 - NCHW
+
+    def _evaluate(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+        if node.op == "get_attr":
+            parent, _, leaf = str(node.target).rpartition(".")
+            return getattr(self._modules[parent], leaf)
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+        if node.op == "call_module":
+            return self._modules[str(node.target)](*args, **kwargs)
+        if node.op == "call_method":
+            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+    def _schedule(self, feeds: frozenset[str], want: tuple[str, ...]) -> list[tuple[fx.Node, tuple[fx.Node, ...]]]:
+        """The nodes to evaluate in order, each with those whose value nobody reads after it."""
+        key = (feeds, want)
+        if key not in self._schedules:
+            needed = self._needed(feeds, want)
+            order = [node for node in self._module.graph.nodes if node in needed and self._names[node] not in feeds]
+            keep = {self._nodes[name] for name in want}
+            last: dict[fx.Node, fx.Node] = {}
+            for node in order:
+                last.update(dict.fromkeys(node.all_input_nodes, node))
+            frees: dict[fx.Node, list[fx.Node]] = {}
+            for read, reader in last.items():
+                if read not in keep:
+                    frees.setdefault(reader, []).append(read)
+            self._schedules[key] = [(node, tuple(frees.get(node, ()))) for node in order]
+        return self._schedules[key]
+
+    def _needed(self, feeds: frozenset[str], want: tuple[str, ...]) -> set[fx.Node]:
+        needed: set[fx.Node] = set()
+        ahead = [self._nodes[name] for name in want]
+        while ahead:
+            node = ahead.pop()
+            if node in needed:
+                continue
+            needed.add(node)
+            if self._names[node] in feeds:
+                continue
+            if node.op == "placeholder":
+                raise GraphError(
+                    f"{', '.join(want)} cannot be computed from {', '.join(sorted(feeds)) or 'nothing'}: "
+                    f"the input {self._names[node]!r} is needed too"
+                )
+            ahead.extend(node.all_input_nodes)
+        return needed
+
+
+class TorchHandler:
+    """The torch side of :class:`udfs.handlers.Handler`."""
+
+    name = "torch"
+
+    def trace(self, model: object, inputs: Sequence[TensorSpec], *, device: str = "cpu") -> TorchModel:
+        """Open ``model`` (in eval mode) into a graph; parameters are shared, not copied.
+
+        Raises
+        ------
+        UntraceableModelError
+            It is not a module, is in training mode, or cannot be traced; the message says why.
+        """
+        if not isinstance(model, nn.Module):
+            raise UntraceableModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        return TorchModel(capture(model, inputs), inputs, device)
+
+
+HANDLER: Handler = TorchHandler()

@@ -1,0 +1,8 @@
+"""From whatever a DataFrame holds of an image to a network's input, with numpy and Pillow alone."""
+
+from udfs.images._decode import decode
+from udfs.images._errors import ImageError
+from udfs.images._pillow import MAX_PIXELS
+from udfs.images._rgb import open_rgb
+
+__all__ = ["MAX_PIXELS", "ImageError", "decode", "open_rgb"]

@@ -1,0 +1,137 @@
+"""Resize, centre crop and normalise one image: the inner loop of every job that reads pictures."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from udfs.images._errors import ImageError
+from udfs.images._pillow import check_pixels
+from udfs.images._rgb import open_rgb
+
+if TYPE_CHECKING:
+    from udfs.preprocessing import Preprocessing
+
+__all__ = ["decode"]
+
+FloatArray = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = None) -> FloatArray:
+    """One image as a network's input.
+
+    The numbers are those of torchvision's ``Resize`` (bilinear, antialiased), ``CenterCrop``, ``ToTensor`` and
+    ``Normalize`` on the same RGB picture, padded with black where the resized image is smaller than the crop.
+
+    Parameters
+    ----------
+    value : bytes, bytearray, memoryview, str, os.PathLike, Mapping, np.ndarray or None
+        * Bytes: an encoded JPEG, PNG, WEBP, GIF, BMP or TIFF file, the first frame of it.
+        * Text: a local path, a ``file:`` URI, or a URI that `pyarrow.fs` reads (``s3://``, ``s3a://``, ``hdfs://``,
+          ``gs://``, ...).
+        * A mapping: Spark's ``image`` struct with grey, BGR or BGRA bytes.
+        * A float array of shape ``preprocessing.shape``: an input already preprocessed, passed through as float32 and
+          not normalised again; without `out` it is not copied if it needs no conversion.
+    preprocessing : Preprocessing
+        What to do with the pixels.
+    out : np.ndarray, optional
+        Where to write, float32 of shape ``preprocessing.shape``, say a row of a batch. Untouched if an error is raised.
+
+    Returns
+    -------
+    np.ndarray
+        float32 of shape ``(3, crop, crop)``, C-contiguous unless `out` is not; `out` itself if given.
+
+    Raises
+    ------
+    ImageError
+        The value is null, empty, truncated, corrupt, not an image, larger than `MAX_PIXELS` (also after resizing, for
+        extreme aspect ratios), a path without a file, or a tensor of the wrong dtype or shape or not finite.
+    TypeError
+        The value is of a type that never holds an image: the column is wrong, not the row.
+
+    Notes
+    -----
+    Unlike torchvision's default loader: photographs are turned upright by their EXIF orientation, transparent pixels
+    become white, and 16-bit grey is scaled to 8 bits instead of clipped. A file that ends early is an error, never a
+    picture with a grey rest.
+
+    Depends on its arguments alone and may be called from several threads, provided that Pillow's global
+    ``ImageFile.LOAD_TRUNCATED_IMAGES`` is left False.
+
+    Examples
+    --------
+    >>> import io
+    >>> from PIL import Image
+    >>> from udfs.preprocessing import Preprocessing
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (500, 375), "white").save(file, "PNG")
+    >>> tensor = decode(file.getvalue(), Preprocessing(crop=224, resize=256))
+    >>> tensor.shape, tensor.dtype.name
+    ((3, 224, 224), 'float32')
+    >>> tensor[:, 0, 0].round(3).tolist()
+    [2.249000072479248, 2.428999900817871, 2.640000104904175]
+    """
+    shape = preprocessing.shape
+    if out is not None and (out.shape != shape or out.dtype != np.float32):
+        raise ValueError(f"out must be float32 of shape {shape}, got {out.dtype} of shape {out.shape}")
+    if isinstance(value, np.ndarray):
+        tensor = _checked(value, shape)
+        if out is None:
+            return tensor
+        out[...] = tensor
+        return out
+    pixels = np.asarray(_resized(open_rgb(value), preprocessing))
+    if preprocessing.channels == "BGR":
+        pixels = pixels[:, :, ::-1]
+    scale, mean, std = _constants(preprocessing)
+    if out is None:
+        out = np.empty(shape, np.float32)
+    # In place, one pass an operation: five times as fast as the expression, and bit for bit the same.
+    out[...] = pixels.transpose(2, 0, 1)
+    out *= scale
+    out -= mean
+    out /= std
+    return out
+
+
+def _resized(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
+    crop, short = preprocessing.crop, preprocessing.resize
+    if short is None:
+        return image.resize((crop, crop), Image.Resampling.BILINEAR)
+    width, height = image.size
+    # Truncated, as torchvision does.
+    size = (short, int(short * height / width)) if width <= height else (int(short * width / height), short)
+    check_pixels(*size)
+    # Resizing the cropped region alone would be faster, but Pillow holds such a region in single precision, and most
+    # images come out different by a grey level.
+    image = image.resize(size, Image.Resampling.BILINEAR)
+    left, top = _offset(size[0], crop), _offset(size[1], crop)
+    # Beyond the edge of the picture Pillow's crop is black.
+    return image.crop((left, top, left + crop, top + crop))
+
+
+def _offset(length: int, crop: int) -> int:
+    return round((length - crop) / 2) if length >= crop else -((crop - length) // 2)
+
+
+@lru_cache(maxsize=64)
+def _constants(preprocessing: Preprocessing) -> tuple[np.float32, FloatArray, FloatArray]:
+    mean = np.array(preprocessing.mean, np.float32).reshape(3, 1, 1)
+    std = np.array(preprocessing.std, np.float32).reshape(3, 1, 1)
+    return np.float32(preprocessing.scale), mean, std
+
+
+def _checked(tensor: np.ndarray[Any, Any], shape: tuple[int, int, int]) -> FloatArray:
+    if tensor.dtype.kind != "f":
+        raise ImageError("tensor is not of a float type", str(tensor.dtype))
+    if tensor.shape != shape:
+        raise ImageError("tensor of the wrong shape", f"expected {shape}, got {tensor.shape}")
+    with np.errstate(over="ignore"):
+        result = np.ascontiguousarray(tensor, np.float32)
+    if not np.isfinite(result).all():
+        raise ImageError("tensor is not finite")
+    return result

@@ -1,0 +1,164 @@
+"""Encoded bytes to a loaded Pillow image: one place that knows how Pillow fails."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import threading
+import warnings
+import zlib
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from PIL import Image, ImageFile
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import TiffImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
+from udfs.images._errors import ImageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["CORRUPT", "MAX_PIXELS", "check_pixels", "load"]
+
+MAX_PIXELS = 178_956_970
+"""Largest image that is decoded, in pixels: where Pillow itself stops by default, 512 MiB of 24-bit colour."""
+
+# What Pillow's readers let out when their input is bad. MemoryError is absent: below MAX_PIXELS it is the machine's.
+CORRUPT = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    BufferError,
+    EOFError,
+    RuntimeError,
+    struct.error,
+    zlib.error,
+)
+
+
+class _Jpeg(JpegImageFile):
+    """A JPEG file whose EXIF block is left unparsed: Pillow parses it for the resolution alone, and warns of damage."""
+
+    def getexif(self) -> Image.Exif:
+        return Image.Exif()
+
+
+# The readers are called directly and not through Image.open: that one warns from half of MAX_PIXELS on, and warnings
+# cannot be silenced in one thread only; it would also try formats whose readers start other programs (EPS).
+_READERS: tuple[tuple[bytes, int, type[ImageFile.ImageFile]], ...] = (
+    (b"\xff\xd8\xff", 0, _Jpeg),
+    (b"\x89PNG\r\n\x1a\n", 0, PngImageFile),
+    (b"WEBP", 8, WebPImageFile),
+    (b"GIF8", 0, GifImageFile),
+    (b"BM", 0, BmpImageFile),
+    (b"II*\0", 0, TiffImageFile),
+    (b"MM\0*", 0, TiffImageFile),
+    (b"II+\0", 0, TiffImageFile),
+    (b"MM\0+", 0, TiffImageFile),
+)
+_WARNINGS = threading.Lock()
+
+
+def load(data: bytes) -> Image.Image:
+    """Decode one file, its first frame if it has several, in the mode that it is stored in, upright.
+
+    Parameters
+    ----------
+    data : bytes
+        A JPEG, PNG, WEBP, GIF, BMP or TIFF file.
+
+    Returns
+    -------
+    PIL.Image.Image
+        Loaded; turned by its EXIF orientation.
+
+    Raises
+    ------
+    ImageError
+        Empty, none of the formats, truncated, corrupt, or of more than `MAX_PIXELS` pixels.
+    """
+    if not data:
+        raise ImageError("empty file")
+    reader = next((r for magic, at, r in _READERS if data.startswith(magic, at)), None)
+    if reader is None:
+        raise ImageError("not a JPEG, PNG, WEBP, GIF, BMP or TIFF image")
+    try:
+        with _quiet(reader, data):
+            image = reader(BytesIO(data))
+            check_pixels(*image.size)
+            image.load()
+            # Pillow turns a TIFF by itself, while loading.
+            return image if reader is TiffImageFile else _upright(image)
+    except ImageError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise ImageError("too many pixels", f"more than {MAX_PIXELS}") from error
+    except CORRUPT as error:
+        raise ImageError(f"truncated or corrupt {reader.format} file") from error
+
+
+def check_pixels(width: int, height: int) -> None:
+    """Refuse an image of more than `MAX_PIXELS` pixels before memory is taken for it."""
+    if width * height > MAX_PIXELS:
+        raise ImageError("too many pixels", f"{width} x {height} is more than {MAX_PIXELS}")
+
+
+@contextlib.contextmanager
+def _quiet(reader: type[ImageFile.ImageFile], data: bytes) -> Iterator[None]:
+    # Silencing changes the whole process's filters, so it is locked and kept off the formats of the hot path. What is
+    # damaged enough to matter raises an error as well.
+    if reader in (TiffImageFile, GifImageFile) or (reader is PngImageFile and b"acTL" in data):
+        with _WARNINGS, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    else:
+        yield
+
+
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    exif = image.info.get("exif")
+    turn = _TURNS.get(_orientation(exif)) if isinstance(exif, bytes) else None
+    if turn is None:
+        return image
+    turned = image.transpose(turn)
+    turned.info = image.info
+    return turned
+
+
+def _orientation(exif: bytes) -> int:
+    # Pillow's own parser warns about damaged blocks and reads every tag; a good picture is kept whatever its EXIF says.
+    block = exif.removeprefix(b"Exif\0\0")
+    order = {b"II": "<", b"MM": ">"}.get(block[:2])
+    if order is None:
+        return 1
+    try:
+        (start,) = struct.unpack_from(f"{order}I", block, 4)
+        (count,) = struct.unpack_from(f"{order}H", block, start)
+        for entry in range(start + 2, start + 2 + 12 * count, 12):
+            tag, kind = struct.unpack_from(f"{order}HH", block, entry)
+            if tag == 0x0112:  # noqa: PLR2004  (Orientation, EXIF 2.3 section 4.6.4; SHORT, by some cameras LONG)
+                return int(struct.unpack_from(f"{order}{'I' if kind == 4 else 'H'}", block, entry + 8)[0])  # noqa: PLR2004
+    except struct.error:
+        pass
+    return 1

@@ -1,0 +1,94 @@
+"""The bytes of an image file, from the file system that its path names."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from udfs.images._errors import ImageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["read"]
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://", re.DOTALL)
+_HADOOP_ONLY = {"s3a": "s3", "s3n": "s3"}
+_URI_CHARACTERS = ":/?#[]@!$&'()*+,;=%~"
+
+
+def read(path: str) -> bytes:
+    """Read a local path, a ``file:`` URI in any of its spellings, or a URI that `pyarrow.fs` knows.
+
+    Parameters
+    ----------
+    path : str
+        As Spark writes it: the ``path`` column of ``binaryFile`` is not percent-encoded, ``_metadata.file_path`` is.
+        A ``file:`` URI is therefore tried literally first and percent-decoded second.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    ImageError
+        No such file, a directory, no permission, or a URI of no known file system. What a retry may cure (a
+        connection, an exhausted descriptor table) propagates, so that Spark runs the task again.
+    """
+    if path.startswith("file:"):
+        rest = path.removeprefix("file:")
+        if rest.startswith("//"):
+            rest = rest[2:].removeprefix("localhost")
+        literal, decoded = _local(rest), unquote(rest)
+        with _about(path):
+            encoded = decoded != rest and not literal.exists()
+        return _open_local(_local(decoded) if encoded else literal, path)
+    scheme = _URI.match(path)
+    if scheme is None:
+        return _open_local(_local(path), path)
+    return _open_uri(_HADOOP_ONLY.get(scheme[1], scheme[1]) + path[scheme.end(1) :], path)
+
+
+def _local(path: str) -> Path:
+    if not path or "\0" in path:
+        raise ImageError("no such file", repr(path))
+    return Path(path)
+
+
+def _open_local(file: Path, shown: str) -> bytes:
+    with _about(shown):
+        return file.read_bytes()
+
+
+def _open_uri(uri: str, shown: str) -> bytes:
+    # Spark leaves blanks as they are, which Arrow's own URI parser refuses; fsspec's paths are never decoded.
+    quoted = uri if uri.startswith("fsspec+") else quote(uri, safe=_URI_CHARACTERS)
+    try:
+        system, inner = fs.FileSystem.from_uri(quoted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ImageError("no file system for the URI", shown) from error
+    with _about(shown), system.open_input_file(inner) as file:
+        data: bytes = file.read()
+    return data
+
+
+@contextlib.contextmanager
+def _about(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, UnicodeEncodeError) as error:
+        raise ImageError("no such file", path) from error
+    except PermissionError as error:
+        raise ImageError("no permission to read the file", path) from error
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise ImageError("no such file", path) from error
+        raise

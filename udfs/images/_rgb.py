@@ -1,0 +1,113 @@
+"""Any image value to one kind of picture: upright 8-bit RGB."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from udfs.images._errors import ImageError
+from udfs.images._pillow import CORRUPT, check_pixels, load
+from udfs.images._read import read
+
+__all__ = ["open_rgb"]
+
+# Spark's `image` schema borrows OpenCV's type codes: 8 bits unsigned in 1, 3 and 4 channels.
+_STRUCT_MODES = {0: ("L", "L", 1), 16: ("RGB", "BGR", 3), 24: ("RGBA", "BGRA", 4)}
+_STRUCT_FIELDS = frozenset({"height", "width", "nChannels", "mode", "data"})
+_WHITE = (255, 255, 255)
+
+
+def open_rgb(value: Any) -> Image.Image:
+    """One image as a loaded 8-bit RGB picture, upright.
+
+    Parameters
+    ----------
+    value : bytes, bytearray, memoryview, str, os.PathLike, Mapping or None
+        As for `udfs.images.decode`, less the tensor.
+
+    Returns
+    -------
+    PIL.Image.Image
+        Mode ``RGB``, at the size it is stored in.
+
+    Raises
+    ------
+    ImageError
+        The value is null or a bad image.
+    TypeError
+        The value is of a type that never holds an image: the column is wrong, not the row.
+
+    Notes
+    -----
+    * Transparent images are laid over white, since transparent pixels carry arbitrary colours underneath.
+    * 16-bit grey keeps its high byte, which is what Pillow does to 16-bit colour.
+    * Float grey of at most 1 is taken as a fraction of white, otherwise as 0..255.
+    * CMYK is converted without a colour profile.
+    """
+    if value is None:
+        raise ImageError("null")
+    if isinstance(value, str | os.PathLike):
+        image = load(read(os.fspath(value)))
+    elif isinstance(value, bytes | bytearray | memoryview):
+        image = load(bytes(value))
+    elif isinstance(value, Mapping):
+        image = _from_struct(value)
+    else:
+        raise TypeError(
+            f"an image is encoded bytes, a path or URI, or a mapping (Spark's image struct); got {type(value).__name__}"
+        )
+    return image if image.mode == "RGB" and "transparency" not in image.info else _to_rgb(image)
+
+
+def _from_struct(value: Mapping[str, Any]) -> Image.Image:
+    if missing := sorted(_STRUCT_FIELDS - value.keys()):
+        raise TypeError(f"not Spark's image struct, which has the fields {sorted(_STRUCT_FIELDS)}: {missing} missing")
+    height, width, channels, mode, data = (value[k] for k in ("height", "width", "nChannels", "mode", "data"))
+    if height is None or width is None or mode is None or data is None:
+        raise ImageError("null")
+    if height == -1:
+        raise ImageError("Spark could not decode the file")
+    if mode not in _STRUCT_MODES or channels != _STRUCT_MODES[mode][2]:
+        raise ImageError("unsupported mode of Spark's image struct", f"mode {mode} with {channels} channels")
+    if height < 1 or width < 1 or len(data) != height * width * channels:
+        raise ImageError("wrong length of data", f"{len(data)} bytes for {height} x {width} x {channels}")
+    check_pixels(width, height)
+    pillow, raw, _ = _STRUCT_MODES[mode]
+    return Image.frombuffer(pillow, (width, height), bytes(data), "raw", raw, 0, 1)
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    try:
+        if image.mode == "F" or image.mode.startswith("I"):
+            image = Image.fromarray(_to_8_bits(image))
+        if image.has_transparency_data:
+            image = image.convert("RGBA")
+            canvas = Image.new("RGB", image.size, _WHITE)
+            canvas.paste(image, mask=image)
+            return canvas
+        return image.convert("RGB")
+    except ImageError:
+        raise
+    except CORRUPT as error:
+        raise ImageError("unsupported colour mode", image.mode) from error
+
+
+def _to_8_bits(image: Image.Image) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    # Pillow's own conversions of these modes clip at 255, which turns a 16-bit photograph white.
+    pixels: np.ndarray[Any, Any] = np.asarray(image)
+    if not np.isfinite(pixels).all():
+        raise ImageError("pixels are not finite")
+    top = 255 if image.mode == "F" else 65535
+    if pixels.min() < 0 or pixels.max() > top:
+        raise ImageError("pixels out of range", f"not within 0..{top}")
+    if image.mode == "F":
+        pixels = np.rint(pixels * (255 if pixels.max() <= 1 else 1))
+        return pixels.astype(np.uint8)
+    grey = (pixels // 256).astype(np.uint8)
+    if isinstance(transparent := image.info.get("transparency"), int):
+        grey[pixels == transparent] = 255
+    return grey

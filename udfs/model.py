@@ -1,0 +1,58 @@
+"""A model as a value that travels to the workers: how to build it, never its weights."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from udfs.handlers import TensorSpec, TracedModel, handler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ModelSource", "open_model"]
+
+# Models that a Python worker keeps open between tasks. Spark reuses its workers, and a job or two share one; each more
+# would hold its weights for a plan that is over.
+_KEPT = 2
+
+_open: OrderedDict[tuple[str, str], TracedModel] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """How a worker comes by a model.
+
+    Parameters
+    ----------
+    key : str
+        Tells models apart: two sources with one key build equal models.
+    framework : str
+        The handler's name.
+    inputs : tuple of TensorSpec
+        One for each input of the network.
+    build : callable
+        Returns the framework's model with its weights, in inference mode. It is pickled by Spark's own closures: by
+        reference for what is installed, by value for what a notebook defined.
+    """
+
+    key: str
+    framework: str
+    inputs: tuple[TensorSpec, ...]
+    build: Callable[[], object] = field(compare=False, repr=False)
+
+    def open(self, device: str = "cpu") -> TracedModel:
+        """Build and trace the model anew."""
+        return handler(self.framework).trace(self.build(), self.inputs, device=device)
+
+
+def open_model(source: ModelSource, device: str, threads: int) -> TracedModel:
+    """The traced model, prepared to run, from this process's cache where it is there."""
+    key = (source.key, device)
+    if key not in _open:
+        while len(_open) >= _KEPT:
+            _open.popitem(last=False)
+        _open[key] = source.open(device).prepare(threads)
+    _open.move_to_end(key)
+    return _open[key]

@@ -1,0 +1,106 @@
+"""Fixed-shape tensors in Arrow columns: raw bytes, one value a record, read and written without copying."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from optimizer.errors import CerebroError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from udfs.handlers import TensorSpec
+
+__all__ = ["TensorError", "from_binary", "nbytes", "to_binary", "to_lists"]
+
+# A binary column's offsets are 32-bit: one Arrow array holds less than 2 GiB.
+_LARGEST = 2**31 - 1
+
+
+class TensorError(CerebroError, ValueError):
+    """A column's bytes are not the tensor that the plan says they are."""
+
+
+def nbytes(spec: TensorSpec) -> int:
+    """Bytes of one record."""
+    return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
+
+
+def to_binary(tensors: NDArray[np.generic], valid: NDArray[np.bool_]) -> pa.BinaryArray:
+    """Records as binary values in C order, null where ``valid`` is false.
+
+    Parameters
+    ----------
+    tensors : array of shape (valid.sum(), *shape)
+        Only the valid ones.
+    valid : array of bool, shape (n,)
+
+    Raises
+    ------
+    TensorError
+        They exceed the 2 GiB of one Arrow array; a smaller batch is the remedy.
+
+    Examples
+    --------
+    >>> to_binary(np.zeros((1, 3), np.float32), np.array([True, False])).to_pylist()
+    [b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00', None]
+    """
+    tensors = np.ascontiguousarray(tensors)
+    if tensors.nbytes > _LARGEST:
+        raise TensorError(
+            f"{len(tensors)} records of {tensors.nbytes // len(tensors):,} bytes exceed the 2 GiB of one Arrow array: "
+            "lower batchSize"
+        )
+    size = tensors.nbytes // len(tensors) if len(tensors) else 0
+    buffers = [_validity(valid), pa.py_buffer(_offsets(valid, size)), pa.py_buffer(tensors)]
+    return pa.Array.from_buffers(pa.binary(), len(valid), buffers)
+
+
+def from_binary(column: pa.Array, spec: TensorSpec) -> NDArray[np.generic]:
+    """Binary values without nulls as one array of shape ``(n, *spec.shape)``, a view of Arrow's memory.
+
+    Raises
+    ------
+    TensorError
+        A value is null or has another length than ``spec`` says.
+    """
+    if column.null_count:
+        raise TensorError(f"{column.null_count} of {len(column)} tensors are null")
+    if not len(column):
+        return np.empty((0, *spec.shape), spec.dtype)
+    wide = pa.types.is_large_binary(column.type)
+    _, offsets, data = column.buffers()
+    places = np.frombuffer(offsets, np.int64 if wide else np.int32)[column.offset : column.offset + len(column) + 1]
+    lengths = np.diff(places)
+    expected = nbytes(spec)
+    if (lengths != expected).any():
+        found = sorted({int(length) for length in lengths if length != expected})[:3]
+        raise TensorError(f"a tensor of shape {spec.shape} {spec.dtype} takes {expected:,} bytes; found {found}")
+    flat = np.frombuffer(data, np.uint8, count=int(places[-1] - places[0]), offset=int(places[0]))
+    return flat.view(spec.dtype).reshape(len(column), *spec.shape)
+
+
+def to_lists(rows: NDArray[np.float32], valid: NDArray[np.bool_]) -> pa.ListArray:
+    """Feature vectors as ``list<float>``, null where ``valid`` is false.
+
+    Parameters
+    ----------
+    rows : array of shape (valid.sum(), length)
+        Only the valid ones.
+    valid : array of bool, shape (n,)
+    """
+    values = pa.array(np.ascontiguousarray(rows).reshape(-1))
+    buffers = [_validity(valid), pa.py_buffer(_offsets(valid, rows.shape[1]))]
+    return pa.Array.from_buffers(pa.list_(pa.float32()), len(valid), buffers, children=[values])
+
+
+def _offsets(valid: NDArray[np.bool_], size: int) -> NDArray[np.int32]:
+    return np.concatenate([[0], np.cumsum(valid, dtype=np.int64) * size]).astype(np.int32)
+
+
+def _validity(valid: NDArray[np.bool_]) -> pa.Buffer | None:
+    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))

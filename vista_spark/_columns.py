@@ -1,0 +1,58 @@
+"""Checks of a DataFrame's columns, made before Spark starts a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import ArrayType, BinaryType, DataType, DoubleType, FloatType, StringType, StructType
+
+from optimizer.errors import nearest
+from vista_spark.errors import ColumnError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame
+
+__all__ = ["check_absent", "check_image", "check_present"]
+
+_IMAGE_FIELDS = {"origin", "height", "width", "nChannels", "mode", "data"}
+
+
+def check_present(df: DataFrame, columns: Iterable[str], what: str) -> None:
+    """Raise ``ColumnError`` for the first column that ``df`` lacks, with what there is and the nearest."""
+    for column in columns:
+        if column not in df.columns:
+            raise ColumnError(
+                f"{what}: no column {column!r}{nearest(column, df.columns)}; columns: {', '.join(df.columns)}"
+            )
+
+
+def check_absent(df: DataFrame, columns: Iterable[str], remedy: str) -> None:
+    """Raise ``ColumnError`` where a column to be added is there already, or would be added twice."""
+    taken = set(df.columns)
+    for column in columns:
+        if column in taken:
+            raise ColumnError(f"column {column!r} exists already: {remedy}")
+        taken.add(column)
+
+
+def check_image(df: DataFrame, column: str, what: str) -> None:
+    """Raise ``ColumnError`` unless ``column`` is of a type that holds images."""
+    check_present(df, [column], what)
+    found = df.schema[column].dataType
+    if not _holds_images(found):
+        raise ColumnError(
+            f"{what}: column {column!r} is {found.simpleString()}; an image is binary (encoded bytes), string (a path), "
+            "Spark's image struct, or an array of float or double (a preprocessed tensor)"
+        )
+
+
+def _holds_images(found: DataType) -> bool:
+    if isinstance(found, StructType):
+        return set(found.names) >= _IMAGE_FIELDS
+    if isinstance(found, ArrayType):
+        while isinstance(found, ArrayType):
+            found = found.elementType
+        return isinstance(found, (FloatType, DoubleType))
+    return isinstance(found, (BinaryType, StringType))

@@ -1,0 +1,77 @@
+"""What the RUN room raises: one tree over :class:`optimizer.errors.CerebroError`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optimizer.errors import CerebroError, UnknownLayerError, nearest
+from udfs.weights import WeightsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "CerebroError",
+    "ColumnError",
+    "DuplicateIdError",
+    "EmptyInputError",
+    "InvalidArgumentError",
+    "JavaNotFoundError",
+    "LabelError",
+    "MissingIdError",
+    "UnknownLayerError",
+    "UnknownModelError",
+    "VistaError",
+    "WeightsError",
+]
+
+
+class VistaError(CerebroError):
+    """Base of what ``vista_spark`` raises on purpose."""
+
+
+class InvalidArgumentError(VistaError, ValueError):
+    """An argument that cannot be; the message says what would do."""
+
+
+class ColumnError(VistaError, ValueError):
+    """A column that is missing, of the wrong type, or in the way."""
+
+
+class EmptyInputError(VistaError, ValueError):
+    """Nothing to learn from: an empty table, or tables that share no id."""
+
+
+class DuplicateIdError(VistaError, ValueError):
+    """Rows of one table that share an id: a join would multiply them, and which one is meant cannot be told."""
+
+
+class MissingIdError(VistaError, ValueError):
+    """Rows without an id, or without their counterpart in the other table, where ``errors="raise"``."""
+
+
+class LabelError(VistaError, ValueError):
+    """A label that cannot be learned: null, or with a single class."""
+
+
+class JavaNotFoundError(VistaError, RuntimeError):
+    """Spark needs a Java runtime, and there is none."""
+
+
+class UnknownModelError(VistaError, KeyError):
+    """A model was named that the roster does not have.
+
+    Parameters
+    ----------
+    name : str
+        What was asked for.
+    known : iterable of str
+        What there is, in the order to be shown.
+    """
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        known = list(known)
+        super().__init__(f"no model {name!r} in the roster{nearest(name, known)}; models: {', '.join(known)}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])

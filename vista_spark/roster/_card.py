@@ -1,0 +1,165 @@
+"""What is known of a model before its weights are read: builder, preprocessing and named layers."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import UnknownLayerError
+from vista_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+
+    from udfs.preprocessing import Preprocessing
+
+__all__ = ["FeatureLayer", "ModelCard"]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLayer:
+    """A layer whose output is worth having.
+
+    Parameters
+    ----------
+    name : str
+        What the field calls it: ``"conv5"``, ``"fc6"``.
+    module : str
+        Path of the module, within the network, whose output it is: after the nonlinearity, where there is one.
+    """
+
+    name: str
+    module: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """A model of the roster.
+
+    Parameters
+    ----------
+    name : str
+        Key in the roster.
+    builder : callable
+        Makes the network, a new one each call, with weights of its own choosing. It must be picklable, and run under
+        ``torch.device("meta")``.
+    preprocessing : Preprocessing
+        From an image to the network's input.
+    layers : tuple of FeatureLayer
+        From the bottom to the top.
+    parameters : int
+        Number of scalars in ``builder().parameters()``; buffers are not counted.
+    reference : str
+        The paper.
+
+    Examples
+    --------
+    >>> from vista_spark import roster
+    >>> [layer.name for layer in roster.card("alexnet").resolve(3)]
+    ['fc6', 'fc7', 'fc8']
+    """
+
+    name: str
+    builder: Callable[[], nn.Module]
+    preprocessing: Preprocessing
+    layers: tuple[FeatureLayer, ...]
+    parameters: int
+    reference: str
+
+    def skeleton(self) -> nn.Module:
+        """Build the network in evaluation mode on torch's meta device: all of its structure, none of its memory."""
+        import torch  # noqa: PLC0415  (an optional extra)
+
+        # A builder may draw numbers that the meta device does not swallow.
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            return self.builder().eval().requires_grad_(False)
+
+    def resolve(self, layers: int | str | Sequence[int | str]) -> tuple[FeatureLayer, ...]:
+        """Find the layers that a user means.
+
+        Parameters
+        ----------
+        layers : int, str, or sequence of them
+            A bare integer ``k`` means the top ``k`` layers (the ``|L|`` of Vista's API, section 3.3 of the paper). In a
+            sequence an integer ``n`` means the ``n``-th layer from the top, 1 the topmost. A string is a layer's name
+            or the path of a module of the network.
+
+        Returns
+        -------
+        tuple of FeatureLayer
+            From the bottom to the top, each once. A path that names no layer of the card stands for its own name.
+
+        Raises
+        ------
+        UnknownLayerError
+            There is no such layer, or no such module that runs at inference; the message lists the layers and the
+            nearest.
+        InvalidArgumentError
+            Nothing was asked for, or something that is neither integer nor string.
+
+        Examples
+        --------
+        >>> from vista_spark import roster
+        >>> roster.card("resnet50").resolve(["conv5_3", 1])
+        (FeatureLayer(name='conv5_3', module='layer4.2'), FeatureLayer(name='fc6', module='fc'))
+        """
+        if isinstance(layers, int) and not isinstance(layers, bool):
+            self._from_top(layers)
+            return self.layers[-layers:]
+        wanted = [layers] if isinstance(layers, str) else layers
+        if not isinstance(wanted, Sequence) or not wanted:
+            raise InvalidArgumentError(
+                f"layers must be a number, a name or a non-empty sequence of them, not {layers!r}"
+            )
+        found = {layer.module: layer for layer in map(self._find, wanted)}
+        order = [layer.module for layer in self.layers]
+        if not found.keys() <= set(order):
+            order = self._run_order()
+        return tuple(sorted(found.values(), key=lambda layer: order.index(layer.module)))
+
+    def _find(self, wanted: int | str) -> FeatureLayer:
+        if isinstance(wanted, bool) or not isinstance(wanted, int | str):
+            raise InvalidArgumentError(f"a layer is a number from the top or a name, not {wanted!r}")
+        if isinstance(wanted, int):
+            return self._from_top(wanted)
+        for layer in self.layers:
+            if wanted in (layer.name, layer.module):
+                return layer
+        paths = self._run_order()
+        if wanted in paths:
+            return FeatureLayer(wanted, wanted)
+        near = difflib.get_close_matches(wanted, paths, n=3)
+        raise UnknownLayerError(wanted, [*(layer.name for layer in self.layers), *near], f"model {self.name!r}")
+
+    def _from_top(self, number: int) -> FeatureLayer:
+        if not 1 <= number <= len(self.layers):
+            known = [layer.name for layer in self.layers]
+            where = f"model {self.name!r}, which counts 1 to {len(known)} from the top"
+            raise UnknownLayerError(str(number), known, where)
+        return self.layers[-number]
+
+    def _run_order(self) -> list[str]:
+        """Paths of the modules that give a tensor at inference, in the order in which they give it."""
+        import torch  # noqa: PLC0415  (an optional extra)
+
+        network = self.skeleton()
+        finished: dict[str, None] = {}
+
+        def finish(path: str) -> Callable[[nn.Module, Any, object], None]:
+            def hook(_module: nn.Module, _inputs: Any, output: object) -> None:
+                if isinstance(output, torch.Tensor):
+                    finished.pop(path, None)
+                    finished[path] = None
+
+            return hook
+
+        for path, module in network.named_modules():
+            if path:
+                module.register_forward_hook(finish(path))
+        with torch.no_grad():
+            network(torch.empty((1, *self.preprocessing.shape), device="meta"))
+        return list(finished)
