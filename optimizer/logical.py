@@ -1,4 +1,4 @@
-"""Logical execution plans for feature transfer (Vista, section 4.2.1): which layers each pass over the data computes."""
+"""Logical execution plans for feature transfer (Vista, section 4.2.1): what each pass over the data computes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from optimizer.errors import CerebroError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from optimizer.graph import LayerGraph
 
@@ -60,6 +60,8 @@ class LogicalPlan:
     logical : {"staged", "lazy", "eager"}
     model : str
         Name, for :meth:`explain`.
+    names : mapping of str to str
+        What the user calls some of the layers, for :meth:`explain`.
     stages : tuple of InferenceStage
         In the order of execution.
     lazy_flops : int
@@ -70,6 +72,7 @@ class LogicalPlan:
     model: str
     stages: tuple[InferenceStage, ...]
     lazy_flops: int
+    names: Mapping[str, str]
 
     @property
     def flops(self) -> int:
@@ -94,12 +97,13 @@ class LogicalPlan:
             "  join structured data with images, once, before any inference",
         ]
         for number, stage in enumerate(self.stages, 1):
+            targets = self._said(stage.targets)
             lines.append(
-                f"  {number}. {' + '.join(stage.reads)} -> {' + '.join(stage.targets)}: {len(stage.runs)} layers, "
-                f"{stage.flops / 1e9:.3g} GFLOPs a record; train downstream on {' and '.join(stage.targets)}"
+                f"  {number}. {self._said(stage.reads)} -> {targets}: {len(stage.runs)} operations, "
+                f"{stage.flops / 1e9:.3g} GFLOPs a record; train downstream on {targets}"
             )
             if stage.writes:
-                kept = ", ".join(stage.writes)
+                kept = self._said(stage.writes)
                 lines.append(f"     keep {kept} for the next stage: {stage.write_bytes / 2**10:,.0f} KiB a record")
         lines.append(
             f"  in all {self.flops / 1e9:.3g} GFLOPs a record; the lazy plan takes {self.lazy_flops / 1e9:.3g} "
@@ -107,8 +111,18 @@ class LogicalPlan:
         )
         return "\n".join(lines)
 
+    def _said(self, layers: Sequence[str]) -> str:
+        return " + ".join(self.names.get(layer, layer) for layer in layers)
 
-def plan_layers(graph: LayerGraph, targets: Sequence[str], logical: Logical, *, model: str = "the model") -> LogicalPlan:
+
+def plan_layers(
+    graph: LayerGraph,
+    targets: Sequence[str],
+    logical: Logical,
+    *,
+    model: str = "the model",
+    names: Mapping[str, str] | None = None,
+) -> LogicalPlan:
     """Lay out the passes that deliver some layers.
 
     Parameters
@@ -120,6 +134,8 @@ def plan_layers(graph: LayerGraph, targets: Sequence[str], logical: Logical, *, 
     logical : {"staged", "lazy", "eager"}
     model : str
         Name for :meth:`LogicalPlan.explain`.
+    names : mapping of str to str, optional
+        What the user calls some of the layers, for :meth:`LogicalPlan.explain`.
 
     Raises
     ------
@@ -159,7 +175,7 @@ def plan_layers(graph: LayerGraph, targets: Sequence[str], logical: Logical, *, 
             writes = graph.cut(targets[: number + 1], towards=rest).live if rest else ()
             stages.append(_stage(graph, have, [target], writes))
             have = writes
-    return LogicalPlan(logical, model, tuple(stages), sum(stage.flops for stage in alone))
+    return LogicalPlan(logical, model, tuple(stages), sum(stage.flops for stage in alone), dict(names or {}))
 
 
 def _stage(
@@ -175,4 +191,3 @@ def _stage(
         sum(graph[name].activation_bytes for name in part.inputs),
         sum(graph[name].activation_bytes for name in writes),
     )
-

@@ -1,4 +1,4 @@
-"""Real weights and photographs that packages carry: found by path, never imported, absent with a skip that says what to do."""
+"""Real weights and photographs that packages carry: found by path, never imported, skipped with the install command."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Inference:
         self, read: list[tuple[NDArray[np.generic], list[str | None]]], valid: NDArray[np.bool_], threads: int
     ) -> dict[str, NDArray[np.generic]]:
         fed = {feed.layer: _only(array, own, valid) for feed, (array, own) in zip(self.feeds, read, strict=True)}
-        want = dict.fromkeys(found.layer for found in (*self.features, *self.materialised))
+        want = dict.fromkeys([feature.layer for feature in self.features] + [kept.layer for kept in self.materialised])
         return open_model(self.source, self.device, threads).run(fed, list(want))
 
 
@@ -165,7 +165,9 @@ def _value(value: pa.Scalar, shape: tuple[int, ...]) -> Any:
     while pa.types.is_list(flat.type):
         flat = flat.flatten()
     if flat.null_count or len(flat) != np.prod(shape):
-        raise images.ImageError("tensor of the wrong shape", f"{len(flat)} numbers, {flat.null_count} null, for {shape}")
+        raise images.ImageError(
+            "tensor of the wrong shape", f"{len(flat)} numbers, {flat.null_count} null, for {shape}"
+        )
     return flat.to_numpy(zero_copy_only=False).astype(np.float32).reshape(shape)
 
 

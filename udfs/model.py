@@ -48,11 +48,11 @@ class ModelSource:
 
 
 def open_model(source: ModelSource, device: str, threads: int) -> TracedModel:
-    """The traced model, prepared to run, from this process's cache where it is there."""
+    """Give the traced model, prepared to run, from this process's cache where it is there."""
     key = (source.key, device)
     if key not in _open:
         while len(_open) >= _KEPT:
             _open.popitem(last=False)
-        _open[key] = source.open(device).prepare(threads)
+        _open[key] = source.open(device)
     _open.move_to_end(key)
-    return _open[key]
+    return _open[key].prepare(threads)

@@ -22,9 +22,9 @@ _MAP_RANK = 3  # channels, height, width
 def pool(tensors: NDArray[np.generic], pooling: Pooling) -> NDArray[np.float32]:
     """Reduce feature maps and flatten them.
 
-    Only tensors of shape ``(n, channels, height, width)`` are pooled; any other shape is flattened as it is. Cell ``i`` of
-    the 2x2 grid spans ``floor(i * size / 2)`` to ``ceil((i + 1) * size / 2)``, so that an odd size shares its middle row;
-    a side that is no longer than the grid is left as it is.
+    Only tensors of shape ``(n, channels, height, width)`` are pooled; any other shape is flattened as it is. Cell ``i``
+    of the 2x2 grid spans ``floor(i * size / 2)`` to ``ceil((i + 1) * size / 2)``, so that an odd size shares its middle
+    row; a side that is no longer than the grid is left as it is.
 
     Parameters
     ----------
@@ -43,7 +43,8 @@ def pool(tensors: NDArray[np.generic], pooling: Pooling) -> NDArray[np.float32]:
     if tensors.ndim == _MAP_RANK + 1 and pooling != "none":
         height, width = tensors.shape[2:]
         if pooling == "avg":
-            tensors = tensors.mean(axis=(2, 3), dtype=np.float32)
+            # In one memory layout, or the order of summation would tell how the tensor came here.
+            tensors = np.ascontiguousarray(tensors).mean(axis=(2, 3), dtype=np.float32)
         else:
             cells = [
                 [tensors[:, :, rows, columns].max(axis=(2, 3)) for columns in _spans(width)] for rows in _spans(height)

@@ -30,8 +30,8 @@ class Preprocessing:
 
     Examples
     --------
-    >>> Preprocessing(crop=224, resize=256).with_size(299)
-    Preprocessing(crop=299, resize=341, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), scale=0.00392156862745098, channels='RGB')
+    >>> Preprocessing(crop=224, resize=256).with_size(299).resize
+    342
     """
 
     crop: int

@@ -31,7 +31,7 @@ def nbytes(spec: TensorSpec) -> int:
 
 
 def to_binary(tensors: NDArray[np.generic], valid: NDArray[np.bool_]) -> pa.BinaryArray:
-    """Records as binary values in C order, null where ``valid`` is false.
+    r"""Write records as binary values in C order, null where ``valid`` is false.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def to_binary(tensors: NDArray[np.generic], valid: NDArray[np.bool_]) -> pa.Bina
     Examples
     --------
     >>> to_binary(np.zeros((1, 3), np.float32), np.array([True, False])).to_pylist()
-    [b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00', None]
+    [b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', None]
     """
     tensors = np.ascontiguousarray(tensors)
     if tensors.nbytes > _LARGEST:

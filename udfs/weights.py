@@ -79,7 +79,7 @@ def read_state_dict(uri: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     shown = _redacted(os.fspath(uri))
     path = _localise(os.fspath(uri), shown)
     try:
-        raw = _reader(path, shown)(path)
+        state = dict(_tensors(_opened(_reader(path, shown)(path)), shown))
     except WeightsError:
         raise
     except _Refused as refused:
@@ -90,7 +90,6 @@ def read_state_dict(uri: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     except Exception as error:
         # A damaged file fails inside a foreign parser, in whichever way that parser happens to fail.
         raise WeightsError(f"{shown} cannot be read, it may be damaged: {type(error).__name__}: {error}") from error
-    state = dict(_tensors(_opened(raw), shown))
     if not state:
         raise WeightsError(f"{shown} holds no tensors")
     return _without_prefixes(state)
@@ -188,11 +187,13 @@ def _localise(uri: str, shown: str) -> Path:
 def _cache() -> Path:
     named = os.environ.get(CACHE_VARIABLE)
     folder = Path(named) if named else Path(tempfile.gettempdir()) / f"cerebro-{os.getuid()}"
+    if not named:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        # In a shared temporary folder somebody else may have been there first, to choose our weights for us.
+        if folder.lstat().st_uid != os.getuid():
+            raise WeightsError(f"{folder} belongs to another user; name a cache folder in {CACHE_VARIABLE}")
     folder = folder / "weights"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # In a shared temporary folder somebody else may have been there first, to choose our weights for us.
-    if not named and folder.parent.stat().st_uid != os.getuid():
-        raise WeightsError(f"{folder.parent} belongs to another user; name a cache folder in {CACHE_VARIABLE}")
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -275,7 +276,7 @@ class _DType:
         self.order = "<" if state[1] == "<" else ">" if state[1] == ">" else "="
 
     def resolve(self) -> np.dtype[Any]:
-        if not re.fullmatch(r"[fiub]\d{1,2}", self.kind):
+        if not re.fullmatch(r"[fiubc]\d{1,2}", self.kind):
             raise _Refused(f"numpy.dtype({self.kind!r})")
         return np.dtype(self.kind).newbyteorder(self.order)
 
@@ -316,10 +317,17 @@ def _encode(text: object, _encoding: object) -> bytes:
     return str(text).encode("latin1")
 
 
+def _no_bytes() -> bytes:
+    return b""
+
+
 def _harmless() -> dict[tuple[str, str], object]:
     harmless: dict[tuple[str, str], object] = {
         ("collections", "OrderedDict"): OrderedDict,
         ("_codecs", "encode"): _encode,
+        # Empty bytes, in the protocols that have no bytes.
+        ("__builtin__", "bytes"): _no_bytes,
+        ("builtins", "bytes"): _no_bytes,
         ("numpy", "ndarray"): _new_array,
         ("numpy", "dtype"): _DType,
     }
@@ -352,9 +360,10 @@ class _Leaf(NamedTuple):
 
 def _opened(raw: object) -> object:
     """Find the state dict within a checkpoint: the first known nest, unless arrays lie beside it."""
-    while isinstance(raw, Mapping) and all(
-        isinstance(value, Mapping) or not _is_array(value) for value in raw.values()
-    ):
+    # A crafted file may nest without an end.
+    for _ in range(len(_NESTS)):
+        if not isinstance(raw, Mapping) or any(map(_is_array, raw.values())):
+            break
         nest = next((key for key in _NESTS if isinstance(raw.get(key), Mapping)), None)
         if nest is None:
             break

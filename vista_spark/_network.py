@@ -1,4 +1,4 @@
-"""A model of the roster made ready on the driver: weights checked, graph at hand, and the source that workers build from."""
+"""A model of the roster made ready on the driver: weights checked, graph at hand, and what workers build it from."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def network(model: str, weights: str | None, seed: int, image_size: int | None) 
 @lru_cache(maxsize=2)
 def _network(card: ModelCard, weights: str | None, version: str, seed: int, image_size: int | None) -> Network:
     preprocessing = card.preprocessing if image_size is None else card.preprocessing.with_size(image_size)
-    builder = hashlib.blake2b(cloudpickle.dumps(card.builder), digest_size=8).hexdigest()
+    builder = hashlib.blake2b(_pickled(card.builder), digest_size=8).hexdigest()
     source = ModelSource(
         key="|".join(map(str, (card.name, builder, weights, version, seed, preprocessing.crop))),
         framework="torch",
@@ -90,6 +90,11 @@ def _network(card: ModelCard, weights: str | None, version: str, seed: int, imag
         build=partial(roster.load, card, weights, seed=seed),
     )
     return Network(card, preprocessing, source, source.open("cpu"))
+
+
+def _pickled(builder: object) -> bytes:
+    """What Spark's own closures would send."""
+    return bytes(cloudpickle.dumps(builder))  # type: ignore[no-untyped-call]
 
 
 def _version(weights: str | None) -> str:

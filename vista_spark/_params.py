@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasInputCol
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["UNBOUND", "HasImageCol", "at_least", "layer_list", "one_of"]
-
-Self = TypeVar("Self", bound=Params)
 
 UNBOUND: Params = Params._dummy()  # noqa: SLF001 - the parent that Spark ML itself gives to a Param of a class
 
@@ -44,19 +42,24 @@ def at_least(name: str, least: int) -> Callable[[Any], int]:
 
 
 def layer_list(value: Any) -> int | str | list[int | str]:
-    """Accept what :meth:`vista_spark.roster.ModelCard.resolve` takes: a count, a name, or a list of names and numbers."""
+    """Accept what :meth:`vista_spark.roster.ModelCard.resolve` takes: a count, a name, or a list of both."""
     if isinstance(value, (int, str)) and not isinstance(value, bool):
         return value
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, (int, str)) for item in value):
         return list(value)
-    raise TypeError(f"layers={value!r}: a number of layers from the top, a layer's name, or a list of names and numbers")
+    raise TypeError(
+        f"layers={value!r}: a number of layers from the top, a layer's name, or a list of names and numbers"
+    )
 
 
 class HasImageCol(HasInputCol):
     """The column of images, and what becomes of those that cannot be read."""
 
     errors: Param[str] = Param(
-        UNBOUND, "errors", "what becomes of a bad image: " + " | ".join(ERROR_POLICIES), one_of("errors", ERROR_POLICIES)
+        UNBOUND,
+        "errors",
+        "what becomes of a bad image: " + " | ".join(ERROR_POLICIES),
+        one_of("errors", ERROR_POLICIES),
     )
     errorCol: Param[str] = Param(UNBOUND, "errorCol", "column for the reason an image is bad", TypeConverters.toString)
     batchSize: Param[int] = Param(UNBOUND, "batchSize", "images handled at a time", at_least("batchSize", 1))
@@ -65,7 +68,7 @@ class HasImageCol(HasInputCol):
         super().__init__()
         self._setDefault(inputCol="image", errors="null", errorCol="image_error", batchSize=32)
 
-    def setInputCol(self: Self, value: str) -> Self:
+    def setInputCol(self, value: str) -> Self:
         """Set the column of images."""
         return self._set(inputCol=value)
 
@@ -73,7 +76,7 @@ class HasImageCol(HasInputCol):
         """Policy for images that cannot be read."""
         return self.getOrDefault(self.errors)
 
-    def setErrors(self: Self, value: str) -> Self:
+    def setErrors(self, value: str) -> Self:
         """Set the policy for images that cannot be read."""
         return self._set(errors=value)
 
@@ -81,7 +84,7 @@ class HasImageCol(HasInputCol):
         """Column for the reason an image is bad."""
         return self.getOrDefault(self.errorCol)
 
-    def setErrorCol(self: Self, value: str) -> Self:
+    def setErrorCol(self, value: str) -> Self:
         """Set the column for the reason an image is bad."""
         return self._set(errorCol=value)
 
@@ -92,6 +95,6 @@ class HasImageCol(HasInputCol):
         """Images handled at a time."""
         return self.getOrDefault(self.batchSize)
 
-    def setBatchSize(self: Self, value: int) -> Self:
+    def setBatchSize(self, value: int) -> Self:
         """Set the number of images handled at a time."""
         return self._set(batchSize=value)

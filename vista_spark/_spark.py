@@ -8,38 +8,54 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import ArrayType, BinaryType, FloatType, StringType, StructField, StructType
 
+from udfs.batches import Named
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from udfs.descriptors import HOGExtraction
     from udfs.inference import Inference
 
-__all__ = ["as_vector", "describe", "infer"]
+__all__ = ["as_vector", "describe", "infer", "quoted"]
 
 
 def infer(df: DataFrame, inference: Inference) -> DataFrame:
     """Run an inference over a DataFrame, lazily; the columns come in the order that :class:`Inference` says."""
-    fields = [df.schema[name] for name in inference.keep]
-    fields += [StructField(feature.column, ArrayType(FloatType(), containsNull=False)) for feature in inference.features]
+    fields = _kept(df, inference.keep)
+    fields += [
+        StructField(feature.column, ArrayType(FloatType(), containsNull=False)) for feature in inference.features
+    ]
     fields += [StructField(tensor.column, BinaryType()) for tensor in inference.materialised]
     return _map(df, inference, fields, [feed.column for feed in inference.feeds])
 
 
 def describe(df: DataFrame, extraction: HOGExtraction) -> DataFrame:
     """Run a descriptor over a DataFrame, lazily."""
-    fields = [df.schema[name] for name in extraction.keep]
+    fields = _kept(df, extraction.keep)
     fields.append(StructField(extraction.output, ArrayType(FloatType(), containsNull=False)))
     return _map(df, extraction, fields, [extraction.column])
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark's expressions take it, whatever characters it has."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _kept(df: DataFrame, names: tuple[str, ...]) -> list[StructField]:
+    schema = df.schema
+    return [schema[name] for name in names]
 
 
 def _map(df: DataFrame, run: Inference | HOGExtraction, fields: list[StructField], read: list[str]) -> DataFrame:
     if run.policy.errors == "null":
         fields = [*fields, StructField(run.policy.error_column, StringType())]
-    needed = dict.fromkeys((*run.keep, *read))
-    return df.select(*(F.col(f"`{name}`") for name in needed)).mapInArrow(run, StructType(fields))
+    needed = tuple(dict.fromkeys((*run.keep, *read)))
+    # PySpark's mapInArrow resolves the names of its input once more, unquoted: plain ones go in, ours are given back inside.
+    plain = df.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(needed)))
+    return plain.mapInArrow(Named(run, needed), StructType(fields))
 
 
 def as_vector(column: str) -> Column:
     """An ``array<float>`` as a Spark ML vector, null where it is null."""
-    array = F.col(f"`{column}`")
+    array = F.col(quoted(column))
     return F.when(array.isNotNull(), array_to_vector(array))

@@ -27,6 +27,7 @@ def test_materialisable_stops_at_the_first_trainable_ancestor() -> None:
     layers = [dataclasses.replace(layer, frozen=layer.name != "conv1") for layer in residual_block()]
     assert materialisable(LayerGraph(layers, ["relu2"])) == ("x",)
     assert materialisable(residual_block()) == residual_block().names
+    assert materialisable(LayerGraph([Layer("x", "input", frozen=False)], ["x"])) == ("x",)
 
 
 @unhurried

@@ -124,7 +124,9 @@ def one(layer: Layer, *more: Layer) -> LayerGraph:
     return LayerGraph([IMAGE, layer, *more], [(layer, *more)[-1].name])
 
 
-@pytest.mark.parametrize("shape", [(150528,), (3, 1, 1), (1, 1, 3), (3, 112, 112), (3, 112, 224), (3, 224, 224, 1)])
+@pytest.mark.parametrize(
+    "shape", [(150528,), (3, 1, 1), (1, 1, 3), (3, 112, 112), (3, 112, 224), (8, 224, 112), (3, 224, 224, 1)]
+)
 def test_geometry_destroyed(shape: tuple[int, ...]) -> None:
     with pytest.raises(GraphError, match=r"'y' \(op\) destroys the geometry"):
         receptive_field(one(Layer("y", "op", ("x",), shape)), "y")

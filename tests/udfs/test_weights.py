@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 import struct
@@ -22,6 +21,7 @@ from udfs import weights  # noqa: E402
 from udfs.weights import WeightsError, fit_state_dict, read_state_dict  # noqa: E402
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Callable
     from pathlib import Path
 
@@ -33,12 +33,18 @@ ARRAYS = {
 }
 TENSORS = {key: torch.from_numpy(array) for key, array in ARRAYS.items()}
 
+
+def save_npz(path: Path, save: Callable[..., None], arrays: dict[str, Any]) -> None:
+    with path.open("wb") as file:
+        save(file, **arrays)
+
+
 WRITERS: dict[str, Callable[[Path], object]] = {
     "torch": lambda path: torch.save(TENSORS, path),
     "torch legacy": lambda path: torch.save(TENSORS, path, _use_new_zipfile_serialization=False),
     "safetensors": lambda path: save_file(TENSORS, path),
-    "npz": lambda path: np.savez(path.open("wb"), **ARRAYS),
-    "npz compressed": lambda path: np.savez_compressed(path.open("wb"), **ARRAYS),
+    "npz": lambda path: save_npz(path, np.savez, ARRAYS),
+    "npz compressed": lambda path: save_npz(path, np.savez_compressed, ARRAYS),
     **{
         f"pickle {protocol}": lambda path, protocol=protocol: path.write_bytes(pickle.dumps(ARRAYS, protocol))
         for protocol in (0, 1, 2, 3, 4, 5)
@@ -53,7 +59,6 @@ def check(found: dict[str, torch.Tensor]) -> None:
         assert torch.equal(found[key], tensor)
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("suffix", ["", ".bin", ".npz", ".pkl"])
 @pytest.mark.parametrize("writer", WRITERS)
 def test_the_content_decides_the_format_not_the_name(writer: str, suffix: str, tmp_path: Path) -> None:
@@ -73,6 +78,7 @@ def test_the_content_decides_the_format_not_the_name(writer: str, suffix: str, t
         np.array([True, False]),
         np.float32(2.5),
         np.arange(4, dtype="float16"),
+        np.array([1 + 2j]),
     ],
 )
 @pytest.mark.parametrize("protocol", [2, 4, 5])
@@ -158,11 +164,10 @@ EVIL: dict[str, Callable[[Path, Path], object]] = {
     "torch legacy": lambda path, marker: torch.save(
         {"w": torch.ones(1), "x": Evil(marker)}, path, _use_new_zipfile_serialization=False
     ),
-    "npz": lambda path, marker: np.savez(path.open("wb"), w=evil_array(marker)),
+    "npz": lambda path, marker: save_npz(path, np.savez, {"w": evil_array(marker)}),
 }
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("kind", EVIL)
 def test_nothing_in_a_file_is_executed(kind: str, tmp_path: Path) -> None:
     path, marker = tmp_path / "w", tmp_path / "ran"
@@ -206,10 +211,18 @@ def test_crafted_arrays_are_refused(code: bytes, tmp_path: Path) -> None:
         read_state_dict(path)
 
 
+@pytest.mark.parametrize("nest", ["model", "anything"])
+def test_a_file_that_holds_itself_comes_to_an_end(nest: str, tmp_path: Path) -> None:
+    path, own = tmp_path / "w.pkl", {}
+    own[nest] = own
+    path.write_bytes(pickle.dumps(own))
+    with pytest.raises(WeightsError, match="cannot be read, it may be damaged: RecursionError"):
+        read_state_dict(path)
+
+
 # --- bad files
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("kept", [0.3, 0.7, 0.95])
 def test_a_truncated_file_says_so(writer: str, kept: float, tmp_path: Path) -> None:

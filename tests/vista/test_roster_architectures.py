@@ -163,6 +163,42 @@ SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
 }
 
 
+# The first logits and the deviation of them all, of `patterned` weights on a `patterned` image.
+LOGITS: dict[str, tuple[list[float], float]] = {
+    "alexnet": ([0.186181, 1.03007, 5.607545, -1.137457, 2.148879, -11.370255], 5.562063),
+    "vgg16": ([-0.775828, 1.554038, 2.856629, 2.562194, -2.811775, -2.527553], 3.152139),
+    "resnet18": ([0.425858, -1.249194, -3.639522, -1.749092, 1.218594, -0.529255], 1.507214),
+    "resnet50": ([-1.544001, 0.574231, -0.837408, -0.538744, -0.009188, -0.069901], 0.741631),
+    "inception_v3": ([-0.092826, -0.03765, 0.112933, -0.189674, -0.182546, -0.010123], 0.106065),
+    "mobilenet_v2": ([0.074131, -0.07451, 0.190113, 0.208829, -0.002617, 0.044817], 0.118445),
+    "squeezenet1_1": ([0.161027, 0.002586, 0.032967, 0.049724, 0.012076, 0.0], 0.512898),
+}
+
+
+def uniform(shape: torch.Size, seed: int) -> torch.Tensor:
+    """Numbers in [0, 1) from a formula, the same everywhere; a generator's stream is torch's to change."""
+    steps = torch.arange(1, shape.numel() + 1, dtype=torch.float64) + seed
+    return (torch.sin(steps * 12.9898) * 43758.5453).remainder(1).reshape(shape)
+
+
+def patterned(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Weights that keep the signal's scale, with biases and statistics that all matter."""
+    made = {}
+    for seed, key in enumerate(sorted(state)):
+        tensor = state[key]
+        draw = uniform(tensor.shape, 1000 * seed)
+        if key.endswith("running_var"):
+            draw = draw + 0.5
+        elif tensor.ndim > 1:
+            draw = (draw - 0.5) * (24 / tensor[0].numel()) ** 0.5
+        elif key.endswith("weight"):
+            draw = 0.4 + 0.4 * draw
+        else:
+            draw = (draw - 0.5) * 0.2
+        made[key] = draw.to(tensor.dtype)
+    return made
+
+
 def activations(network: nn.Module, paths: list[str], batch: torch.Tensor) -> dict[str, torch.Tensor]:
     """What the modules give, and a copy of it taken on the spot: they differ if a later layer overwrote it."""
     found: dict[str, torch.Tensor] = {}
@@ -187,6 +223,28 @@ def test_parameters_and_keys_are_torchvisions(name: str) -> None:
     assert hashlib.sha256(json.dumps(keys).encode()).hexdigest() == KEYS[name]
     for key, tensor in network.state_dict().items():
         assert tensor.dtype == (torch.int64 if key.endswith("num_batches_tracked") else torch.float32)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_logits_are_torchvisions(name: str) -> None:
+    card = roster.card(name)
+    network = roster.load(name, patterned(card.skeleton().state_dict()))
+    image = (uniform(torch.Size((1, *card.preprocessing.shape)), 7) * 4 - 2).float()
+    with torch.no_grad():
+        (logits,) = network(image)
+    first, deviation = LOGITS[name]
+    assert logits.std().item() == pytest.approx(deviation, rel=1e-3)
+    torch.testing.assert_close(logits[: len(first)], torch.tensor(first), rtol=0, atol=1e-3 * deviation)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_layer_is_what_follows_its_nonlinearity(name: str) -> None:
+    card = roster.card(name)
+    batch = torch.randn((1, *card.preprocessing.shape), generator=torch.Generator().manual_seed(0))
+    found = activations(roster.load(name), [layer.module for layer in card.layers], batch)
+    negative = [layer.name for layer in card.layers if found[layer.module].min() < 0]
+    linear = {"squeezenet1_1": [], "mobilenet_v2": [*(f"block{index}" for index in range(1, 18)), "fc"]}
+    assert negative == linear.get(name, [card.layers[-1].name])
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -270,3 +328,11 @@ def test_inceptions_auxiliary_classifier_is_carried_and_never_run() -> None:
         for parameter in network.AuxLogits.parameters():
             parameter.fill_(torch.nan)
         assert torch.equal(network(batch), expected)
+
+
+def test_squeezenet_rounds_its_pooling_up() -> None:
+    """At 224 pixels no rounding shows; at Caffe's 227 torchvision's last fire module gives 14 x 14."""
+    found = activations(
+        roster.card("squeezenet1_1").skeleton(), ["features.12"], torch.empty(1, 3, 227, 227, device="meta")
+    )
+    assert found["features.12"].shape == (1, 512, 14, 14)

@@ -42,7 +42,9 @@ def handler(framework: str) -> Handler:
     'torch'
     """
     if framework not in FRAMEWORKS:
-        raise ValueError(f"no handler for {framework!r}{nearest(framework, FRAMEWORKS)}; there are: {', '.join(FRAMEWORKS)}")
+        raise ValueError(
+            f"no handler for {framework!r}{nearest(framework, FRAMEWORKS)}; there are: {', '.join(FRAMEWORKS)}"
+        )
     try:
         import_module(framework)
     except ImportError as error:

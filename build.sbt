@@ -1,0 +1,10 @@
+// The JVM side of cerebro-spark. It holds no source yet: everything so far runs in Spark's Python workers.
+ThisBuild / organization := "org.cerebro"
+ThisBuild / scalaVersion := "2.13.18"
+
+lazy val root = (project in file("."))
+  .settings(
+    name := "cerebro-spark",
+    scalacOptions ++= Seq("-release", "17", "-deprecation", "-feature", "-Xlint"),
+    libraryDependencies += "org.apache.spark" %% "spark-sql" % "4.3.0" % Provided
+  )

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from sessions import CONNECT, new_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One session for all: starting one takes longer than most tests."""
+    session = new_session(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def no_job(spark: SparkSession) -> Callable[[], AbstractContextManager[None]]:
+    """A block in which Spark must not run any job."""
+    if CONNECT:
+        pytest.skip("Spark Connect does not tell its client which jobs ran")
+
+    @contextmanager
+    def watch() -> Iterator[None]:
+        before = _jobs(spark)
+        yield
+        assert _jobs(spark) == before, "a Spark job ran"
+
+    return watch
+
+
+def _jobs(spark: SparkSession) -> set[int]:
+    """The jobs so far, apart from those of this function."""
+    context = spark.sparkContext
+    tracker = context.statusTracker()
+    seen = len(tracker.getJobIdsForGroup("sentinel"))
+    # Spark hears of its jobs late, but in their order: once it knows of this one, it knows of all before it.
+    context.setJobGroup("sentinel", "sentinel")
+    spark.range(1).collect()
+    context.setLocalProperty("spark.jobGroup.id", None)
+    while len(tracker.getJobIdsForGroup("sentinel")) == seen:
+        time.sleep(0.01)
+    return set(tracker.getJobIdsForGroup())

@@ -1,0 +1,313 @@
+"""What every Spark ML stage of the project must hold. ``SPARK_REMOTE=local[2]`` runs the same through Spark Connect."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.classification import LogisticRegression
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+from pyspark.ml.feature import StringIndexer, VectorAssembler
+from pyspark.ml.functions import array_to_vector
+from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DecimalType
+from sessions import CONNECT
+from stages import STAGES, Stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.contract
+
+
+@pytest.fixture(params=STAGES.values(), ids=STAGES.keys())
+def stage(request: pytest.FixtureRequest) -> Stage:
+    return request.param
+
+
+def collected(df: DataFrame) -> list[dict[str, Any]]:
+    """Rows in the order of their ids, vectors as arrays."""
+    rows = sorted((row.asDict() for row in df.collect()), key=lambda row: row["id"])
+    return [{name: value.toArray() if hasattr(value, "toArray") else value for name, value in row.items()} for row in rows]
+
+
+def assert_same(found: DataFrame, expected: DataFrame) -> None:
+    assert found.columns == expected.columns
+    ours, theirs = collected(found), collected(expected)
+    assert len(ours) == len(theirs) > 0
+    for one, other in zip(ours, theirs, strict=True):
+        for name, value in other.items():
+            if isinstance(value, np.ndarray):
+                np.testing.assert_allclose(one[name], value, atol=1e-5, err_msg=name)
+            else:
+                assert one[name] == value
+
+
+# ---- Params
+
+
+def test_defaults(stage: Stage) -> None:
+    fresh = type(stage.make())()
+    assert {p.name: fresh.getOrDefault(p) for p in fresh.params if fresh.hasDefault(p)} == stage.defaults
+    assert not [p.name for p in fresh.params if fresh.isSet(p)]
+
+
+def test_every_param_has_a_getter_and_a_setter(stage: Stage) -> None:
+    fresh = type(stage.make())()
+    assert {p.name for p in fresh.params} == stage.values.keys(), "the entry in stages.py misses a Param"
+    for name, value in stage.values.items():
+        assert stage.defaults.get(name) != value
+        upper = name[0].upper() + name[1:]
+        assert getattr(fresh, f"set{upper}")(value) is fresh
+        assert getattr(fresh, f"get{upper}")() == value
+        assert fresh.getOrDefault(name) == value
+
+
+def test_constructor_and_set_params_take_every_param(stage: Stage) -> None:
+    kind = type(stage.make())
+    built, told = kind(**stage.values), kind()
+    assert told.setParams(**stage.values) is told
+    for name, value in stage.values.items():
+        assert built.getOrDefault(name) == told.getOrDefault(name) == value
+    with pytest.raises(TypeError, match="keyword"):
+        kind("positional")
+
+
+def test_bad_values_are_refused_when_they_are_set(stage: Stage) -> None:
+    kind = type(stage.make())
+    for name, (value, message) in stage.refused.items():
+        with pytest.raises(TypeError, match=message):
+            kind(**{name: value})
+        fresh = kind(**{name: stage.values[name]})
+        with pytest.raises(TypeError, match=message):
+            getattr(fresh, f"set{name[0].upper()}{name[1:]}")(value)
+        assert fresh.getOrDefault(name) == stage.values[name], "a refused value changed the stage"
+
+
+def test_params_explain_themselves(stage: Stage) -> None:
+    made = stage.make()
+    text = made.explainParams()
+    for param in made.params:
+        assert param.doc
+        assert f"{param.name}: {param.doc}" in text
+
+
+def test_copy_is_independent(stage: Stage) -> None:
+    made = stage.make()
+    name, value = next((n, v) for n, v in stage.values.items() if n in stage.defaults)
+    before = made.getOrDefault(name)
+    twin = made.copy({made.getParam(name): value})
+    assert type(twin) is type(made)
+    assert twin.uid == made.uid
+    assert (twin.getOrDefault(name), made.getOrDefault(name)) == (value, before)
+    made._set(**{name: value})
+    assert made.copy().getOrDefault(name) == value
+    assert {p.name for p in made.copy().params if made.copy().isSet(p)} == {p.name for p in made.params if made.isSet(p)}
+
+
+# ---- transform
+
+
+def test_columns_are_added_at_the_end(stage: Stage, spark: SparkSession) -> None:
+    df = stage.frame(spark, 4)
+    out = stage.make().transform(df)
+    assert out.columns == [*df.columns, *stage.adds]
+    rows = collected(out)
+    assert [row["id"] for row in rows] == [0, 1, 2, 3]
+    assert len({row[stage.feature].tobytes() for row in rows}) == 4
+
+
+def test_params_of_a_call_win(stage: Stage, spark: SparkSession) -> None:
+    made = stage.make()
+    df = stage.frame(spark, 1).withColumnRenamed(stage.reads, "elsewhere")
+    out = made.transform(df, {made.getParam("inputCol"): "elsewhere"})
+    assert out.columns == [*df.columns, *stage.adds]
+    assert made.getOrDefault("inputCol") != "elsewhere"
+
+
+def test_other_columns_pass_through_untouched(stage: Stage, spark: SparkSession) -> None:
+    indexed = stage.frame(spark, 3).withColumn("kind", F.concat(F.lit("k"), F.col("id")))
+    df = (
+        StringIndexer(inputCol="kind", outputCol="indexed")
+        .fit(indexed)
+        .transform(indexed)
+        .withColumns(
+            {
+                "a vector": array_to_vector(F.array(F.col("id").cast("double"), F.lit(0.5))),
+                "a struct": F.struct(F.col("id").alias("x.y"), F.lit("z").alias("z")),
+                "dotted.string": F.concat(F.lit("n°"), F.col("id").cast("string")),
+                "back`tick": F.lit(b"\x00\xff"),
+                "price": F.lit(Decimal("12.340")).cast(DecimalType(10, 3)),
+                "when": F.lit(datetime.datetime(2024, 2, 29, 12, 30, 15, 123456)),
+                "day": F.lit(datetime.date(1969, 7, 20)),
+                "span": F.lit(datetime.timedelta(days=1, seconds=2)),
+                "map": F.create_map(F.lit("k"), F.array(F.col("id"), F.lit(None))),
+                "nothing": F.lit(None).cast("string"),
+                "c0": F.lit("a name of our own"),
+            }
+        )
+        .withColumn("wall clock", F.col("when").cast("timestamp_ntz"))
+    )
+    # What is read is neither the first nor the last of the columns.
+    front = ["wall clock", "a vector", stage.reads]
+    df = df.select(*front, *(f"`{name.replace('`', '``')}`" for name in df.columns if name not in front))
+    out = stage.make().transform(df)
+    assert out.columns == [*df.columns, *stage.adds]
+    for name in df.columns:
+        assert out.schema[name] == df.schema[name]
+        assert out.schema[name].metadata == df.schema[name].metadata
+    assert df.schema["indexed"].metadata
+    kept = [{name: row[name] for name in df.columns} for row in collected(out)]
+    for one, other in zip(kept, collected(df), strict=True):
+        np.testing.assert_array_equal(one.pop("a vector"), other.pop("a vector"))
+        assert one == other
+
+
+def test_output_columns_may_have_any_name(stage: Stage, spark: SparkSession) -> None:
+    made = stage.make()
+    if not made.hasParam("outputCols"):
+        pytest.skip("has no outputCols")
+    names = [f"a.{place} `b`" for place in range(len(made.getOutputCols()))]
+    df = stage.frame(spark, 2)
+    out = made.copy({made.outputCols: names}).transform(df)
+    assert out.columns[len(df.columns) :][: len(names)] == names
+    assert all(row[name] is not None for row in out.collect() for name in names)
+
+
+def test_an_empty_data_frame(stage: Stage, spark: SparkSession) -> None:
+    df = stage.frame(spark, 1)
+    empty = df.where("id < 0")
+    out = stage.make().transform(empty)
+    assert out.schema == stage.make().transform(df).schema
+    assert out.collect() == []
+    assert stage.make().transform(spark.createDataFrame([], df.schema)).count() == 0
+
+
+def test_empty_partitions(stage: Stage, spark: SparkSession) -> None:
+    df = stage.frame(spark, 3)
+    scattered = df.repartition(7)
+    assert_same(stage.make().transform(scattered), stage.make().transform(df.coalesce(1)))
+
+
+def test_nulls(stage: Stage, spark: SparkSession) -> None:
+    df = stage.frame(spark, 5)
+    column = F.when(F.col("id") % 2 == 0, F.col(stage.reads))
+    out = {row["id"]: row for row in collected(stage.make().transform(df.withColumn(stage.reads, column)))}
+    whole = {row["id"]: row for row in collected(stage.make().transform(df))}
+    assert [out[number][stage.feature] is None for number in range(5)] == [False, True, False, True, False]
+    for number in (0, 2, 4):
+        np.testing.assert_allclose(out[number][stage.feature], whole[number][stage.feature], atol=1e-5)
+    nothing = stage.make().transform(df.withColumn(stage.reads, F.lit(None).cast(df.schema[stage.reads].dataType)))
+    assert [row[stage.feature] for row in nothing.collect()] == [None] * 5
+
+
+def test_a_missing_column_is_named(stage: Stage, spark: SparkSession) -> None:
+    df = stage.frame(spark, 1).withColumnRenamed(stage.reads, f"{stage.reads}s")
+    with pytest.raises(ValueError, match=rf"no column '{stage.reads}'.*did you mean '{stage.reads}s'"):
+        stage.make().transform(df)
+
+
+def test_a_column_in_the_way_is_named(stage: Stage, spark: SparkSession) -> None:
+    for name in stage.adds:
+        with pytest.raises(ValueError, match=f"'{name}' exists already"):
+            stage.make().transform(stage.frame(spark, 1).withColumn(name, F.lit(1)))
+
+
+# ---- persistence, pipelines, tuning
+
+
+def classifier(stage: Stage) -> list[Any]:
+    return [
+        stage.make(),
+        VectorAssembler(inputCols=[stage.feature], outputCol="features", handleInvalid="skip"),
+        LogisticRegression(maxIter=3),
+    ]
+
+
+def test_save_and_load(stage: Stage, tmp_path: Path) -> None:
+    made, path = stage.make(), str(tmp_path / "stage")
+    made.save(path)
+    loaded = type(made).load(path)
+    assert loaded.uid == made.uid
+    assert {p.name: v for p, v in loaded.extractParamMap().items()} == {
+        p.name: v for p, v in made.extractParamMap().items()
+    }
+    assert {p.name for p in loaded.params if loaded.isSet(p)} == {p.name for p in made.params if made.isSet(p)}
+    for name, value in stage.values.items():
+        made._set(**{name: value})
+    made.save(str(tmp_path / "other"))
+    loaded = type(made).load(str(tmp_path / "other"))
+    assert {name: loaded.getOrDefault(name) for name in stage.values} == stage.values
+
+
+@pytest.mark.skipif(CONNECT, reason="pyspark's own overwrite() of a Python stage needs a JVM session")
+def test_overwrite(stage: Stage, tmp_path: Path) -> None:
+    path = str(tmp_path / "stage")
+    made = stage.make()
+    made.save(path)
+    name, value = next((n, v) for n, v in stage.values.items() if n in stage.defaults)
+    made._set(**{name: value}).write().overwrite().save(path)
+    assert type(made).load(path).getOrDefault(name) == value
+
+
+def test_a_fresh_process_gives_the_same(stage: Stage, spark: SparkSession, tmp_path: Path) -> None:
+    df = stage.frame(spark, 6)
+    df.write.parquet(str(tmp_path / "input"))
+    stage.make().save(str(tmp_path / "stage"))
+    model = Pipeline(stages=classifier(stage)).fit(df)
+    model.save(str(tmp_path / "pipeline"))
+    places = [f"{tmp_path / name}={tmp_path / name}-out" for name in ("stage", "pipeline")]
+    script = Path(__file__).with_name("fresh_process.py")
+    subprocess.run([sys.executable, script, tmp_path / "input", *places], check=True, timeout=300)
+    assert_same(spark.read.parquet(str(tmp_path / "stage-out")), stage.make().transform(df))
+    assert_same(spark.read.parquet(str(tmp_path / "pipeline-out")), model.transform(df))
+
+
+def test_pipeline(stage: Stage, spark: SparkSession, tmp_path: Path) -> None:
+    df = stage.frame(spark, 8)
+    model = Pipeline(stages=classifier(stage)).fit(df)
+    rows = collected(model.transform(df))
+    assert len(rows) == 8
+    assert np.mean([row["prediction"] == row["label"] for row in rows]) > 0.6
+    model.save(str(tmp_path / "model"))
+    assert_same(PipelineModel.load(str(tmp_path / "model")).transform(df), model.transform(df))
+
+
+def test_an_unfitted_pipeline_saves_and_loads(stage: Stage, tmp_path: Path) -> None:
+    path = str(tmp_path / "pipeline")
+    pipeline = Pipeline(stages=classifier(stage))
+    pipeline.save(path)
+    loaded = Pipeline.load(path).getStages()
+    assert [held.uid for held in loaded] == [held.uid for held in pipeline.getStages()]
+    assert type(loaded[0]) is type(stage.make())
+
+
+def test_cross_validator(stage: Stage, spark: SparkSession) -> None:
+    df = stage.frame(spark, 12).withColumn("fold", (F.col("id") / 2).cast("int") % 2)
+    stages = classifier(stage)
+    grid = ParamGridBuilder().addGrid(stages[0].getParam("batchSize"), [2, 5]).addGrid(stages[2].maxIter, [0, 5]).build()
+    search = CrossValidator(
+        estimator=Pipeline(stages=stages),
+        estimatorParamMaps=grid,
+        evaluator=MulticlassClassificationEvaluator(metricName="logLoss"),
+        numFolds=2,
+        foldCol="fold",
+    )
+    model = search.fit(df)
+    # Batches change no number, iterations do: the stage's own Param and its neighbour's reached their stages.
+    by_setting = {
+        (point[stages[0].getParam("batchSize")], point[stages[2].maxIter]): metric
+        for point, metric in zip(grid, model.avgMetrics, strict=True)
+    }
+    assert by_setting[2, 5] == pytest.approx(by_setting[5, 5], abs=1e-4)
+    assert by_setting[2, 0] == pytest.approx(by_setting[5, 0], abs=1e-4)
+    assert abs(by_setting[2, 0] - by_setting[2, 5]) > 1e-3
+    assert len(collected(model.transform(df))) == 12

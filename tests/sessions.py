@@ -1,0 +1,51 @@
+"""The Spark session of the tests: classic, or Connect where ``SPARK_REMOTE`` says so, as it does for Spark's own shells."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["CONNECT", "new_session"]
+
+CONNECT = "SPARK_REMOTE" in os.environ
+"""Whether this process talks to Spark through Connect; one process cannot do both."""
+
+
+def new_session(scratch: Path | None = None) -> SparkSession:
+    """A session on two cores, which leaves nothing in the working directory."""
+    scratch = scratch or Path(tempfile.mkdtemp(prefix="spark-"))
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.remote(os.environ["SPARK_REMOTE"]) if CONNECT else SparkSession.builder.master("local[2]")
+    with warnings.catch_warnings():
+        # A Connect server takes these as it starts, and its client then says that they cannot be changed.
+        warnings.filterwarnings("ignore", "Failed to set")
+        return _configured(builder.appName("tests"), _settings(scratch)).getOrCreate()
+
+
+def _settings(scratch: Path) -> Mapping[str, str]:
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch / 'derby'}",
+        "spark.driver.memory": "2g",
+    }
+
+
+def _configured(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder

@@ -1,0 +1,659 @@
+"""The torch handler: the contract on small networks, and what torch's own ways of writing a network make hard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402, N812 - torch's own habit
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from torch import nn  # noqa: E402
+
+from optimizer.graph import Window, receptive_field  # noqa: E402
+from udfs.handlers import TensorSpec, UntraceableModelError, handler  # noqa: E402
+from udfs.handlers.torch import HANDLER  # noqa: E402
+from udfs.testing import HandlerContract, Refusal, Sample, assert_same_bits, records  # noqa: E402
+from vista_spark import roster  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from udfs.handlers import TracedModel
+
+IMAGE = TensorSpec((3, 8, 8))
+
+
+class Forward(nn.Module):
+    """Modules by name, and a forward given as a function of them: each model below on a few lines."""
+
+    def __init__(self, forward: Callable[..., Any], **modules: nn.Module) -> None:
+        super().__init__()
+        self.function = forward
+        for name, module in modules.items():
+            self.add_module(name, module)
+
+    def forward(self, *xs: torch.Tensor) -> Any:
+        return self.function(self, *xs)
+
+
+def built(make: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
+    """The model in inference mode with seeded weights and batch-norm statistics that do something."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = make().eval()
+        for inner in model.modules():
+            if isinstance(inner, nn.BatchNorm2d):
+                inner.running_mean.normal_()
+                inner.running_var.uniform_(0.5, 2)
+    return model
+
+
+def own(model: nn.Module, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What the model itself says."""
+    with torch.inference_mode():
+        result = model(*(torch.from_numpy(array.copy()) for array in arrays))
+    return [tensor.numpy() for tensor in (result if isinstance(result, (tuple, list)) else [result])]
+
+
+def state(model: nn.Module) -> object:
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    values = {
+        name: (tensor.data_ptr(), tensor.stride(), tensor.detach().numpy().tobytes(), tensor.requires_grad)
+        for name, tensor in tensors.items()
+    }
+    flags = [(inner.training, getattr(inner, "inplace", None), sorted(vars(inner))) for inner in model.modules()]
+    return values, flags
+
+
+def nudge(path: str) -> Callable[[nn.Module], None]:
+    def perturb(model: nn.Module) -> None:
+        with torch.no_grad():
+            model.get_parameter(path).view(-1)[-1] += 0.5
+
+    return perturb
+
+
+def sample(  # noqa: D103
+    name: str, make: Callable[[], nn.Module], inputs: Sequence[TensorSpec], variants: Any = (), **known: Any
+) -> Sample:
+    return Sample(
+        name=name,
+        build=lambda: built(make),
+        inputs=tuple(inputs),
+        call=own,
+        state=state,
+        variants=tuple((lambda variant=variant: built(variant)) for variant in variants),
+        **known,
+    )
+
+
+def chain(pool: nn.Module | None = None, *, inplace: bool = False, classes: int = 10) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace),
+        pool or nn.AvgPool2d(3, 2, 1),
+        nn.Flatten(),
+        nn.Linear(64, classes),
+    )
+
+
+def residual() -> nn.Module:
+    """As torchvision writes it: in-place ReLU on a batch norm, ``+=``, in-place ReLU on the sum."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        identity = self.stem(x)
+        out = self.bn(self.conv(self.relu(identity.clone())))
+        out = self.relu(out)
+        out = self.bn(self.conv2(out))
+        out += identity
+        return self.head(torch.flatten(self.relu(out).mean((2, 3)), 1))
+
+    return Forward(
+        forward,
+        stem=nn.Conv2d(3, 4, 3),
+        conv=nn.Conv2d(4, 4, 3, padding=1, bias=False),
+        conv2=nn.Conv2d(4, 4, 3, padding=1, bias=False),
+        bn=nn.BatchNorm2d(4),
+        relu=nn.ReLU(inplace=True),
+        head=nn.Linear(4, 2),
+    )
+
+
+def dense(order: str = "aba") -> nn.Module:
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        a = self.a(x)
+        b = F.relu(self.b(torch.cat([x, a], 1)))
+        return self.c(torch.cat([{"a": a, "b": b}[key] for key in order], 1))
+
+    return Forward(forward, a=nn.Conv2d(3, 2, 1), b=nn.Conv2d(5, 2, 3, padding=1), c=nn.Conv2d(6, 2, 1))
+
+
+def twins(sign: int = 1) -> nn.Module:
+    def forward(self: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.join(torch.cat([self.left(x), self.right(y)], 1) * sign) - x
+
+    return Forward(forward, left=nn.Linear(4, 3), right=nn.Linear(2, 3), join=nn.Linear(6, 4))
+
+
+def branches() -> nn.Module:
+    def forward(self: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        low, high = self.body(x).chunk(2, dim=1)
+        return self.one(low), torch.sigmoid(high), low
+
+    return Forward(forward, body=nn.Linear(4, 6), one=nn.Linear(3, 2))
+
+
+def twice() -> nn.Module:
+    return Forward(lambda self, x: self.fc(self.relu(self.fc(x))), fc=nn.Linear(4, 4), relu=nn.ReLU())
+
+
+# FLOPs: 2 x kernel x channels in x channels out x positions. Bytes: 4 a float, 8 for num_batches_tracked.
+_BN = 4 * 4 * 4 + 8
+SAMPLES = (
+    sample(
+        "chain",
+        chain,
+        [IMAGE],
+        [
+            lambda: chain(nn.AvgPool2d(3, 2, 1, count_include_pad=False)),
+            lambda: chain(nn.MaxPool2d(3, 2, 1)),
+            lambda: chain(nn.AvgPool2d(3, 2, 1, divisor_override=8)),
+        ],
+        output_shapes=((10,),),
+        flops=2 * 27 * 4 * 64 + 2 * 64 * 10,
+        param_bytes=4 * (27 * 4 + 4) + _BN + 4 * 650,
+        perturb=nudge("0.weight"),
+        modules={"0": (4, 8, 8), "3": (4, 4, 4), "5": (10,)},
+    ),
+    sample(
+        "residual, in place",
+        residual,
+        [IMAGE],
+        output_shapes=((2,),),
+        flops=2 * 27 * 4 * 36 + 2 * (2 * 36 * 4 * 36) + 2 * 4 * 2,
+        param_bytes=4 * (27 * 4 + 4) + 2 * 4 * 36 * 4 + 2 * _BN + 4 * 10,
+        perturb=nudge("stem.weight"),
+        modules={"stem": (4, 6, 6), "bn": (4, 6, 6), "head": (2,)},
+    ),
+    sample(
+        "dense",
+        dense,
+        [IMAGE],
+        [lambda: dense("abb"), lambda: dense("baa"), lambda: dense("bab")],
+        output_shapes=((2, 8, 8),),
+        flops=2 * 64 * (3 * 2 + 5 * 9 * 2 + 6 * 2),
+        param_bytes=4 * (3 * 2 + 2 + 5 * 9 * 2 + 2 + 6 * 2 + 2),
+        perturb=nudge("a.bias"),
+        modules={"a": (2, 8, 8), "c": (2, 8, 8)},
+    ),
+    sample(
+        "two inputs",
+        twins,
+        [TensorSpec((4,)), TensorSpec((2,))],
+        [lambda: twins(-1)],
+        output_shapes=((4,),),
+        flops=2 * (12 + 6 + 24),
+        param_bytes=4 * (15 + 9 + 28),
+        perturb=nudge("right.weight"),
+        modules={"right": (3,), "left": (3,)},
+    ),
+    sample(
+        "several outputs",
+        branches,
+        [TensorSpec((4,))],
+        output_shapes=((2,), (3,), (3,)),
+        flops=2 * (24 + 6),
+        param_bytes=4 * (30 + 8),
+        perturb=nudge("one.weight"),
+        modules={"one": (2,), "body": (6,)},
+    ),
+    sample(
+        "called twice",
+        twice,
+        [TensorSpec((4,))],
+        output_shapes=((4,),),
+        flops=2 * 32,
+        param_bytes=2 * 80,
+        perturb=nudge("fc.weight"),
+        modules={"fc": (4,), "relu": (4,)},
+    ),
+)
+
+
+def branchy() -> nn.Module:
+    return Forward(lambda _, x: x if x.sum() > 0 else -x)
+
+
+class TestContract(HandlerContract):
+    handler = HANDLER
+    samples = SAMPLES
+    refusals = (
+        Refusal("branch on a value", lambda: built(branchy), (TensorSpec((4,)),), "data-dependent"),
+        Refusal("training mode", lambda: built(chain).train(), (IMAGE,), "training mode"),
+        Refusal("one module in training mode", lambda: _partly_training(), (IMAGE,), "1 is in training mode"),
+        Refusal("not a module", lambda: "resnet50", (IMAGE,), "got str"),
+        Refusal("batch fixed", lambda: built(lambda: Forward(lambda _, x: x.view(2, 192))), (IMAGE,), "batch size"),
+        Refusal("too many inputs", lambda: built(twice), (IMAGE, IMAGE), "argument"),
+        Refusal("nothing a record", lambda: built(lambda: Forward(lambda _, x: x.mean(0))), (IMAGE,), "leading axis"),
+        Refusal("wrong shape", lambda: built(chain), (TensorSpec((5, 8, 8)),), "another shape"),
+    )
+
+
+def _partly_training() -> nn.Module:
+    model = built(chain)
+    model[1].train()
+    return model
+
+
+def check(
+    model: nn.Module, inputs: Sequence[TensorSpec], cuts: Sequence[str] | None = None, *, prepared: bool = False
+) -> TracedModel:
+    """Trace; the whole equals the model's own call, and each cut continued equals the whole, bit for bit."""
+    arrays = [records(spec, seed=i) for i, spec in enumerate(inputs)]
+    expected = own(model, arrays)
+    traced = HANDLER.trace(model, inputs)
+    graph = traced.graph
+    fed = dict(zip(graph.inputs, arrays, strict=True))
+    whole = traced.run(fed, graph.outputs)
+    for name, array in zip(graph.outputs, expected, strict=True):
+        assert_same_bits(whole[name], array, name)
+    if prepared:
+        traced.prepare(torch.get_num_threads())
+        whole = traced.run(fed, graph.outputs)
+        for name, array in zip(graph.outputs, expected, strict=True):
+            np.testing.assert_allclose(whole[name], array, rtol=1e-3, atol=1e-4 * np.abs(array).max())
+    for name in graph.names if cuts is None else cuts:
+        cut = graph.cut([name])
+        kept = traced.run(fed, cut.live) | {key: fed[key] for key in cut.above if key in fed}
+        stored = {key: np.array(array, order="C") for key, array in kept.items()}
+        for output, array in traced.run(stored, graph.outputs).items():
+            assert_same_bits(array, whole[output], f"{output} after a cut at {name}")
+    return traced
+
+
+# MACs of the ImageNet models, in units of 1e9 (torchvision's table of models, fvcore and the papers).
+PUBLISHED = {
+    "alexnet": 0.71,
+    "vgg16": 15.47,
+    "resnet18": 1.81,
+    "resnet50": 4.09,
+    "inception_v3": 5.71,
+    "mobilenet_v2": 0.30,
+    "squeezenet1_1": 0.35,
+}
+SMALL = {"inception_v3": 80}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_roster_model_cut_anywhere_is_the_whole_bit_for_bit(name: str) -> None:
+    model = roster.load(name)
+    inputs = [TensorSpec((3, SMALL.get(name, 64), SMALL.get(name, 64)))]
+    names = HANDLER.trace(model, inputs).graph.names
+    random = np.random.default_rng(len(names))
+    cuts = random.choice(names, 8, replace=False).tolist()
+    check(model, inputs, cuts)
+    check(model, inputs, cuts, prepared=True)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_roster_flops_are_the_published_ones(name: str) -> None:
+    side = roster.card(name).preprocessing.crop
+    with torch.device("meta"):
+        model = roster.card(name).builder().eval()
+    graph = HANDLER.trace(model, [TensorSpec((3, side, side))]).graph
+    assert graph.flops() / 2e9 == pytest.approx(PUBLISHED[name], rel=0.03)
+    assert all(layer in graph for layer in graph.outputs)
+
+
+def test_pre_activation_keeps_what_an_in_place_relu_overwrites() -> None:
+    """Kaiming He's second ResNet: the shortcut reads what the ReLU wrote, and so does the sum."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        for conv, bn in zip(self.convs, self.bns, strict=True):
+            x = x + conv(self.relu(bn(self.relu(x))))
+        return x
+
+    def make() -> nn.Module:
+        convs = nn.ModuleList(nn.Conv2d(3, 3, 3, padding=1) for _ in range(2))
+        bns = nn.ModuleList(nn.BatchNorm2d(3) for _ in range(2))
+        return Forward(forward, convs=convs, bns=bns, relu=nn.ReLU(inplace=True))
+
+    check(built(make), [IMAGE])
+
+
+def _alias(self: Any, x: torch.Tensor) -> torch.Tensor:
+    y = identity = self.a(x)
+    y += x
+    return y * identity
+
+
+def _alias_by_view(self: Any, x: torch.Tensor) -> torch.Tensor:
+    y = self.a(x)
+    flat = y.view(-1, 4)
+    y.mul_(2)
+    return flat + 1
+
+
+def _slice_write(self: Any, x: torch.Tensor) -> torch.Tensor:
+    y = self.a(x)
+    y[:, 1] = 0
+    return y
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        _alias,
+        _alias_by_view,
+        _slice_write,
+        lambda self, x: torch.relu_(self.a(x) + 0) + x,
+        lambda self, x: (lambda y: F.relu(y, inplace=True) + y)(self.a(x)),
+        lambda self, x: (lambda y: F.relu(y, True) + y)(self.a(x)),
+        lambda self, x: (lambda y: torch.add(y, 1, out=y) + y)(self.a(x)),
+        lambda self, x: (lambda y: F.relu_(y) + y)(self.a(x)),
+        lambda self, x: self.leaky(x[:, :2]) + x[:, :2],
+        lambda self, x: self.dropout(self.a(x)) * self.leaky(self.a(x)),
+        lambda self, x: F.relu(self.a(x), inplace=True),
+    ],
+)
+def test_in_place_operations_say_what_the_model_says(forward: Callable[..., Any]) -> None:
+    def make() -> nn.Module:
+        return Forward(forward, a=nn.Linear(4, 4), leaky=nn.LeakyReLU(0.3, inplace=True), dropout=nn.Dropout(inplace=True))
+
+    check(built(make), [TensorSpec((4,))])
+
+
+def test_torchvision_style_in_place_networks_stay_with_the_quick_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("udfs.handlers._torch_fx._by_export", lambda *_: pytest.fail("exported"))
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        out = self.relu(self.bn(self.conv(x)))
+        out = self.bn(self.conv(out))
+        out += x
+        return self.relu(out)
+
+    check(
+        built(
+            lambda: Forward(
+                forward, conv=nn.Conv2d(3, 3, 3, padding=1), bn=nn.BatchNorm2d(3), relu=nn.ReLU(inplace=True)
+            )
+        ),
+        [IMAGE],
+    )
+
+
+class Odd(nn.Module):
+    """Buffers, a parameter used directly, a keyword default that is asked about, attributes set on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+        self.register_buffer("shift", torch.arange(4.0))
+        self.register_buffer("idle", None)
+        self.table = nn.Embedding(2, 4)
+        self.last: Any = None
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None, *, power: int = 2) -> torch.Tensor:
+        self.last = x
+        if mask is not None:
+            x = x * mask
+        return (x * self.scale + self.shift) ** power
+
+
+def test_buffers_parameters_and_defaults() -> None:
+    model = built(Odd)
+    before = state(model)
+    one = check(model, [TensorSpec((4,))])
+    both = check(model, [TensorSpec((4,)), TensorSpec((4,))])
+    assert (len(one.graph.inputs), len(both.graph.inputs)) == (1, 2)
+    assert one.graph.param_bytes() == 32
+    model.last = None
+    assert state(model) == before
+
+
+def test_integer_inputs() -> None:
+    check(built(lambda: Forward(lambda self, x: self.table(x).sum(1), table=nn.Embedding(2, 4))), [TensorSpec((5,), "int64")])
+
+
+def test_recurrent_network_with_tuples_within() -> None:
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        steps, (hidden, _) = self.lstm(x)
+        return self.head(steps[:, -1]) + self.head(hidden[-1])
+
+    model = built(lambda: Forward(forward, lstm=nn.LSTM(3, 4, batch_first=True), head=nn.Linear(4, 2)))
+    traced = check(model, [TensorSpec((6, 3))])
+    assert traced.graph.outputs
+
+
+def test_outputs_without_a_record_axis_are_left_out() -> None:
+    model = built(lambda: Forward(lambda self, x: (self.a(x), x.mean(), 3), a=nn.Linear(4, 2)))
+    graph = HANDLER.trace(model, [TensorSpec((4,))]).graph
+    assert [graph[name].output_shape for name in graph.outputs] == [(2,)]
+
+
+def test_control_flow_on_shapes() -> None:
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        batch, channels, height, _ = x.shape
+        total = x.new_zeros(batch, channels)
+        for row in range(height):
+            total = total + x[:, :, row].mean(-1)
+        return self.a(total.view(x.size(0), -1)) if height > 4 else total
+
+    check(built(lambda: Forward(forward, a=nn.Linear(3, 2))), [IMAGE])
+
+
+@pytest.mark.parametrize(
+    "size",
+    [lambda x: x.size(0), lambda x: x.shape[0], lambda x: x.size()[0], lambda x: x.size(dim=0), lambda x: len(x)],
+    ids=["size", "shape", "indexed", "keyword", "len"],
+)
+def test_input_is_not_kept_alive_for_its_batch_size(size: Callable[[torch.Tensor], int]) -> None:
+    model = built(lambda: Forward(lambda self, x: self.a(x).relu().view(size(x), -1), a=nn.Conv2d(3, 2, 3)))
+    graph = check(model, [IMAGE]).graph
+    assert graph.cut([graph.layers[1].name]).live == (graph.layers[1].name,)
+
+
+def test_sizes_of_an_input_are_constants() -> None:
+    model = built(lambda: Forward(lambda self, x: self.a(x).relu() / x.size(-1) * x.shape[1], a=nn.Conv2d(3, 2, 3)))
+    graph = check(model, [IMAGE]).graph
+    assert graph.cut(["a"]).live == ("a",)
+
+
+def test_attention() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.patch, self.qkv, self.out = nn.Conv2d(3, 8, 2, 2), nn.Linear(8, 24), nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.patch(x).flatten(2).transpose(1, 2)
+            q, k, v = self.qkv(x).view(x.size(0), 16, 3, 2, 4).permute(2, 0, 3, 1, 4)
+            y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.size(0), 16, 8)
+            return x + self.out(y)
+
+    check(built(Block), [IMAGE], prepared=True)
+    check(built(lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)), [TensorSpec((5, 8))])
+
+
+def test_heads_of_attention_are_configuration() -> None:
+    """``repr`` of a MultiheadAttention does not tell them."""
+
+    def expression(heads: int) -> str:
+        model = built(lambda: Forward(lambda self, x: self.a(x, x, x)[0], a=nn.MultiheadAttention(8, heads, batch_first=True)))
+        graph = HANDLER.trace(model, [TensorSpec((5, 8))]).graph
+        return graph.expression(graph.outputs[0])
+
+    assert expression(2) == expression(2) != expression(4)
+
+
+def test_order_of_folded_values_is_part_of_the_expression() -> None:
+    def expression(sign: int) -> str:
+        def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+            _, (h, c) = self.lstm(x)
+            return h[0] - c[0] if sign > 0 else c[0] - h[0]
+
+        graph = HANDLER.trace(built(lambda: Forward(forward, lstm=nn.LSTM(3, 3, batch_first=True))), [TensorSpec((2, 3))]).graph
+        return graph.expression(graph.outputs[0])
+
+    assert expression(1) == expression(1) != expression(-1)
+
+
+def test_no_layer_is_run_needlessly() -> None:
+    model = built(residual)
+    traced = HANDLER.trace(model, [IMAGE])
+    graph = traced.graph
+    x = {"input_0" if "input_0" in graph else graph.inputs[0]: records(IMAGE)}
+    for name in graph.names:
+        cut = graph.cut([name])
+        layers = {node.name for node, _ in traced._schedule(frozenset(cut.live), graph.outputs)}
+        names = {traced._nodes[layer].name for layer in graph.part(cut.live, graph.outputs).layers}
+        parameters = {node for node in layers if node not in {traced._nodes[layer].name for layer in graph.names}}
+        assert layers - parameters == names
+    assert traced.run(x, graph.outputs)
+
+
+def test_values_are_freed_after_their_last_reader() -> None:
+    traced = HANDLER.trace(built(chain), [IMAGE])
+    schedule = traced._schedule(frozenset(traced.graph.inputs), traced.graph.outputs)
+    assert [[node.name for node in freed] for _, freed in schedule][0] == [traced._nodes[traced.graph.inputs[0]].name]
+    assert sum(len(freed) for _, freed in schedule) == len(traced.graph) - 1
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_windows_of_modules_and_functions_agree(monkeypatch: pytest.MonkeyPatch, *, exported: bool) -> None:
+    if exported:
+        monkeypatch.setattr("udfs.handlers._torch_fx._by_fx", lambda *_: 1 / 0)
+
+    def modules(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return self.d(self.c(self.b(self.a(x))))
+
+    def functions(self: Any, x: torch.Tensor) -> torch.Tensor:
+        x = F.conv2d(x, self.a.weight, self.a.bias, stride=2, padding=1)
+        x = F.conv2d(F.max_pool2d(x, (3, 2), stride=1, padding=1), self.c.weight, padding="same", dilation=2)
+        return F.avg_pool2d(x, 2)
+
+    parts = {
+        "a": nn.Conv2d(3, 2, 3, 2, 1),
+        "b": nn.MaxPool2d((3, 2), 1, 1),
+        "c": nn.Conv2d(2, 2, 3, padding="same", dilation=2, bias=False),
+        "d": nn.AvgPool2d(2),
+    }
+    expected = [
+        Window((3, 3), (2, 2), (1, 1), (1, 1)),
+        Window((3, 2), (1, 1), (1, 1), (1, 1)),
+        Window((3, 3), (1, 1), (2, 2), (2, 2)),
+        Window((2, 2), (2, 2), (0, 0), (1, 1)),
+    ]
+    for forward in (modules, functions):
+        graph = HANDLER.trace(Forward(forward, **parts).eval(), [TensorSpec((3, 16, 16))]).graph
+        assert [layer.window for layer in graph if layer.window] == expected
+        assert receptive_field(graph, graph.outputs[0]).stride == (4, 4)
+
+
+def test_other_things_with_a_kernel_have_no_window() -> None:
+    for layer in (nn.ConvTranspose2d(3, 3, 2), nn.LPPool2d(2, 2), nn.FractionalMaxPool2d(2, output_size=4)):
+        graph = HANDLER.trace(Forward(lambda self, x: self.a(x), a=layer).eval(), [IMAGE]).graph
+        assert all(found.window is None for found in graph)
+
+
+def test_module_that_is_called_twice_resolves_to_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = [TensorSpec((4,))]
+    quick = HANDLER.trace(built(twice), inputs)
+    assert quick.layer("fc") == quick.graph.layers[1].name
+    monkeypatch.setattr("udfs.handlers._torch_fx._by_fx", lambda *_: 1 / 0)
+    exported = HANDLER.trace(built(twice), inputs)
+    assert exported.layer("fc") == exported.graph.layers[1].name
+
+
+def test_patched_forward_and_hooks_are_part_of_the_model() -> None:
+    model = built(twice)
+    model.forward = lambda x: model.fc(x) - 1  # type: ignore[method-assign]
+    check(model, [TensorSpec((4,))])
+    model = built(twice)
+    model.register_forward_hook(lambda _, __, y: y + 1)
+    check(model, [TensorSpec((4,))])
+
+
+def test_writing_to_a_buffer_is_refused_and_leaves_it_alone() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls.add_(1)
+            return x + self.calls
+
+    model = Counter().eval()
+    with pytest.raises(UntraceableModelError):
+        HANDLER.trace(model, [TensorSpec((4,))])
+    assert model.calls == 0
+
+
+def test_weights_are_shared_until_the_layout_changes() -> None:
+    model = built(chain)
+    traced = HANDLER.trace(model, [IMAGE])
+    theirs = {tensor.data_ptr() for tensor in model.parameters()}
+    assert {tensor.data_ptr() for tensor in traced._module.parameters()} == theirs
+    ours = {tensor.data_ptr() for tensor in traced.prepare(1)._module.parameters()}
+    assert len(ours & theirs) == len(theirs) - 1  # the convolution's weight
+
+
+def test_arrays_of_any_memory_are_taken() -> None:
+    traced = HANDLER.trace(built(chain), [IMAGE])
+    (name,), outputs = traced.graph.inputs, traced.graph.outputs
+    x = records(IMAGE)
+    expected = traced.run({name: x}, outputs)
+    frozen = np.frombuffer(x.tobytes(), np.float32).reshape(x.shape)
+    mirrored = np.ascontiguousarray(x[:, :, ::-1])[:, :, ::-1]
+    for other in (frozen, mirrored, np.asfortranarray(x)):
+        assert_same_bits(traced.run({name: other}, outputs)[outputs[0]], expected[outputs[0]], "other memory")
+
+
+def test_handler_is_looked_up() -> None:
+    with pytest.raises(ValueError, match="did you mean 'torch'"):
+        handler("torhc")
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["conv", "relu", "add", "cat", "pool", "bn"]), st.integers(0, 9)), min_size=1, max_size=8)
+
+
+@settings(max_examples=15, deadline=None)
+@given(STEPS, st.booleans(), st.integers(0, 2**16))
+def test_random_networks(steps: list[tuple[str, int]], inplace: bool, seed: int) -> None:
+    """Each step reads the last tensor and one picked among all earlier ones."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        tensors = [x]
+        for i, (kind, pick) in enumerate(steps):
+            other, y = tensors[pick % len(tensors)], tensors[-1]
+            if kind == "add" and inplace and len(tensors) > 1:
+                y += other
+            elif kind == "add":
+                y = y + other
+            elif kind == "cat":
+                y = self.get_submodule(f"cat{i}")(torch.cat([y, other], 1))
+            else:
+                y = self.get_submodule(f"{kind}{i}")(y)
+            tensors.append(y)
+        return self.head(tensors[-1].flatten(1))
+
+    makers = {
+        "conv": lambda: nn.Conv2d(2, 2, 3, padding=1),
+        "relu": lambda: nn.ReLU(inplace),
+        "cat": lambda: nn.Conv2d(4, 2, 1),
+        "pool": lambda: nn.MaxPool2d(3, 1, 1),
+        "bn": lambda: nn.BatchNorm2d(2),
+    }
+
+    def make() -> nn.Module:
+        parts = {f"{kind}{i}": makers[kind]() for i, (kind, _) in enumerate(steps) if kind in makers}
+        return Forward(forward, **parts, head=nn.Linear(2 * 25, 3))
+
+    check(built(make, seed), [TensorSpec((2, 5, 5))])

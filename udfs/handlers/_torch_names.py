@@ -1,0 +1,78 @@
+"""Names for the nodes of a captured graph, after the modules that they come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import fx
+
+__all__ = ["node_names", "operation", "returned_by_stack"]
+
+_CALLS = ("call_module", "call_function", "call_method")
+
+
+def node_names(module: fx.GraphModule) -> dict[str, str]:
+    """Give each node a readable, unique name: the module's path, or ``path.operation`` where a module has several.
+
+    Returns
+    -------
+    dict
+        fx node name -> layer name; the second use of a name gets ``_1``, the third ``_2``.
+    """
+    count: dict[str, int] = {}
+    for node in module.graph.nodes:
+        path = _leaf(node, module)
+        count[path] = count.get(path, 0) + 1
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for node in module.graph.nodes:
+        path, stack = _leaf(node, module), _stack(node)
+        if node.op not in _CALLS:
+            wanted = str(node.name)
+        elif path and (count[path] == 1 or node.op == "call_module"):
+            wanted = path
+        else:
+            wanted = ".".join((*list(stack.values())[-1:], operation(node)))
+        name, copies = wanted, 0
+        while name in taken:
+            copies += 1
+            name = f"{wanted}_{copies}"
+        taken.add(name)
+        names[node.name] = name
+    return names
+
+
+def returned_by_stack(module: fx.GraphModule) -> dict[str, str]:
+    """For each module path the node whose value leaves the module at its first call, where that is one node."""
+    around = {node: _stack(node) for node in module.graph.nodes}
+    leaving: dict[str, list[str]] = {}
+    for node, calls in around.items():
+        for call, path in calls.items():
+            if "@" not in call and any(call not in around[user] for user in node.users):
+                leaving.setdefault(path, []).append(node.name)
+    return {path: names[0] for path, names in leaving.items() if len(names) == 1}
+
+
+def operation(node: fx.Node) -> str:
+    """Name what a node calls, without the overload."""
+    packet = getattr(node.target, "overloadpacket", node.target)
+    return str(getattr(packet, "__name__", packet))
+
+
+def _leaf(node: fx.Node, module: fx.GraphModule) -> str:
+    """Path of the childless module that a node comes from, or an empty string."""
+    if node.op == "call_module":
+        return str(node.target)
+    innermost = list(_stack(node).values())[-1:]
+    return innermost[0] if innermost and innermost[0] in module.meta["leaves"] else ""
+
+
+def _stack(node: fx.Node) -> dict[str, str]:
+    """Map the calls of the modules around a node to their paths, outermost first, the root left out.
+
+    Export marks the second call of a module with ``@1``, the third with ``@2``.
+    """
+    stack = node.meta.get("nn_module_stack") or {}
+    found = {str(call): path.removeprefix("L['self']").removeprefix(".") for call, (path, _) in stack.items()}
+    return {call: path.partition("@")[0] for call, path in found.items() if path and not call.startswith("_empty")}

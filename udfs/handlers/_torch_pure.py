@@ -1,0 +1,105 @@
+"""In-place operations in an fx graph: rewritten into pure ones where nothing else can tell, refused elsewhere."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["InplaceProxy", "MutationError", "purify"]
+
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+_LOGICAL = ("and", "or", "xor", "lshift", "rshift")
+
+_PURE: dict[Callable[..., Any], Callable[..., Any]] = {
+    getattr(operator, f"i{name}"): getattr(operator, f"{name}_" if name in ("and", "or") else name)
+    for name in (*_ARITHMETIC, *_LOGICAL)
+}
+
+# What returns a tensor of its own, never a view of its input: an in-place operation on it is seen by nobody else.
+_OWNING_MODULES = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.Linear)  # noqa: SLF001 - common bases
+_OWNING_FUNCTIONS = frozenset({*_PURE.values(), torch.add, torch.sub, torch.mul, torch.div, torch.matmul, torch.cat})
+
+
+class MutationError(Exception):
+    """The graph writes to a tensor that something else may read. Only passes between the two tracers."""
+
+
+class InplaceProxy(fx.Proxy):
+    """``fx.Proxy`` records ``x += y`` as ``x + y``, which is another thing to whoever else holds ``x``."""
+
+    __slots__ = ()
+
+
+def _record(function: Callable[..., Any]) -> Callable[[fx.Proxy, Any], Any]:
+    def method(self: fx.Proxy, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    return method
+
+
+for _function in _PURE:
+    setattr(InplaceProxy, f"__{_function.__name__}__", _record(_function))
+
+
+def purify(module: fx.GraphModule) -> None:
+    """Turn in-place modules, calls and operators into pure ones, or raise where another reader could tell.
+
+    Raises
+    ------
+    MutationError
+        Before anything is changed.
+    """
+    modules = dict(module.named_modules())
+    for node in module.graph.nodes:
+        if _is_inplace(node, modules) and not _is_only_reader(node, modules):
+            raise MutationError(f"{node.target} works in place on a tensor that others may read")
+    for node in module.graph.nodes:
+        if node.op == "call_module" and getattr(modules[node.target], "inplace", False):
+            modules[node.target].inplace = False
+        elif node.op == "call_function" and node.kwargs.get("inplace"):
+            node.kwargs = {**node.kwargs, "inplace": False}
+        elif node.op == "call_function":
+            node.target = _PURE.get(node.target, node.target)
+    module.recompile()
+
+
+def _is_inplace(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
+    """Whether a node is of the three kinds that can be rewritten; any other mutation raises."""
+    if node.op == "call_module":
+        return bool(getattr(modules[str(node.target)], "inplace", False))
+    if node.op not in ("call_function", "call_method"):
+        return False
+    name = getattr(node.target, "__name__", str(node.target))
+    if name.endswith("_") and not name.endswith("__") and node.target not in _PURE.values():
+        raise MutationError(f"in-place operation {name}")
+    if node.op == "call_method":
+        return False
+    if "out" in node.kwargs or node.target is operator.setitem:
+        raise MutationError(f"{name} writes to its argument")
+    return node.target in _PURE or bool(node.kwargs.get("inplace")) or _has_positional_flag(node)
+
+
+def _has_positional_flag(node: fx.Node) -> bool:
+    try:
+        bound = inspect.signature(node.target).bind(*node.args, **node.kwargs)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # builtins without a signature take no ``inplace`` flag
+        return False
+    if bound.arguments.get("inplace"):
+        raise MutationError("an in-place flag passed by position")
+    return False
+
+
+def _is_only_reader(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
+    source = node.args[0] if node.args else None
+    if not isinstance(source, fx.Node) or len(source.users) != 1:
+        return False
+    if source.op == "call_module":
+        return isinstance(modules[str(source.target)], _OWNING_MODULES)
+    return source.op == "call_function" and (source.target in _OWNING_FUNCTIONS or source.target in _PURE)

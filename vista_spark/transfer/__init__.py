@@ -1,0 +1,6 @@
+"""Feature transfer: CNN layers joined with structured columns, and a downstream model on each (Vista)."""
+
+from vista_spark.transfer._result import LayerResult, TransferResult
+from vista_spark.transfer._transfer import FeatureTransfer
+
+__all__ = ["FeatureTransfer", "LayerResult", "TransferResult"]

@@ -1,0 +1,60 @@
+"""A feature transfer as MLflow runs: a parent, and a child for each set of features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vista_spark.transfer._result import TransferResult
+
+__all__ = ["log"]
+
+
+def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) -> str:
+    """Log to the tracking server that MLflow is set to (by default a SQLite file in the working directory).
+
+    Parameters
+    ----------
+    result : TransferResult
+    parameters : mapping
+        Of the transfer.
+    experiment : str
+        Created where it does not exist.
+
+    Returns
+    -------
+    str
+        The parent's run id.
+    """
+    import mlflow  # noqa: PLC0415 - takes a second that only tracking should cost
+
+    chosen = mlflow.set_experiment(experiment)
+    name = f"{result.plan.model} {result.plan.logical}"
+    with mlflow.start_run(experiment_id=chosen.experiment_id, run_name=name) as run:
+        mlflow.log_params({**parameters, "train_rows": result.train_rows, "test_rows": result.test_rows})
+        mlflow.log_params({f"dropped: {reason}"[:250]: count for reason, count in result.dropped.items()})
+        mlflow.set_tag("best_layer", result.best.name)
+        mlflow.log_metrics(
+            {
+                f"best_{result.metric}": result.best.score,
+                f"baseline_{result.metric}": result.baseline.score,
+                "seconds": sum(row.seconds for row in result.rows),
+            }
+        )
+        mlflow.log_text(result.plan.explain(), "plan.txt")
+        mlflow.log_text(result.to_pandas().to_csv(index=False), "layers.csv")
+        mlflow.log_figure(result.plot(), "layers.png")
+        for row in result.rows:
+            with mlflow.start_run(experiment_id=chosen.experiment_id, run_name=row.name, nested=True):
+                mlflow.log_params({"features": row.name, "size": row.size})
+                mlflow.log_metrics(
+                    {
+                        result.metric: row.score,
+                        "inference_seconds": row.inference_seconds,
+                        "training_seconds": row.training_seconds,
+                        "gflops": row.gflops,
+                    }
+                )
+        return str(run.info.run_id)
