@@ -25,7 +25,9 @@ def new_session(scratch: Path | None = None) -> SparkSession:
     scratch = scratch or Path(tempfile.mkdtemp(prefix="spark-"))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.remote(os.environ["SPARK_REMOTE"]) if CONNECT else SparkSession.builder.master("local[2]")
+    builder = (
+        SparkSession.builder.remote(os.environ["SPARK_REMOTE"]) if CONNECT else SparkSession.builder.master("local[2]")
+    )
     with warnings.catch_warnings():
         # A Connect server takes these as it starts, and its client then says that they cannot be changed.
         warnings.filterwarnings("ignore", "Failed to set")

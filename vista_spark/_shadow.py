@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 __all__ = ["check_packages"]
 
-_OURS = {"optimizer": "optimizer.errors", "udfs": "udfs.rows"}
-
 
 def check_packages() -> None:
-    """Raise ``ImportError`` with the name of the file that hides one of our packages."""
-    for package, module in _OURS.items():
-        try:
-            found = find_spec(module)
-        except ModuleNotFoundError:
-            found = None
-        if found is None:
-            other = find_spec(package)
-            where = (other.origin or ", ".join(other.submodule_search_locations or ())) if other else "nowhere"
+    """Raise ``ImportError`` with the name of the file that hides one of our packages, which lie beside this one."""
+    beside = Path(__file__).parents[1]
+    for package in ("optimizer", "udfs"):
+        found = find_spec(package)
+        if found is None or found.origin is None or Path(found.origin).parent != beside / package:
+            folders = list(found.submodule_search_locations or ()) if found else []
+            where = (found and found.origin) or ", ".join(folders) or "nowhere"
             raise ImportError(
                 f"cerebro-spark's package {package!r} is hidden: Python finds {package!r} at {where}. "
                 "Rename that file or folder, or start Python elsewhere"

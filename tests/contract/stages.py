@@ -33,6 +33,8 @@ class Stage:
         The columns that it adds, in their order.
     feature : str
         The one of them that a classifier can learn from.
+    tuned : tuple of str and list
+        A Param and values of it that make other features of the same frame.
     defaults : mapping
         Every Param that has a default.
     values : mapping
@@ -46,6 +48,7 @@ class Stage:
     reads: str
     adds: tuple[str, ...]
     feature: str
+    tuned: tuple[str, list[Any]]
     defaults: Mapping[str, Any]
     values: Mapping[str, Any]
     refused: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
@@ -61,12 +64,18 @@ def images(spark: SparkSession, count: int) -> DataFrame:
 STAGES: dict[str, Stage] = {
     "CNNFeaturizer": Stage(
         make=lambda: CNNFeaturizer(
-            model="squeezenet1_1", layers=["fire5", 1], outputCols=["low", "high"], imageSize=64, batchSize=3, seed=5
+            model="squeezenet1_1",
+            layers=["fire3", "fire5"],
+            outputCols=["low", "high"],
+            imageSize=64,
+            batchSize=3,
+            seed=5,
         ),
         frame=images,
         reads="image",
         adds=("low", "high", "image_error"),
-        feature="high",
+        feature="low",
+        tuned=("pooling", ["avg", "max2x2"]),
         defaults={
             "layers": 1,
             "inputCol": "image",

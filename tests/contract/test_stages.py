@@ -36,7 +36,9 @@ def stage(request: pytest.FixtureRequest) -> Stage:
 def collected(df: DataFrame) -> list[dict[str, Any]]:
     """Rows in the order of their ids, vectors as arrays."""
     rows = sorted((row.asDict() for row in df.collect()), key=lambda row: row["id"])
-    return [{name: value.toArray() if hasattr(value, "toArray") else value for name, value in row.items()} for row in rows]
+    return [
+        {name: value.toArray() if hasattr(value, "toArray") else value for name, value in row.items()} for row in rows
+    ]
 
 
 def assert_same(found: DataFrame, expected: DataFrame) -> None:
@@ -110,7 +112,9 @@ def test_copy_is_independent(stage: Stage) -> None:
     assert (twin.getOrDefault(name), made.getOrDefault(name)) == (value, before)
     made._set(**{name: value})
     assert made.copy().getOrDefault(name) == value
-    assert {p.name for p in made.copy().params if made.copy().isSet(p)} == {p.name for p in made.params if made.isSet(p)}
+    assert {p.name for p in made.copy().params if made.copy().isSet(p)} == {
+        p.name for p in made.params if made.isSet(p)
+    }
 
 
 # ---- transform
@@ -228,7 +232,7 @@ def classifier(stage: Stage) -> list[Any]:
     return [
         stage.make(),
         VectorAssembler(inputCols=[stage.feature], outputCol="features", handleInvalid="skip"),
-        LogisticRegression(maxIter=3),
+        LogisticRegression(maxIter=2),
     ]
 
 
@@ -293,7 +297,8 @@ def test_an_unfitted_pipeline_saves_and_loads(stage: Stage, tmp_path: Path) -> N
 def test_cross_validator(stage: Stage, spark: SparkSession) -> None:
     df = stage.frame(spark, 12).withColumn("fold", (F.col("id") / 2).cast("int") % 2)
     stages = classifier(stage)
-    grid = ParamGridBuilder().addGrid(stages[0].getParam("batchSize"), [2, 5]).addGrid(stages[2].maxIter, [0, 5]).build()
+    name, choices = stage.tuned
+    grid = ParamGridBuilder().addGrid(stages[0].getParam(name), choices).build()
     search = CrossValidator(
         estimator=Pipeline(stages=stages),
         estimatorParamMaps=grid,
@@ -302,12 +307,7 @@ def test_cross_validator(stage: Stage, spark: SparkSession) -> None:
         foldCol="fold",
     )
     model = search.fit(df)
-    # Batches change no number, iterations do: the stage's own Param and its neighbour's reached their stages.
-    by_setting = {
-        (point[stages[0].getParam("batchSize")], point[stages[2].maxIter]): metric
-        for point, metric in zip(grid, model.avgMetrics, strict=True)
-    }
-    assert by_setting[2, 5] == pytest.approx(by_setting[5, 5], abs=1e-4)
-    assert by_setting[2, 0] == pytest.approx(by_setting[5, 0], abs=1e-4)
-    assert abs(by_setting[2, 0] - by_setting[2, 5]) > 1e-3
+    assert len(set(model.avgMetrics)) == len(choices), "the stage's Param did not reach it"
+    best = choices[int(np.argmin(model.avgMetrics))]
+    assert model.bestModel.stages[0].getOrDefault(name) == best
     assert len(collected(model.transform(df))) == 12

@@ -33,8 +33,9 @@ def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) 
     chosen = mlflow.set_experiment(experiment)
     name = f"{result.plan.model} {result.plan.logical}"
     with mlflow.start_run(experiment_id=chosen.experiment_id, run_name=name) as run:
-        mlflow.log_params({**parameters, "train_rows": result.train_rows, "test_rows": result.test_rows})
-        mlflow.log_params({f"dropped: {reason}"[:250]: count for reason, count in result.dropped.items()})
+        counts = {"train_rows": result.train_rows, "test_rows": result.test_rows}
+        mlflow.log_params({**parameters, **counts, "dropped_rows": sum(result.dropped.values())})
+        mlflow.log_dict(dict(result.dropped), "dropped.json")
         mlflow.set_tag("best_layer", result.best.name)
         mlflow.log_metrics(
             {

@@ -1,0 +1,70 @@
+"""JPEG files in memory, made from the real photographs that installed packages carry."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageEnhance
+
+__all__ = ["jpegs"]
+
+# Found by path: scikit-image's and foolbox's own modules would cost seconds to import.
+_SOURCES = {
+    "foolbox": ["data/imagenet_*.jpg"],
+    "sklearn": ["datasets/images/*.jpg"],
+    "skimage": [f"data/{name}" for name in ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg")],
+}
+
+# ImageNet's commonest size.
+_SIZE = (500, 375)
+
+
+def jpegs(count: int, seed: int = 0) -> list[bytes]:
+    """Random crops of photographs, some mirrored, some brighter, as JPEG of quality 90 and 500 x 375 pixels.
+
+    Parameters
+    ----------
+    count : int
+    seed : int
+        Of the crops; equal seeds give equal bytes on one version of Pillow.
+
+    Raises
+    ------
+    FileNotFoundError
+        No package with photographs is installed; the message says how to install one.
+    """
+    photographs = [Image.open(path).convert("RGB") for path in _paths()]
+    draw = np.random.default_rng(seed)
+    return [_encode(_vary(photographs[number % len(photographs)], draw)) for number in range(count)]
+
+
+def _paths() -> list[Path]:
+    paths: list[Path] = []
+    for package, patterns in _SOURCES.items():
+        found = importlib.util.find_spec(package)
+        folder = Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
+        for pattern in patterns if folder else ():
+            paths += sorted(folder.glob(pattern))
+    if not paths:
+        raise FileNotFoundError('no photographs: pip install scikit-learn, or pip install --no-deps "foolbox==3.3.4"')
+    return paths
+
+
+def _vary(photograph: Image.Image, draw: np.random.Generator) -> Image.Image:
+    # The crop keeps the aspect ratio of 4:3, so that nothing is stretched.
+    width = min(photograph.width, photograph.height * _SIZE[0] / _SIZE[1]) * draw.uniform(0.6, 1.0)
+    height = width * _SIZE[1] / _SIZE[0]
+    left, top = draw.uniform(0, photograph.width - width), draw.uniform(0, photograph.height - height)
+    picture = photograph.resize(_SIZE, Image.Resampling.BICUBIC, (left, top, left + width, top + height))
+    if draw.random() < 0.5:
+        picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return ImageEnhance.Brightness(picture).enhance(draw.uniform(0.8, 1.2))
+
+
+def _encode(picture: Image.Image) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=90)
+    return file.getvalue()
