@@ -30,6 +30,7 @@ from vista_spark import roster
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
+    from typing import Self
 
     from numpy.typing import NDArray
 
@@ -97,8 +98,8 @@ class Arrangement:
 def keep_memory() -> bool:
     """Have glibc keep what is freed, as PyTorch's tuning guide gets from jemalloc; whether this C library can.
 
-    By default every tensor above 32 MB is mapped anew, and the kernel zeroes its pages one fault at a time: with a batch of
-    32 that is more than half of MobileNetV2's time.
+    By default every tensor above 32 MB is mapped anew, and the kernel zeroes its pages one fault at a time: with a
+    batch of 32 that is more than half of MobileNetV2's time.
     """
     mmap_max, trim_threshold = -4, -1
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -206,7 +207,7 @@ class Fleet:
         for link in self._links:
             link.send((task, list(files), keep_memory))
 
-    def __enter__(self) -> Fleet:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -270,17 +271,22 @@ def _serve(link: Connection) -> None:
             torch.set_num_threads(arrangement.threads)
         if arrangement.layout not in networks:
             networks[arrangement.layout] = Truncated(task, arrangement.layout)
-        network = networks[arrangement.layout]
         batches = [files[at : min(at + arrangement.batch, stop)] for at in range(start, stop, arrangement.batch)]
-        if arrangement.loops > 1:
-            with ThreadPoolExecutor(arrangement.loops, initializer=torch.set_num_threads, initargs=(1,)) as loops:
-                parts = list(loops.map(lambda batch: network(preprocess(batch, task.preprocessing)), batches))
-        elif arrangement.threads > 1:
-            with ThreadPoolExecutor(arrangement.threads) as decoders:
-                parts = [network(preprocess(batch, task.preprocessing, decoders)) for batch in batches]
-        else:
-            parts = [network(preprocess(batch, task.preprocessing)) for batch in batches]
+        parts = _loop(networks[arrangement.layout], batches, task.preprocessing, arrangement)
         link.send([np.concatenate(columns) for columns in zip(*parts, strict=True)])
+
+
+def _loop(
+    network: Truncated, batches: list[list[bytes]], preprocessing: Preprocessing, arrangement: Arrangement
+) -> list[list[NDArray[np.float32]]]:
+    if arrangement.loops > 1:
+        threads = arrangement.threads
+        with ThreadPoolExecutor(arrangement.loops, initializer=torch.set_num_threads, initargs=(threads,)) as loops:
+            return list(loops.map(lambda batch: network(preprocess(batch, preprocessing)), batches))
+    if arrangement.threads > 1:
+        with ThreadPoolExecutor(arrangement.threads) as decoders:
+            return [network(preprocess(batch, preprocessing, decoders)) for batch in batches]
+    return [network(preprocess(batch, preprocessing)) for batch in batches]
 
 
 if __name__ == "__main__":

@@ -172,10 +172,17 @@ def plan_layers(
         have: tuple[str, ...] = graph.inputs
         for number, target in enumerate(targets):
             rest = targets[number + 1 :]
-            writes = graph.cut(targets[: number + 1], towards=rest).live if rest else ()
+            writes = _kept(graph, targets[: number + 1], rest) if rest else ()
             stages.append(_stage(graph, have, [target], writes))
             have = writes
     return LogicalPlan(logical, model, tuple(stages), sum(stage.flops for stage in alone), dict(names or {}))
+
+
+def _kept(graph: LayerGraph, done: Sequence[str], rest: Sequence[str]) -> tuple[str, ...]:
+    """What crosses the cut, with the graph's inputs that so far nothing has read: the next stage has no images."""
+    cut = graph.cut(done, towards=rest)
+    crossing = {*cut.live, *(name for name in cut.above if name in graph.inputs)}
+    return tuple(name for name in graph.names if name in crossing)
 
 
 def _stage(

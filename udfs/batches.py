@@ -45,12 +45,19 @@ def rebatch(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordB
     size : int
         At least 1.
 
+    Raises
+    ------
+    ValueError
+        ``size`` is less, which no loop would survive.
+
     Examples
     --------
     >>> source = [pa.record_batch({"x": range(n)}) for n in (3, 0, 4)]
     >>> [batch.num_rows for batch in rebatch(source, 2)]
     [2, 2, 2, 1]
     """
+    if size < 1:
+        raise ValueError(f"a batch holds at least 1 row, got size={size}")
     waiting: list[pa.RecordBatch] = []
     count = 0
     for incoming in batches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -162,12 +163,14 @@ def _value(value: pa.Scalar, shape: tuple[int, ...]) -> Any:
     if not value.is_valid or not pa.types.is_list(value.type):
         return value.as_py()
     flat = value.values
+    found: tuple[int | None, ...] = (len(flat),)
     while pa.types.is_list(flat.type):
+        # Height, width, channels are as many numbers in another order: the nesting has to be the tensor's own.
+        lengths = set(flat.value_lengths().to_pylist())
+        found += (lengths.pop() if len(lengths) == 1 else None,)
         flat = flat.flatten()
-    if flat.null_count or len(flat) != np.prod(shape):
-        raise images.ImageError(
-            "tensor of the wrong shape", f"{len(flat)} numbers, {flat.null_count} null, for {shape}"
-        )
+    if flat.null_count or found not in (shape, (math.prod(shape),)):
+        raise images.ImageError("tensor of the wrong shape", f"{found}, {flat.null_count} null, for {shape}")
     return flat.to_numpy(zero_copy_only=False).astype(np.float32).reshape(shape)
 
 

@@ -43,12 +43,15 @@ def to_binary(tensors: NDArray[np.generic], valid: NDArray[np.bool_]) -> pa.Bina
     ------
     TensorError
         They exceed the 2 GiB of one Arrow array; a smaller batch is the remedy.
+    ValueError
+        There are more or fewer than valid rows.
 
     Examples
     --------
     >>> to_binary(np.zeros((1, 3), np.float32), np.array([True, False])).to_pylist()
     [b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', None]
     """
+    _check_rows(len(tensors), valid)
     tensors = np.ascontiguousarray(tensors)
     if tensors.nbytes > _LARGEST:
         raise TensorError(
@@ -61,7 +64,7 @@ def to_binary(tensors: NDArray[np.generic], valid: NDArray[np.bool_]) -> pa.Bina
 
 
 def from_binary(column: pa.Array, spec: TensorSpec) -> NDArray[np.generic]:
-    """Binary values without nulls as one array of shape ``(n, *spec.shape)``, a view of Arrow's memory.
+    """Binary values without nulls as one array of shape ``(n, *spec.shape)``, a read-only view of Arrow's memory.
 
     Raises
     ------
@@ -81,6 +84,7 @@ def from_binary(column: pa.Array, spec: TensorSpec) -> NDArray[np.generic]:
         found = sorted({int(length) for length in lengths if length != expected})[:3]
         raise TensorError(f"a tensor of shape {spec.shape} {spec.dtype} takes {expected:,} bytes; found {found}")
     flat = np.frombuffer(data, np.uint8, count=int(places[-1] - places[0]), offset=int(places[0]))
+    flat.flags.writeable = False  # other columns, and other readers of this one, may share the buffer
     return flat.view(spec.dtype).reshape(len(column), *spec.shape)
 
 
@@ -93,9 +97,17 @@ def to_lists(rows: NDArray[np.float32], valid: NDArray[np.bool_]) -> pa.ListArra
         Only the valid ones.
     valid : array of bool, shape (n,)
     """
+    _check_rows(len(rows), valid)
     values = pa.array(np.ascontiguousarray(rows).reshape(-1))
     buffers = [_validity(valid), pa.py_buffer(_offsets(valid, rows.shape[1]))]
     return pa.Array.from_buffers(pa.list_(pa.float32()), len(valid), buffers, children=[values])
+
+
+def _check_rows(count: int, valid: NDArray[np.bool_]) -> None:
+    # Arrow trusts the offsets: it would read past the end of the buffer.
+    expected = int(valid.sum())
+    if count != expected:
+        raise ValueError(f"{count} tensors for {expected} valid row{'' if expected == 1 else 's'}")
 
 
 def _offsets(valid: NDArray[np.bool_], size: int) -> NDArray[np.int32]:

@@ -11,7 +11,7 @@ The samples should be a chain, a residual and a dense block, a model of two inpu
 calls a module twice; small, since each is cut at each of its layers.
 """
 
-# ruff: noqa: S101  (this is a test suite that happens to ship with the package)
+# ruff: noqa: D102, S101  (a test suite that ships with the package: a test is named after what it holds)
 
 from __future__ import annotations
 
@@ -143,14 +143,14 @@ class HandlerContract:
         whole = _whole(traced, fed)
         prepared = _whole(traced.prepare(1), fed)
         for name, array in whole.items():
-            np.testing.assert_allclose(prepared[name], array, rtol=1e-4, atol=1e-5)
+            _assert_close(prepared[name], array, name)
 
     def test_records_do_not_see_each_other(self, sample: Sample) -> None:
         traced, fed = _opened(self, sample)
         whole = _whole(traced, fed)
         alone = _whole(traced, {name: array[1:2] for name, array in fed.items()})
         for name, array in whole.items():
-            np.testing.assert_allclose(alone[name], array[1:2], rtol=1e-4, atol=1e-5)
+            _assert_close(alone[name], array[1:2], name)
 
     def test_cut_anywhere_and_continued_is_the_whole_bit_for_bit(self, sample: Sample) -> None:
         for traced, fed in (_opened(self, sample), _opened(self, sample, prepared=True)):
@@ -256,6 +256,10 @@ def assert_same_bits(found: NDArray[np.generic], expected: NDArray[np.generic], 
     if found.tobytes() != expected.tobytes():
         worst = np.abs(found.astype(np.float64) - expected.astype(np.float64)).max()
         raise AssertionError(f"{what}: differs by up to {worst:.3g}")
+
+
+def _assert_close(found: NDArray[np.generic], expected: NDArray[np.generic], what: str) -> None:
+    assert np.allclose(found.astype(np.float64), expected.astype(np.float64), rtol=1e-4, atol=1e-5), what
 
 
 def _opened(contract: HandlerContract, sample: Sample, *, prepared: bool = False) -> tuple[TracedModel, Arrays]:

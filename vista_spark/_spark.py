@@ -55,7 +55,9 @@ def _map(df: DataFrame, run: Inference | HOGExtraction, fields: list[StructField
     return plain.mapInArrow(Named(run, needed), StructType(fields))
 
 
-def as_vector(column: str) -> Column:
-    """An ``array<float>`` as a Spark ML vector, null where it is null."""
+def as_vector(column: str, size: int) -> Column:
+    """An ``array<float>`` of ``size`` numbers as a Spark ML vector, null where it is null; it keeps its name."""
     array = F.col(quoted(column))
-    return F.when(array.isNotNull(), array_to_vector(array))
+    # Told the size, Spark ML need not run a job for the first row to learn it: one that stops early, and costs the workers
+    # that ran it.
+    return F.when(array.isNotNull(), array_to_vector(array)).alias(column, metadata={"ml_attr": {"num_attrs": size}})

@@ -11,7 +11,7 @@ from pyspark.ml.param.shared import HasOutputCols, HasSeed
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 
 from udfs.inference import Feature, ImageFeed, Inference
-from udfs.pooling import POOLINGS, Pooling
+from udfs.pooling import POOLINGS, Pooling, feature_length
 from vista_spark import roster
 from vista_spark._columns import check_absent, check_image
 from vista_spark._network import Network, network
@@ -219,7 +219,14 @@ class CNNFeaturizer(
         result = infer(dataset, inference)
         if self.getOutputFormat() == "array":
             return result
-        return result.withColumns({column: as_vector(column) for column in columns})
+        return result.withColumns(
+            {
+                found.column: as_vector(
+                    found.column, feature_length(net.graph[found.layer].output_shape, found.pooling)
+                )
+                for found in inference.features
+            }
+        )
 
     def _network(self) -> Network:
         if not self.isDefined(self.model):

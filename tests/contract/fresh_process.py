@@ -1,15 +1,16 @@
-"""Loads stages that another process saved, runs them and writes what comes out: ``fresh_process.py INPUT PATH=OUTPUT...``."""
+"""Loads what another process saved, runs it and writes what comes out: ``fresh_process.py INPUT PATH=OUTPUT...``."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+# The root too: tests/optimizer would hide the package that lies there.
+sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
 
-from pyspark.ml import PipelineModel
-from pyspark.ml.util import DefaultParamsReader
-from sessions import new_session
+from pyspark.ml import PipelineModel  # noqa: E402
+from pyspark.ml.util import DefaultParamsReader  # noqa: E402
+from sessions import new_session  # noqa: E402
 
 
 def main() -> None:
@@ -17,8 +18,8 @@ def main() -> None:
     df = spark.read.parquet(sys.argv[1])
     for place in sys.argv[2:]:
         path, output = place.split("=")
-        load = PipelineModel.load if path.endswith("pipeline") else DefaultParamsReader.loadParamsInstance
-        loaded = load(path) if path.endswith("pipeline") else load(path, spark)
+        pipeline = path.endswith("pipeline")
+        loaded = PipelineModel.load(path) if pipeline else DefaultParamsReader.loadParamsInstance(path, spark)
         loaded.transform(df).write.parquet(output)
     spark.stop()
 

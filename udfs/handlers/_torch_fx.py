@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx, nn
+from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from udfs.handlers._protocol import TensorSpec, UntraceableModelError
 from udfs.handlers._torch_names import returned_by_stack
@@ -129,13 +130,22 @@ def _by_export(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule
         program = torch.export.export(model, example(inputs, _EXAMPLE_BATCH), dynamic_shapes=free, strict=False)
         module = program.run_decompositions({}).module(check_guards=False)
     assert isinstance(module, fx.GraphModule)  # noqa: S101 - what the API returns, for the type checker
-    for node in module.graph.nodes:
-        if node.op == "call_function" and getattr(getattr(node.target, "_schema", None), "is_mutable", False):
-            raise MutationError(f"{node.target} changes a buffer of the model")
-        if node.op == "placeholder" and node.users and isinstance(node.meta["val"].shape[0], int):
-            raise TypeError(f"the batch size of {node.name} is fixed in the code")
+    _check_exported(module)
     module.meta["returned"] = returned_by_stack(module)
     return module
+
+
+def _check_exported(module: fx.GraphModule) -> None:
+    """Refuse what writes to the model or fixes its batch size; drop writes to inputs, for feeds stay as they are."""
+    for node in module.graph.nodes:
+        if node.op == "placeholder" and node.users and is_concrete_int(node.meta["val"].shape[0]):
+            raise TypeError(f"the batch size of {node.name} is fixed in the code")
+        if node.op == "call_function" and getattr(getattr(node.target, "_schema", None), "is_mutable", False):
+            if node.target is not torch.ops.aten.copy_.default or node.args[0].op != "placeholder":
+                raise MutationError(f"{node.target} changes a buffer of the model")
+            node.replace_all_uses_with(node.args[1])
+            module.graph.erase_node(node)
+    module.recompile()
 
 
 def _first_line(error: Exception) -> str:

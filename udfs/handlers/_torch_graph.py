@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.passes.fake_tensor_prop import FakeTensorProp
-from torch.utils.flop_counter import FlopCounterMode
 
 from optimizer.graph import Layer, LayerGraph
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._torch_fingerprint import fingerprint
-from udfs.handlers._torch_fx import example
+from udfs.handlers._torch_measure import BATCHES, measure
 from udfs.handlers._torch_names import node_names, operation
 from udfs.handlers._torch_sizes import reads
 from udfs.handlers._torch_window import window
@@ -25,25 +22,6 @@ if TYPE_CHECKING:
     from udfs.handlers._protocol import TensorSpec
 
 __all__ = ["layer_graph"]
-
-# Two batch sizes tell the batch axis from any other: what follows the batch differs, what does not is the same.
-_BATCHES = (3, 5)
-
-
-class _Measure(FakeTensorProp):
-    """Propagates shapes without computing, and keeps each node's value and FLOPs."""
-
-    def __init__(self, module: fx.GraphModule, mode: FakeTensorMode) -> None:
-        super().__init__(module, mode)
-        self.values: dict[str, Any] = {}
-        self.flops: dict[str, int] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        with FlopCounterMode(display=False) as counter:
-            value = super().run_node(n)
-        self.values[n.name] = value
-        self.flops[n.name] = counter.get_total_flops()
-        return value
 
 
 def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGraph:
@@ -66,7 +44,7 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
     UntraceableModelError
         The model runs at one batch size only, or returns no tensor with the batch as its leading axis.
     """
-    small, large = (_measure(module, inputs, batch) for batch in _BATCHES)
+    small, large = (measure(module, inputs, batch) for batch in BATCHES)
     names = node_names(module)
     layers: list[Layer] = []
     sources: dict[fx.Node, tuple[fx.Node, ...]] = {}
@@ -90,7 +68,7 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
                 inputs=tuple(names[found.name] for found in read),
                 output_shape=shape,
                 dtype=str(small.values[node.name].dtype).removeprefix("torch."),
-                flops=sum(small.flops[part.name] for part in folded) // _BATCHES[0],
+                flops=sum(small.flops[part.name] for part in folded) // BATCHES[0],
                 param_bytes=sum(tensor.nbytes for tensor in parameters),
                 frozen=not any(tensor.requires_grad for tensor in parameters),
                 fingerprint=fingerprint(module, folded, read, parameters),
@@ -104,25 +82,10 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
     return LayerGraph(layers, tuple(dict.fromkeys(names[found.name] for found in returned)))
 
 
-def _measure(module: fx.GraphModule, inputs: Sequence[TensorSpec], batch: int) -> _Measure:
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    measure = _Measure(module, mode)
-    try:
-        with torch.no_grad():
-            measure.propagate(*example(inputs, batch))
-    except Exception as error:
-        raise UntraceableModelError(
-            f"the graph does not run on {batch} records of {', '.join(map(str, inputs))}: "
-            f"{type(error).__name__}: {error}\nUsual causes: inputs of another shape than the model takes, or a batch "
-            "size fixed in the code (use x.size(0) or torch.flatten)."
-        ) from error
-    return measure
-
-
 def _record_shape(small: Any, large: Any) -> tuple[int, ...] | None:
     if not isinstance(small, torch.Tensor) or not isinstance(large, torch.Tensor):
         return None
-    if small.dim() == 0 or (small.shape[0], large.shape[0]) != _BATCHES or small.shape[1:] != large.shape[1:]:
+    if small.dim() == 0 or (small.shape[0], large.shape[0]) != BATCHES or small.shape[1:] != large.shape[1:]:
         return None
     return tuple(small.shape[1:])
 

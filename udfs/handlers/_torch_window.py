@@ -42,8 +42,8 @@ def window(node: fx.Node, inner: nn.Module | None, shape_of: Callable[[fx.Node],
     if isinstance(inner, nn.modules.conv._ConvTransposeNd):  # noqa: SLF001 - it reads a window of its output
         return None
     if isinstance(inner, (nn.modules.conv._ConvNd, *_POOLS)):  # noqa: SLF001 - the common base
-        found = {name: getattr(inner, name, None) for name in ("kernel_size", "stride", "padding", "dilation")}
-        return _window(found, len(shape_of(node)) - 2)
+        own = {name: getattr(inner, name, None) for name in ("kernel_size", "stride", "padding", "dilation")}
+        return _window(own, len(shape_of(node)) - 2)
     if node.target is operator.getitem:
         source = node.args[0]
         if not isinstance(source, fx.Node) or not operation(source).endswith("_with_indices"):

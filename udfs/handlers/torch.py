@@ -13,6 +13,7 @@ from optimizer.errors import GraphError, UnknownLayerError
 from udfs.handlers._protocol import Handler, TensorSpec, UntraceableModelError
 from udfs.handlers._torch_fx import capture
 from udfs.handlers._torch_graph import layer_graph
+from udfs.handlers._torch_measure import strides
 from udfs.handlers._torch_names import node_names
 from udfs.handlers._torch_sizes import is_batch_size, reads
 
@@ -64,6 +65,7 @@ class TorchModel:
             self._module.to(self._device)
             self._module.to(memory_format=self._layout)  # type: ignore[call-overload]  # missing from torch's overloads
             self._prepared = True
+            self.__dict__.pop("_strides", None)  # of the layout before
         return self
 
     def _has_convolutions(self) -> bool:
@@ -98,7 +100,7 @@ class TorchModel:
         True
         """
         schedule = self._schedule(frozenset(feeds), tuple(want))
-        values: dict[fx.Node, Any] = {self._nodes[name]: self._tensor(array) for name, array in feeds.items()}
+        values: dict[fx.Node, Any] = {self._nodes[name]: self._tensor(name, array) for name, array in feeds.items()}
         records = len(next(iter(feeds.values())))
         with torch.inference_mode():
             for node, last_read in schedule:
@@ -107,9 +109,19 @@ class TorchModel:
                     del values[done]
         return {name: values[self._nodes[name]].numpy(force=True) for name in want}
 
-    def _tensor(self, array: NDArray[np.generic]) -> torch.Tensor:
+    def _tensor(self, name: str, array: NDArray[np.generic]) -> torch.Tensor:
         tensor = torch.from_numpy(_lent(array)).to(self._device)
-        return tensor.contiguous(memory_format=self._layout) if tensor.dim() == 4 else tensor  # noqa: PLR2004 - NCHW
+        node = self._nodes[name]
+        if node.op == "placeholder":
+            return tensor.contiguous(memory_format=self._layout) if tensor.dim() == 4 else tensor  # noqa: PLR2004 - NCHW
+        layout = self._strides.get(node.name)
+        if layout is None or tensor.stride() == layout:
+            return tensor
+        return torch.empty_strided(tensor.shape, layout, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+    @cached_property
+    def _strides(self) -> dict[str, tuple[int, ...]]:
+        return strides(self._module, self._inputs, self._layout)
 
     def _evaluate(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
         if node.op == "get_attr":

@@ -9,11 +9,13 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.ml.feature import VectorAssembler
+from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import BooleanType, DoubleType, FloatType, NumericType
 
 from vista_spark._columns import check_image, check_present
+from vista_spark._spark import quoted
 from vista_spark.errors import ColumnError, DuplicateIdError, EmptyInputError, LabelError, MissingIdError
 
 if TYPE_CHECKING:
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["Columns", "Joined", "join"]
 
 _LOG = logging.getLogger(__name__)
+
+# Names that the training table has beside the user's.
+_RESERVED = ("image_error", "transfer_")
+_COMPLETE = "transfer_complete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +58,11 @@ class Columns:
         """The structured feature columns."""
         return (self.features,) if isinstance(self.features, str) else self.features
 
-    def assembler(self, output: str) -> VectorAssembler | None:
-        """What makes one vector of several numeric columns, or ``None`` where the features are one already."""
-        if isinstance(self.features, str):
-            return None
-        return VectorAssembler(inputCols=list(self.features), outputCol=output)
+    def assembler(self, output: str) -> VectorAssembler:
+        """What makes the structured features one vector, of a size that Spark ML knows."""
+        # It reads a dot in a name as a field of a struct, unless the name is quoted.
+        inputs = [quoted(name) if "." in name else name for name in self.structured]
+        return VectorAssembler(inputCols=inputs, outputCol=output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,24 +102,45 @@ def join(structured: DataFrame, images: DataFrame, columns: Columns, errors: str
     """
     _check_columns(structured, images, columns)
     dropped: dict[str, int] = {}
-    structured_ids = _check_structured(structured, columns, errors, dropped, classification=classification)
+    table = structured.select(
+        *(F.col(quoted(name)) for name in (columns.on, columns.label, *columns.structured)),
+        _complete(structured, columns).alias(_COMPLETE),
+    )
+    complete = _check_structured(table, columns, errors, dropped, classification=classification)
     images_ids = _check_images(images, columns, errors, dropped)
-    left = structured.select(columns.on, columns.label, *columns.structured).dropna()
-    right = images.select(columns.on, columns.image).where(F.col(columns.on).isNotNull())
-    rows = left.select(columns.on).join(right.select(columns.on), columns.on).count()
-    if not rows:
+    right = images.select(*(F.col(quoted(name)) for name in (columns.on, columns.image)))
+    right = right.where(F.col(quoted(columns.on)).isNotNull())
+    matched = (
+        table.join(right.select(F.col(quoted(columns.on))), columns.on)
+        .agg(F.count("*").alias("ids"), F.count_if(_COMPLETE).alias("rows"))
+        .first()
+    )
+    assert matched is not None  # noqa: S101 - an aggregate without groups has one row
+    left = table.where(_COMPLETE).drop(_COMPLETE)
+    if not matched["rows"]:
         raise EmptyInputError(
             f"the tables share no {columns.on!r}: {_some(left, columns.on)} against {_some(right, columns.on)}"
         )
-    _settle(errors, dropped, "structured row without an image", structured_ids - rows)
-    _settle(errors, dropped, "image without a structured row", images_ids - rows)
-    return Joined(left.join(right, columns.on), rows, dropped)
+    _settle(errors, dropped, "structured row without an image", complete - matched["rows"])
+    # An image whose structured row has a null label or feature is counted there, and not once more here.
+    _settle(errors, dropped, "image without a structured row", images_ids - matched["ids"])
+    return Joined(left.join(right, columns.on), int(matched["rows"]), dropped)
 
 
 def _check_columns(structured: DataFrame, images: DataFrame, columns: Columns) -> None:
     check_present(structured, [columns.on, columns.label, *columns.structured], "the structured table")
     check_present(images, [columns.on], "the image table")
     check_image(images, columns.image, "the image table")
+    roles = (columns.on, columns.label, columns.image, *columns.structured)
+    if not columns.structured:
+        raise ColumnError("featuresCol names no column: give one vector column, or the numeric columns")
+    for name in roles:
+        if roles.count(name) > 1:
+            raise ColumnError(f"column {name!r} is named twice among id, label, image and features: each has one role")
+        if name.startswith(_RESERVED):
+            raise ColumnError(f"column {name!r}: names with {' or '.join(_RESERVED)} are the transfer's own; rename it")
+    if "." in columns.label:
+        raise ColumnError(f"the label {columns.label!r} has a dot in its name, which Spark ML cannot read: rename it")
     one, other = structured.schema[columns.on].dataType, images.schema[columns.on].dataType
     if one != other:
         raise ColumnError(
@@ -138,41 +165,40 @@ def _check_columns(structured: DataFrame, images: DataFrame, columns: Columns) -
 
 
 def _check_structured(
-    df: DataFrame, columns: Columns, errors: str, dropped: dict[str, int], *, classification: bool
+    table: DataFrame, columns: Columns, errors: str, dropped: dict[str, int], *, classification: bool
 ) -> int:
-    unlabelled = _missing(df, columns.label)
-    holes = reduce(operator.or_, (_missing(df, name) for name in columns.structured))
-    usable = ~(_missing(df, columns.on) | unlabelled | holes)
-    found = df.agg(
+    on, label = F.col(quoted(columns.on)), F.col(quoted(columns.label))
+    # Each row is counted once, under the first of its defects.
+    unlabelled = on.isNotNull() & _missing(table, columns.label)
+    found = table.agg(
         F.count("*").alias("rows"),
-        F.count(columns.on).alias("ids"),
-        F.countDistinct(columns.on).alias("distinct"),
+        F.count(on).alias("ids"),
+        F.countDistinct(on).alias("distinct"),
         F.count_if(unlabelled).alias("unlabelled"),
-        F.count_if(holes).alias("holes"),
-        F.count_if(usable).alias("usable"),
-        F.countDistinct(F.when(usable, F.col(columns.label))).alias("classes"),
+        F.count_if(_COMPLETE).alias("complete"),
+        F.countDistinct(F.when(F.col(_COMPLETE), label)).alias("classes"),
     ).first()
     assert found is not None  # noqa: S101 - an aggregate without groups has one row
     if not found["rows"]:
         raise EmptyInputError("the structured table is empty")
-    _check_distinct(df, columns.on, found["ids"], found["distinct"], "structured")
+    _check_distinct(table, columns.on, found["ids"], found["distinct"], "structured")
     _settle(errors, dropped, "structured row with a null id", found["rows"] - found["ids"])
     if found["unlabelled"] and errors == "raise":
         raise LabelError(f'{found["unlabelled"]} rows have no label {columns.label!r}; errors="drop" leaves them out')
     _settle(errors, dropped, "null label", found["unlabelled"])
-    _settle(errors, dropped, "null structured feature", found["holes"])
+    _settle(errors, dropped, "null structured feature", found["ids"] - found["unlabelled"] - found["complete"])
+    if not found["complete"]:
+        raise EmptyInputError(f"no row of the structured table is complete ({_listed(dropped)})")
     if classification and found["classes"] < 2:  # noqa: PLR2004 - a classifier tells at least two apart
         raise LabelError(
-            f"the label {columns.label!r} has {found['classes']} classes among {found['usable']} usable rows: "
-            "a classifier needs two"
+            f"the label {columns.label!r} has one class among {found['complete']} complete rows: a classifier needs two"
         )
-    return int(found["usable"])
+    return int(found["complete"])
 
 
 def _check_images(df: DataFrame, columns: Columns, errors: str, dropped: dict[str, int]) -> int:
-    found = df.agg(
-        F.count("*").alias("rows"), F.count(columns.on).alias("ids"), F.countDistinct(columns.on).alias("distinct")
-    ).first()
+    on = F.col(quoted(columns.on))
+    found = df.agg(F.count("*").alias("rows"), F.count(on).alias("ids"), F.countDistinct(on).alias("distinct")).first()
     assert found is not None  # noqa: S101 - an aggregate without groups has one row
     if not found["rows"]:
         raise EmptyInputError("the image table is empty")
@@ -184,7 +210,9 @@ def _check_images(df: DataFrame, columns: Columns, errors: str, dropped: dict[st
 def _check_distinct(df: DataFrame, on: str, ids: int, distinct: int, table: str) -> None:
     if ids == distinct:
         return
-    twice = df.where(F.col(on).isNotNull()).groupBy(on).count().where("count > 1").orderBy(on)
+    column = F.col(quoted(on))
+    counted = df.where(column.isNotNull()).groupBy(column).agg(F.count("*").alias("transfer_rows"))
+    twice = counted.where("transfer_rows > 1").orderBy(column)
     raise DuplicateIdError(
         f"{ids - distinct} rows of the {table} table repeat an {on!r}, for example {_some(twice, on)}: "
         "which one is meant cannot be told; keep one row an id"
@@ -201,10 +229,29 @@ def _settle(errors: str, dropped: dict[str, int], reason: str, count: int) -> No
     dropped[reason] = count
 
 
-def _missing(df: DataFrame, column: str) -> Column:
-    missing = F.col(column).isNull()
-    return missing | F.isnan(column) if isinstance(df.schema[column].dataType, (FloatType, DoubleType)) else missing
+def _complete(df: DataFrame, columns: Columns) -> Column:
+    """Whether a row has an id, a label and all its features."""
+    return ~reduce(operator.or_, (_missing(df, name) for name in (columns.on, columns.label, *columns.structured)))
+
+
+def _missing(df: DataFrame, name: str) -> Column:
+    """Whether a value is null or not a finite number; Spark ML learns from neither."""
+    kind, column = df.schema[name].dataType, F.col(quoted(name))
+    if isinstance(kind, (FloatType, DoubleType)):
+        return column.isNull() | ~_finite(column)
+    if isinstance(kind, VectorUDT):
+        # A null vector has to be kept from vector_to_array, which fails on it.
+        return F.when(column.isNull(), F.lit(True)).otherwise(~F.forall(vector_to_array(column), _finite))
+    return column.isNull()
+
+
+def _finite(number: Column) -> Column:
+    return ~F.isnan(number) & (F.abs(number) < float("inf"))
+
+
+def _listed(dropped: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason}: {count}" for reason, count in dropped.items())
 
 
 def _some(df: DataFrame, column: str) -> Sequence[object]:
-    return [row[0] for row in df.select(column).limit(3).collect()]
+    return [row[0] for row in df.select(F.col(quoted(column))).limit(3).collect()]

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from matplotlib.figure import Figure
     from pyspark.ml import Model, PipelineModel
 
     from optimizer.logical import LogicalPlan
@@ -125,6 +125,8 @@ class TransferResult:
         matplotlib.figure.Figure
             Shown by a notebook; ``figure.savefig(path)`` elsewhere.
         """
+        from matplotlib.figure import Figure  # noqa: PLC0415 - half a second that workers need not spend
+
         figure = Figure(figsize=(8, 0.5 * len(self.rows) + 1.6), layout="constrained")
         scores, seconds = figure.subplots(1, 2, width_ratios=(3, 1), sharey=True)
         labels = [self._label(row) for row in self.rows]

@@ -17,7 +17,7 @@ from udfs.images import ImageError
 from udfs.inference import Feature, ImageFeed, Inference, Materialised, TensorFeed
 from udfs.pooling import Pooling, feature_length
 from udfs.rows import RowPolicy
-from vista_spark._spark import as_vector, describe, infer
+from vista_spark._spark import as_vector, describe, infer, quoted
 from vista_spark.errors import EmptyInputError, LabelError
 from vista_spark.transfer._downstream import is_classification, point_at
 from vista_spark.transfer._result import LayerResult
@@ -134,13 +134,13 @@ class Run:
                     before.unpersist()
                 if baseline is None:
                     self.tick("training: structured features")
-                    baseline = self._train(table, "structured", None)
+                    baseline = self._train(table, "structured")
                     hog = self._hog(source) if self.hog else None
                 for target in stage.targets:
                     self.tick(f"training: {self.names[target]}")
-                    trained = self._train(table, self.names[target], _feature(target))
                     size = feature_length(self.network.graph[target].output_shape, self.pooling)
-                    layers.append(replace(trained, size=size, inference_seconds=seconds, gflops=stage.flops / 1e9))
+                    trained = self._train(table, self.names[target], _feature(target), size)
+                    layers.append(replace(trained, inference_seconds=seconds, gflops=stage.flops / 1e9))
                     seconds = 0.0  # the layers of an eager stage share one pass
         finally:
             for table in held:
@@ -190,7 +190,7 @@ class Run:
         """Compute a table, and the first time see what there is to train and test on."""
         reason = F.substring_index(_ERROR, ":", 1).alias("reason")
         found = table.groupBy(reason, self._is_test.alias("test")).agg(
-            F.count("*").alias("rows"), F.countDistinct(self.columns.label).alias("classes"), F.min(self.columns.on)
+            F.count("*").alias("rows"), F.countDistinct(F.col(quoted(self.columns.label))).alias("classes"), F.min(F.col(quoted(self.columns.on)))
         )
         groups = found.collect()
         if not complain:
@@ -217,24 +217,23 @@ class Run:
     @property
     def _is_test(self) -> Column:
         """Whether a row is held out: by a hash of its id, so that every plan and every layer splits alike."""
-        share = F.pmod(F.xxhash64(F.col(self.columns.on).cast("string"), F.lit(self.seed)), F.lit(1_000_000))
+        share = F.pmod(F.xxhash64(F.col(quoted(self.columns.on)).cast("string"), F.lit(self.seed)), F.lit(1_000_000))
         return share < F.lit(int(self.test_fraction * 1_000_000))
 
-    def _train(self, table: DataFrame, name: str, image: str | None) -> LayerResult:
+    def _train(self, table: DataFrame, name: str, image: str | None = None, size: int = 0) -> LayerResult:
         started = time.perf_counter()
-        data = table.where(F.col(_ERROR).isNull())
+        data = self.columns.assembler(_STRUCTURED).transform(table.where(F.col(_ERROR).isNull()))
+        inputs = [_STRUCTURED]
         if image is not None:
-            data = data.withColumn(_IMAGE, as_vector(image))
-        assembler = self.columns.assembler(_STRUCTURED)
-        structured = self.columns.structured[0] if assembler is None else _STRUCTURED
-        data = data if assembler is None else assembler.transform(data)
-        inputs = [structured] if image is None else [structured, _IMAGE]
+            data = data.withColumn(_IMAGE, as_vector(image, size))
+            inputs.append(_IMAGE)
         data = VectorAssembler(inputCols=inputs, outputCol=FEATURES).transform(data)
-        data = data.select(self.columns.on, self.columns.label, FEATURES, self._is_test.alias("transfer_test"))
+        kept = (F.col(quoted(name)) for name in (self.columns.on, self.columns.label, FEATURES))
+        data = data.select(*kept, self._is_test.alias("transfer_test"))
         model = point_at(self.downstream, FEATURES, self.columns.label).fit(data.where(~F.col("transfer_test")))
         scored = model.transform(data.where("transfer_test"))
         score = point_at(self.evaluator, FEATURES, self.columns.label).evaluate(scored)
-        return LayerResult(name, 0, score, 0.0, time.perf_counter() - started, 0.0, model)
+        return LayerResult(name, size, score, 0.0, time.perf_counter() - started, 0.0, model)
 
     def _hog(self, source: DataFrame) -> LayerResult:
         self.tick("baseline: HOG")
@@ -246,10 +245,10 @@ class Run:
             started = time.perf_counter()
             self._count(table, complain=False)
             seconds = time.perf_counter() - started
-            trained = self._train(table, "hog", _feature("hog"))
+            trained = self._train(table, "hog", _feature("hog"), hog_length(_HOG_SIZE))
         finally:
             table.unpersist()
-        return replace(trained, size=hog_length(_HOG_SIZE), inference_seconds=seconds)
+        return replace(trained, inference_seconds=seconds)
 
 
 def _feature(layer: str) -> str:

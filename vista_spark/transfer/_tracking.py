@@ -30,9 +30,12 @@ def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) 
     """
     import mlflow  # noqa: PLC0415 - takes a second that only tracking should cost
 
-    chosen = mlflow.set_experiment(experiment)
+    found = mlflow.get_experiment_by_name(experiment)
+    # Not set_experiment, which would move the user's own later runs too.
+    chosen = mlflow.create_experiment(experiment) if found is None else found.experiment_id
     name = f"{result.plan.model} {result.plan.logical}"
-    with mlflow.start_run(experiment_id=chosen.experiment_id, run_name=name) as run:
+    inside = mlflow.active_run() is not None
+    with mlflow.start_run(experiment_id=chosen, run_name=name, nested=inside) as run:
         counts = {"train_rows": result.train_rows, "test_rows": result.test_rows}
         mlflow.log_params({**parameters, **counts, "dropped_rows": sum(result.dropped.values())})
         mlflow.log_dict(dict(result.dropped), "dropped.json")
@@ -48,7 +51,7 @@ def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) 
         mlflow.log_text(result.to_pandas().to_csv(index=False), "layers.csv")
         mlflow.log_figure(result.plot(), "layers.png")
         for row in result.rows:
-            with mlflow.start_run(experiment_id=chosen.experiment_id, run_name=row.name, nested=True):
+            with mlflow.start_run(experiment_id=chosen, run_name=row.name, nested=True):
                 mlflow.log_params({"features": row.name, "size": row.size})
                 mlflow.log_metrics(
                     {

@@ -231,8 +231,6 @@ class FeatureTransfer:
 
     def _pipeline(self, best: LayerResult, columns: Columns) -> PipelineModel:
         """From a joined DataFrame to predictions, with nothing that the training alone needed."""
-        assembler = columns.assembler("transfer_structured")
-        structured = columns.structured[0] if assembler is None else "transfer_structured"
         featurizer = CNNFeaturizer(
             model=self.model,
             weights=self.weights,
@@ -246,9 +244,8 @@ class FeatureTransfer:
             errors=self.errors,
             seed=self.seed,
         )
-        joint = VectorAssembler(inputCols=[structured, "transfer_image"], outputCol=FEATURES)
-        stages = [] if assembler is None else [assembler]
-        return PipelineModel([*stages, featurizer, joint, best.model])
+        joint = VectorAssembler(inputCols=["transfer_structured", "transfer_image"], outputCol=FEATURES)
+        return PipelineModel([columns.assembler("transfer_structured"), featurizer, joint, best.model])
 
     def _parameters(self) -> dict[str, Any]:
         held = {entry.name: getattr(self, entry.name) for entry in fields(self)}

@@ -1,0 +1,197 @@
+"""How an abstract region of memory becomes bytes on a machine: the paper's own setting, and Spark 4's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optimizer.errors import CerebroError
+
+from ._spec import not_negative
+
+__all__ = ["MIB", "PAPER", "SPARK4", "Constants"]
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Fixed but adjustable parameters (Vista, Table 1C), and the mapping to the dataflow system's memory.
+
+    Adjust a preset with :func:`dataclasses.replace`. All sizes are bytes.
+
+    Parameters
+    ----------
+    name : str
+        For :meth:`TransferPlan.explain`.
+    os_reserved_bytes : int
+        For the operating system and other processes, a node (``mem_os_rsv``). 0 where ``memory_bytes`` is already a
+        limit on Spark's processes alone.
+    core_bytes, core_bytes_per_task : int
+        Core Memory (``mem_core``): joins, sorts, shuffles; a node, and beside it a task slot.
+    partition_bytes : int
+        No partition of an intermediate table reaches this (``p_max``).
+    broadcast_bytes : int
+        A structured table below this may be broadcast (``b_max``).
+    cores_max, cores_reserved : int
+        Equation 9: ``cpu <= min(cpu_sys, cores_max) - cores_reserved``.
+    alpha : float
+        Blow-up of feature vectors as JVM objects.
+    size_factor : float
+        Fudge factor of the size estimate (alpha_1 of equation C.1).
+    image_tensor_materialised : bool
+        Whether decoded images are a table, the first intermediate. Otherwise that table holds encoded images, and
+        they are decoded where they are used.
+    whole_rows : bool
+        Whether a partition's size is that of its whole records: with few large records a partition, the mean of
+        equation 14 is too small for some.
+    spill_per_node : bool
+        Whether storage is compared with a node's share of the cached tables, as in equation 7; otherwise with the
+        whole of them, as Algorithm 1 prints it (line 15).
+    model_in_user_memory : bool
+        Whether the serialized model passes through User Memory (``|f|_ser`` in equation 10); not so where workers
+        map a file.
+    training_copy_bytes : int
+        What the downstream routine caches for one feature of one record: its own copy, in its own format.
+    heap_reserved_bytes, heap_min_bytes : int
+        What Spark sets aside in a JVM heap, and the smallest heap with which it starts.
+    off_heap : bool
+        Whether Core Memory is outside the heap (``spark.memory.offHeap``).
+    overhead_factor, overhead_min_bytes
+        What a JVM takes beside its heap: a share of the heap, and at least so much.
+    python_worker_bytes : int
+        A Python worker before it loads a model; there is one a task slot.
+    arrow_batch_bytes, arrow_buffers : int
+        Size of an Arrow batch, and how many a task slot holds at once.
+    broadcast_copies : int
+        Copies of a broadcast table on a node, and on the driver.
+    driver_bytes : int
+        The driver's heap without the workload; 0 leaves the driver out of the plan, as the paper does.
+    storage_as_needed : bool
+        Whether storage ends at what the cached tables need, so that the heap is no larger than the workload asks
+        for; otherwise it is all that is left of the node.
+    granularity_bytes : int
+        Regions are multiples of this; a power of two, or 1.
+
+    Raises
+    ------
+    CerebroError
+        A negative number; a partition, a batch or a granularity of nothing.
+
+    Examples
+    --------
+    A container whose limit holds for Spark alone:
+
+    >>> from dataclasses import replace
+    >>> replace(SPARK4, os_reserved_bytes=0).cores_reserved
+    0
+    """
+
+    name: str
+    os_reserved_bytes: int
+    core_bytes: int
+    core_bytes_per_task: int
+    partition_bytes: int
+    broadcast_bytes: int
+    cores_max: int
+    cores_reserved: int
+    alpha: float
+    size_factor: float
+    image_tensor_materialised: bool
+    whole_rows: bool
+    spill_per_node: bool
+    model_in_user_memory: bool
+    training_copy_bytes: int
+    heap_reserved_bytes: int
+    heap_min_bytes: int
+    off_heap: bool
+    overhead_factor: float
+    overhead_min_bytes: int
+    python_worker_bytes: int
+    arrow_batch_bytes: int
+    arrow_buffers: int
+    broadcast_copies: int
+    driver_bytes: int
+    storage_as_needed: bool
+    granularity_bytes: int
+
+    def __post_init__(self) -> None:
+        not_negative(self, least={"partition_bytes": 2, "cores_max": 1, "granularity_bytes": 1})
+        if self.cores_max <= self.cores_reserved:
+            raise CerebroError(f"cores_max={self.cores_max} leaves none beside cores_reserved={self.cores_reserved}")
+
+
+PAPER = Constants(
+    name="the paper's setting",
+    os_reserved_bytes=3_000_000_000,
+    core_bytes=2_400_000_000,
+    core_bytes_per_task=0,
+    partition_bytes=100_000_000,
+    broadcast_bytes=100_000_000,
+    cores_max=8,
+    cores_reserved=1,
+    alpha=2.0,
+    size_factor=1.2,
+    image_tensor_materialised=True,
+    whole_rows=False,
+    spill_per_node=False,
+    model_in_user_memory=True,
+    training_copy_bytes=0,
+    heap_reserved_bytes=0,
+    heap_min_bytes=0,
+    off_heap=False,
+    overhead_factor=0.0,
+    overhead_min_bytes=0,
+    python_worker_bytes=0,
+    arrow_batch_bytes=0,
+    arrow_buffers=0,
+    broadcast_copies=0,
+    driver_bytes=0,
+    storage_as_needed=False,
+    granularity_bytes=1,
+)
+"""Vista's Table 1 and Figure 4(B): Spark 2.2, its heap split in three, TensorFlow beside it. 1 GB is 1e9 bytes.
+
+The size factor 1.2 is the original implementation's; the paper names alpha_1 and prints no value.
+"""
+
+SPARK4 = Constants(
+    name="Spark 4 with Python workers",
+    os_reserved_bytes=3072 * MIB,
+    # A task sorts one partition without spilling.
+    core_bytes=0,
+    core_bytes_per_task=128 * MIB,
+    partition_bytes=100_000_000,
+    broadcast_bytes=100_000_000,
+    # The paper stops at 8 less 1 because each TensorFlow call took every core; here a worker has threads of its own.
+    cores_max=64,
+    cores_reserved=0,
+    alpha=2.0,
+    size_factor=1.2,
+    image_tensor_materialised=False,
+    whole_rows=True,
+    spill_per_node=True,
+    model_in_user_memory=False,
+    # Spark ML caches instances as float64.
+    training_copy_bytes=8,
+    # UnifiedMemoryManager: RESERVED_SYSTEM_MEMORY_BYTES, and one and a half times it.
+    heap_reserved_bytes=300 * MIB,
+    heap_min_bytes=450 * MIB,
+    off_heap=False,
+    overhead_factor=0.10,
+    overhead_min_bytes=384 * MIB,
+    # Python 3.11 with pyspark.worker, numpy, pandas and pyarrow imported: 113 MiB resident.
+    python_worker_bytes=128 * MIB,
+    arrow_batch_bytes=64 * MIB,
+    # One in and one out, in the JVM and in Python.
+    arrow_buffers=4,
+    # One as received, one as a hash table.
+    broadcast_copies=2,
+    driver_bytes=1024 * MIB,
+    storage_as_needed=False,
+    granularity_bytes=MIB,
+)
+"""Spark 4: heap, overhead, one Python worker a task slot, Arrow batches between the two, weights mapped from a file.
+
+Python's memory is *resident* memory within ``spark.executor.memoryOverhead``. ``spark.executor.pyspark.memory`` is left
+unset: it limits address space (``RLIMIT_AS``), of which a framework reserves far more than it touches.
+"""

@@ -1,0 +1,177 @@
+"""What a number of cores asks of a node, region by region (Vista, equations 10 to 12 and 15)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ._sizes import divided, scaled
+
+if TYPE_CHECKING:
+    from ._constants import Constants
+    from ._sizes import Tables
+    from ._spec import ClusterSpec, TransferWorkload
+
+__all__ = ["Demand", "demand", "overhead", "rounded"]
+
+
+def rounded(size: int, constants: Constants) -> int:
+    """``size`` as a whole number of granules, rounded up."""
+    return divided(size, constants.granularity_bytes) * constants.granularity_bytes
+
+
+def overhead(heap: int, constants: Constants) -> int:
+    """Bytes that a JVM takes beside a heap of that size."""
+    return rounded(max(constants.overhead_min_bytes, scaled(heap, constants.overhead_factor)), constants)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Bytes that a node needs for ``cores`` task slots; Storage Memory is what is left over.
+
+    Attributes
+    ----------
+    cores, partitions : int
+    partition_bytes : int
+        The largest partition of the largest table.
+    os_bytes : int
+        Operating System Reserved Memory.
+    dl_bytes : int
+        DL Execution Memory (equation 11).
+    python_bytes : int
+        Python workers and Arrow batches.
+    user_bytes : int
+        User Memory (equation 10).
+    core_bytes : int
+        Core Memory, with the copies of a broadcast table.
+    driver_bytes : int
+        The driver's heap: within the node's if the cluster is local.
+    heap_fixed_bytes : int
+        All of the heap but Storage Memory.
+    heap_least_bytes : int
+        The smallest heap that will do.
+    off_heap_bytes : int
+        Core Memory, if that is outside the heap.
+    node_bytes : int
+        The least memory of a node (equation 12).
+    gpu_bytes : int
+        The least memory of its GPU (equation 15); 0 if nothing runs on one.
+    driver_node_bytes : int
+        The least memory of the driver's machine; 0 if it has none of its own.
+    """
+
+    cores: int
+    partitions: int
+    partition_bytes: int
+    os_bytes: int
+    dl_bytes: int
+    python_bytes: int
+    user_bytes: int
+    core_bytes: int
+    driver_bytes: int
+    heap_fixed_bytes: int
+    heap_least_bytes: int
+    off_heap_bytes: int
+    node_bytes: int
+    gpu_bytes: int
+    driver_node_bytes: int
+
+    def heap_bytes(self, memory_bytes: int, constants: Constants) -> int:
+        """The largest heap that leaves room on a node for its own overhead and for all that is outside of it."""
+        grain = constants.granularity_bytes
+        budget = memory_bytes - self.os_bytes - self.dl_bytes - self.python_bytes - self.off_heap_bytes
+        by_factor = math.floor(budget / (1 + Fraction(str(constants.overhead_factor))))
+        heap = min(budget - constants.overhead_min_bytes, by_factor) // grain * grain
+        # Rounding the overhead to granules moves the answer by one of them at most.
+        while heap + overhead(heap, constants) > budget:
+            heap -= grain
+        return heap
+
+    def storage_bytes(self, heap: int) -> int:
+        """Storage Memory within a heap."""
+        return heap - self.heap_fixed_bytes
+
+
+def demand(
+    cores: int,
+    partitions: int,
+    *,
+    broadcast: bool,
+    tables: Tables,
+    workload: TransferWorkload,
+    cluster: ClusterSpec,
+    constants: Constants,
+) -> Demand:
+    """Add up a node's regions.
+
+    Parameters
+    ----------
+    cores, partitions : int
+    broadcast : bool
+        Whether the structured table is broadcast.
+    tables : Tables
+    workload : TransferWorkload
+    cluster : ClusterSpec
+    constants : Constants
+
+    Returns
+    -------
+    Demand
+    """
+
+    def up(size: int) -> int:
+        return rounded(size, constants)
+
+    partition = tables.partition_bytes(partitions, whole_rows=constants.whole_rows)
+    model, downstream = workload.model, workload.downstream
+    trained = downstream.memory_bytes(workload.features)
+    in_dl = downstream.place == "dl"
+
+    user = cores * scaled(partition, constants.alpha)
+    if constants.model_in_user_memory:
+        user += model.serialized_bytes
+    dl = model.resident_bytes(cores)
+    if in_dl:
+        dl = max(dl, cores * trained)
+    else:
+        user = max(user, cores * trained)
+    batch = max(constants.arrow_batch_bytes, model.batch_size * tables.record_bytes)
+    python = cores * (constants.python_worker_bytes + constants.arrow_buffers * batch)
+    copies = constants.broadcast_copies * tables.structured_bytes if broadcast else 0
+    core = up(constants.core_bytes + cores * constants.core_bytes_per_task + copies)
+
+    driver = 0
+    if constants.driver_bytes:
+        # treeAggregate sends the driver the sums of about the square root of the partitions; a model of a framework
+        # sends none through Spark.
+        partial = 0 if in_dl else (math.isqrt(partitions) + 1) * trained
+        state = downstream.driver_bytes_per_feature * workload.features
+        driver = up(constants.driver_bytes + copies + partial + state)
+
+    os, dl, python, user = up(constants.os_reserved_bytes), up(dl), up(python), up(user)
+    off_heap = core if constants.off_heap else 0
+    inside = (driver if cluster.local else 0) + user + core - off_heap
+    fixed = up(constants.heap_reserved_bytes) + inside
+    # Equation 12 is strict: something is left for Storage Memory.
+    least = max(up(constants.heap_min_bytes), fixed + constants.granularity_bytes)
+    driver_node = 0 if cluster.local or not driver else os + driver + overhead(driver, constants)
+    gpu = cores * max(model.runtime_gpu_bytes, downstream.runtime_gpu_bytes)
+    return Demand(
+        cores=cores,
+        partitions=partitions,
+        partition_bytes=partition,
+        os_bytes=os,
+        dl_bytes=dl,
+        python_bytes=python,
+        user_bytes=user,
+        core_bytes=core,
+        driver_bytes=driver,
+        heap_fixed_bytes=fixed,
+        heap_least_bytes=least,
+        off_heap_bytes=off_heap,
+        node_bytes=os + dl + python + off_heap + least + overhead(least, constants),
+        gpu_bytes=gpu + 1 if cluster.gpu_memory_bytes and gpu else 0,
+        driver_node_bytes=driver_node,
+    )

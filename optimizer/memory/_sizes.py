@@ -1,0 +1,195 @@
+"""Sizes of the intermediate tables (Vista, equations 5 and 6; size estimate C.1), and how many partitions they take."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from optimizer.logical import Logical
+
+    from ._constants import Constants
+    from ._spec import TransferWorkload
+
+__all__ = ["Table", "Tables", "divided", "scaled", "size_tables", "structured_table_bytes"]
+
+# Spark's UnsafeRow ("Tungsten"): a word for a fixed-size field; for a variable one, a word of offset and length.
+_WORD = 8
+_WORD_BITS = 64
+
+
+def divided(number: int, by: int) -> int:
+    """``number / by``, rounded up."""
+    return -(-number // by)
+
+
+def scaled(number: int, factor: float) -> int:
+    """``number * factor``, rounded up; 1.2 means 12/10 and not the float next to it."""
+    return math.ceil(number * Fraction(str(factor)))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An intermediate table.
+
+    Attributes
+    ----------
+    name : str
+        The layers in it.
+    total_bytes : int
+        Over the whole cluster (``|T_i|``).
+    record_bytes : int
+        Of one record.
+    """
+
+    name: str
+    total_bytes: int
+    record_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of one logical plan.
+
+    Attributes
+    ----------
+    structured_bytes : int
+        ``|T_str|``.
+    tables : tuple of Table
+        In the order of execution; the first holds the images.
+    single_bytes : int
+        The largest table (equation 5).
+    double_bytes : int
+        The most that is to be cached at once: two tables in a row (equation 6), or one with the copy that the
+        downstream routine makes of it. The structured part that two tables share counts once.
+    rows : int
+    record_bytes : int
+        The largest record.
+    """
+
+    structured_bytes: int
+    tables: tuple[Table, ...]
+    single_bytes: int
+    double_bytes: int
+    rows: int
+    record_bytes: int
+
+    def partition_bytes(self, partitions: int, *, whole_rows: bool) -> int:
+        """The largest partition: ``ceil(s_single / n_p)``, or the bytes of its whole records."""
+        mean = divided(self.single_bytes, partitions)
+        return max(mean, divided(self.rows, partitions) * self.record_bytes) if whole_rows else mean
+
+    def partitions(self, slots: int, constants: Constants) -> int | None:
+        """The least multiple of the task slots with which every partition is below ``p_max``.
+
+        This is NumPartitions of Algorithm 1 with the strict bound of equation 14: the two differ where the tables
+        fill a whole number of partitions exactly.
+
+        Returns
+        -------
+        int or None
+            ``None`` where one record alone is too large for a partition.
+        """
+        most = constants.partition_bytes - 1
+        if self.record_bytes > most:
+            return None
+        least = divided(self.single_bytes, most)
+        if constants.whole_rows:
+            least = max(least, divided(self.rows, most // self.record_bytes))
+        return max(1, divided(least, slots)) * slots
+
+
+def structured_table_bytes(rows: int, features: int) -> int:
+    """``|T_str|``: an id and numbers in Spark's internal record format (Figure C.2).
+
+    Parameters
+    ----------
+    rows, features : int
+
+    Returns
+    -------
+    int
+        A word a field, and a null bit each, in whole words.
+
+    Examples
+    --------
+    >>> structured_table_bytes(rows=20_000, features=130)
+    21440000
+    """
+    nullable = features + 1
+    return rows * _WORD * (divided(nullable, _WORD_BITS) + nullable)
+
+
+def size_tables(workload: TransferWorkload, logical: Logical, constants: Constants) -> Tables:
+    """Estimate the intermediate tables of a logical plan, with the join before inference.
+
+    Equation C.1 a table: ``alpha_1 * rows * (8 + 8 + bytes of its tensors) + |T_str|``, an upper bound for the
+    deserialized format. It holds the images, then: a table a layer that also carries what the next stage reads
+    (staged), a table a layer, each from the images (lazy), or one table of all layers (eager).
+
+    Parameters
+    ----------
+    workload : TransferWorkload
+    logical : {"staged", "lazy", "eager"}
+    constants : Constants
+
+    Returns
+    -------
+    Tables
+
+    Examples
+    --------
+    >>> from optimizer.memory import PAPER, LayerSize, ModelFootprint, TransferWorkload
+    >>> work = TransferWorkload(
+    ...     1000, 10, (LayerSize("fc7", 400), LayerSize("fc8", 40)), 50, ModelFootprint(1, 1), image_tensor_bytes=3000
+    ... )
+    >>> sizes = size_tables(work, "staged", PAPER)
+    >>> [(table.name, table.total_bytes) for table in sizes.tables]
+    [('images', 3715200), ('fc7', 595200), ('fc8', 163200)]
+    >>> sizes.single_bytes, sizes.double_bytes
+    (3715200, 4214400)
+    """
+    rows = workload.structured_rows
+    structured = structured_table_bytes(rows, workload.structured_features)
+
+    def table(name: str, *tensors: int) -> Table:
+        # The id, and a header of offset and length for each variable-size field.
+        fields = _WORD + sum(_WORD + size for size in tensors)
+        record = scaled(fields, constants.size_factor) + structured // rows
+        return Table(name, scaled(rows * fields, constants.size_factor) + structured, record)
+
+    image = workload.image_tensor_bytes if constants.image_tensor_materialised else workload.image_bytes
+    images = table("images", image)
+    if logical == "eager":
+        layers = [table(", ".join(one.name for one in workload.layers), *(one.tensor_bytes for one in workload.layers))]
+    elif logical == "lazy":
+        layers = [table(one.name, one.tensor_bytes) for one in workload.layers]
+    else:
+        carried = ((one.carried_bytes,) if one.carried_bytes else () for one in workload.layers)
+        layers = [table(one.name, one.tensor_bytes, *more) for one, more in zip(workload.layers, carried, strict=True)]
+
+    held: list[tuple[Table, ...]]
+    if logical == "lazy":
+        held = [(images, one) for one in layers]
+    else:
+        chain = [images, *layers] if constants.image_tensor_materialised else layers
+        held = list(zip(chain, chain[1:], strict=False)) or [(chain[0],)]
+    double = max(sum(one.total_bytes for one in group) - (len(group) - 1) * structured for group in held)
+    if constants.training_copy_bytes:
+        beside = images.total_bytes - structured if logical == "lazy" else 0
+        widest = {one.name: one.features for one in workload.layers}
+        most = max(widest.values())
+        for one in layers:
+            columns = workload.structured_features + widest.get(one.name, most)
+            double = max(double, beside + one.total_bytes + rows * constants.training_copy_bytes * columns)
+    tables = (images, *layers)
+    return Tables(
+        structured,
+        tables,
+        max(one.total_bytes for one in tables),
+        double,
+        rows,
+        max(one.record_bytes for one in tables),
+    )

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from udfs.pooling import POOLINGS, Pooling, feature_length, pool
+
+SIDES = st.integers(1, 9)
+
+
+def maps(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def brute(tensors: np.ndarray) -> np.ndarray:
+    count, channels, height, width = tensors.shape
+    rows, columns = min(height, 2), min(width, 2)
+    found = np.full((count, channels, rows, columns), -np.inf, np.float32)
+    for n, c, i, j in np.ndindex(found.shape):
+        for y in range(math.floor(i * height / rows), math.ceil((i + 1) * height / rows)):
+            for x in range(math.floor(j * width / columns), math.ceil((j + 1) * width / columns)):
+                found[n, c, i, j] = max(found[n, c, i, j], tensors[n, c, y, x])
+    return found.reshape(count, -1)
+
+
+@given(SIDES, SIDES)
+def test_grid_by_brute_force(height: int, width: int) -> None:
+    tensors = maps(2, 3, height, width)
+    np.testing.assert_array_equal(pool(tensors, "max2x2"), brute(tensors))
+
+
+@pytest.mark.parametrize("height", range(2, 8))
+@pytest.mark.parametrize("width", range(2, 8))
+def test_grid_is_torchs_adaptive_pooling(height: int, width: int) -> None:
+    torch = pytest.importorskip("torch")
+    tensors = maps(2, 3, height, width)
+    expected = torch.nn.functional.adaptive_max_pool2d(torch.from_numpy(tensors), 2).flatten(1).numpy()
+    np.testing.assert_array_equal(pool(tensors, "max2x2"), expected)
+
+
+def test_average_is_torchs() -> None:
+    torch = pytest.importorskip("torch")
+    tensors = maps(2, 3, 5, 7)
+    expected = torch.from_numpy(tensors).mean((2, 3)).numpy()
+    np.testing.assert_allclose(pool(tensors, "avg"), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_memory_layout_does_not_show(pooling: Pooling) -> None:
+    tensors = maps(2, 64, 13, 13)
+    turned = np.ascontiguousarray(tensors.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    assert pool(turned, pooling).tobytes() == pool(tensors, pooling).tobytes()
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@given(st.lists(st.integers(1, 5), max_size=4).map(tuple), st.integers(0, 3))
+def test_length_is_foretold(pooling: Pooling, shape: tuple[int, ...], count: int) -> None:
+    found = pool(maps(count, *shape), pooling)
+    assert found.shape == (count, feature_length(shape, pooling))
+    assert found.dtype == np.float32
+    assert found.flags.c_contiguous
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (5, 8), (2, 3, 4, 5)])
+def test_other_ranks_are_flattened(shape: tuple[int, ...]) -> None:
+    tensors = maps(2, *shape)
+    for pooling in POOLINGS:
+        np.testing.assert_array_equal(pool(tensors, pooling), tensors.reshape(2, -1))
+
+
+def test_nothing_is_lost_without_pooling() -> None:
+    tensors = maps(2, 3, 4, 5)
+    np.testing.assert_array_equal(pool(tensors, "none"), tensors.reshape(2, -1))
+
+
+def test_not_a_number_shows() -> None:
+    tensors = maps(1, 1, 4, 4)
+    tensors[0, 0, 0, 0] = np.nan
+    assert np.isnan(pool(tensors, "max2x2")).tolist() == [[True, False, False, False]]

@@ -1,0 +1,673 @@
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from photographs import crops, encode
+from pyspark.ml import Estimator, Pipeline, PipelineModel
+from pyspark.ml.classification import LinearSVC, LogisticRegression, OneVsRest, RandomForestClassifier
+from pyspark.ml.evaluation import (
+    BinaryClassificationEvaluator,
+    MulticlassClassificationEvaluator,
+    RegressionEvaluator,
+)
+from pyspark.ml.feature import StandardScaler, VectorAssembler
+from pyspark.ml.param.shared import HasFeaturesCol, HasLabelCol
+from pyspark.ml.regression import LinearRegression
+from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit
+from pyspark.sql import functions as F  # noqa: N812
+from real_inputs import foolbox_images, mobilenet_v2_weights
+
+torch = pytest.importorskip("torch")
+
+from optimizer.errors import UnknownLayerError  # noqa: E402
+from udfs.hog import hog_length  # noqa: E402
+from udfs.images import ImageError  # noqa: E402
+from vista_spark import CNNFeaturizer, FeatureTransfer, TransferResult, roster  # noqa: E402
+from vista_spark.errors import (  # noqa: E402
+    ColumnError,
+    DuplicateIdError,
+    EmptyInputError,
+    InvalidArgumentError,
+    LabelError,
+    MissingIdError,
+    UnknownModelError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from pyspark.ml import Model
+    from pyspark.sql import DataFrame, SparkSession
+
+    Watch = Callable[[], AbstractContextManager[None]]
+
+ROWS = 36
+LAYERS = ("fire3", "fire5", "pool10")
+NUMBERS = ("left", "top", "size")
+SEED = 4
+
+
+class Recorder(Estimator, HasFeaturesCol, HasLabelCol):
+    """A user's own estimator, in Python alone, which notes the rows that it is fitted on."""
+
+    def __init__(self, log: list[dict[int, np.ndarray]]) -> None:
+        super().__init__()
+        self.log = log
+
+    def _fit(self, dataset: DataFrame) -> Model:
+        features = self.getFeaturesCol()
+        self.log.append({row["id"]: row[features].toArray() for row in dataset.collect()})
+        return LogisticRegression(featuresCol=features, labelCol=self.getLabelCol(), maxIter=2).fit(dataset)
+
+
+def accuracy() -> MulticlassClassificationEvaluator:
+    return MulticlassClassificationEvaluator(metricName="accuracy")
+
+
+def transfer(**settings: Any) -> FeatureTransfer:
+    defaults = {
+        "model": "squeezenet1_1",
+        "layers": LAYERS,
+        "downstream": LogisticRegression(maxIter=2),
+        "test_fraction": 0.3,
+        "image_size": 64,
+        "experiment": None,
+        "progress": False,
+        "seed": SEED,
+    }
+    return FeatureTransfer(**defaults | settings)
+
+
+def run(pair: tuple[DataFrame, DataFrame], task: FeatureTransfer | None = None, **arguments: Any) -> TransferResult:
+    return (task or transfer()).run(*pair, **{"featuresCol": NUMBERS} | arguments)
+
+
+def records(count: int) -> tuple[list[tuple[Any, ...]], list[tuple[int, bytes]]]:
+    table, pictures = [], []
+    for number, (label, left, top, picture) in enumerate(crops(count, side=64)):
+        file = encode(picture)
+        table.append((number, float(label), float(left), top, len(file)))
+        pictures.append((number, file))
+    return table, pictures
+
+
+SCHEMA = "id long, label double, left double, top int, size long"
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    """Crops of two photographs, which one to be told; where and how large are the structured columns."""
+    table, pictures = records(ROWS)
+    return spark.createDataFrame(table, SCHEMA).cache(), spark.createDataFrame(pictures, "id long, image binary").cache()
+
+
+@pytest.fixture(scope="module")
+def plans(tables: tuple[DataFrame, DataFrame]) -> dict[str, tuple[TransferResult, list[dict[int, np.ndarray]]]]:
+    """The same transfer by each plan, on differently scattered tables, with all that the downstream model was given."""
+    structured, images = tables
+    scattered = {
+        "staged": tables,
+        "lazy": (structured.repartition(5), images.orderBy(F.desc("id"))),
+        "eager": (structured.coalesce(1), images.repartition(3)),
+    }
+    found = {}
+    for plan, pair in scattered.items():
+        log: list[dict[int, np.ndarray]] = []
+        task = transfer(plan=plan, downstream=Recorder(log), evaluator=accuracy())
+        found[plan] = run(pair, task), log
+    return found
+
+
+@pytest.fixture(scope="module")
+def result(plans: dict[str, tuple[TransferResult, list[dict[int, np.ndarray]]]]) -> TransferResult:
+    return plans["staged"][0]
+
+
+# ---- what comes out
+
+
+@pytest.mark.parametrize("plan", ["lazy", "eager"])
+def test_every_plan_gives_the_same(
+    plan: str, plans: dict[str, tuple[TransferResult, list[dict[int, np.ndarray]]]]
+) -> None:
+    (staged, given), (other, others) = plans["staged"], plans[plan]
+    assert len(given) == len(others) == 1 + len(LAYERS)
+    for one, two in zip(given, others, strict=True):
+        assert one.keys() == two.keys(), "another split"
+        for number in one:
+            np.testing.assert_allclose(one[number], two[number], atol=1e-5)
+    assert [row.score for row in staged.rows] == [row.score for row in other.rows]
+    assert [row.name for row in staged.rows] == [row.name for row in other.rows]
+    assert (staged.train_rows, staged.test_rows) == (other.train_rows, other.test_rows)
+
+
+def test_features_are_those_of_the_featurizer(
+    tables: tuple[DataFrame, DataFrame], plans: dict[str, tuple[TransferResult, list[dict[int, np.ndarray]]]]
+) -> None:
+    structured, images = tables
+    featurizer = CNNFeaturizer(
+        model="squeezenet1_1", layers=list(LAYERS), outputCols=list(LAYERS), imageSize=64, seed=SEED
+    )
+    expected = {row["id"]: row for row in featurizer.transform(images).collect()}
+    numbers = {row["id"]: [float(row[name]) for name in NUMBERS] for row in structured.collect()}
+    baseline, *layers = plans["staged"][1]
+    for number, row in baseline.items():
+        np.testing.assert_array_equal(row, numbers[number])
+    for name, rows in zip(LAYERS, layers, strict=True):
+        for number, row in rows.items():
+            np.testing.assert_array_equal(row[:3], numbers[number])
+            np.testing.assert_allclose(row[3:], expected[number][name].toArray(), atol=1e-5)
+
+
+def test_the_result_adds_up(result: TransferResult) -> None:
+    assert tuple(row.name for row in result.layers) == LAYERS
+    assert [row.size for row in result.layers] == [128 * 4, 256 * 4, 1000]
+    assert result.baseline.size == 0
+    assert result.train_rows + result.test_rows == ROWS
+    assert 0.1 < result.test_rows / ROWS < 0.5
+    assert result.dropped == {}
+    assert result.metric == "accuracy"
+    assert result.larger_is_better
+    assert result.best.score == max(row.score for row in result.layers)
+    assert result.best is next(row for row in result.layers if row.score == result.best.score)
+    assert result.best.score > max(result.baseline.score, 0.8)
+    assert all(row.seconds > 0 for row in result.rows)
+    assert [row.gflops for row in result.layers] == [stage.flops / 1e9 for stage in result.plan.stages]
+
+
+def test_to_pandas(result: TransferResult) -> None:
+    found = result.to_pandas()
+    assert list(found["features"]) == ["structured only", *(f"structured + {name}" for name in LAYERS)]
+    assert list(found["accuracy"]) == [row.score for row in result.rows]
+    assert found["lift"][0] == 0
+    assert found["lift"][2] == pytest.approx(result.layers[1].score - result.baseline.score)
+    assert list(found["size"]) == [row.size for row in result.rows]
+    assert list(found["inference_seconds"] + found["training_seconds"]) == [row.seconds for row in result.rows]
+    worse = replace(result, larger_is_better=False).to_pandas()
+    assert list(worse["lift"]) == [-lift for lift in found["lift"]]
+
+
+def test_plot(result: TransferResult) -> None:
+    from matplotlib.figure import Figure  # noqa: PLC0415 - as the library does
+
+    figure = result.plot()
+    assert isinstance(figure, Figure)
+    scores, seconds = figure.axes
+    assert [bar.get_width() for bar in scores.patches] == [row.score for row in result.rows]
+    heights = [bar.get_y() for bar in scores.patches]
+    assert heights == sorted(heights, reverse=True), "the baseline is at the top"
+    assert [text.get_text() for text in scores.get_yticklabels()] == list(result.to_pandas()["features"])
+    assert [text.get_text() for text in scores.texts] == [f"{row.score:.3f}" for row in result.rows]
+    colours = [bar.get_facecolor() for bar in scores.patches]
+    assert colours.count(colours[1 + result.layers.index(result.best)]) == 1, "the best one stands out"
+    assert len(seconds.patches) == 2 * len(result.rows)
+    assert "accuracy" in scores.get_xlabel()
+    assert str(result.test_rows) in scores.get_xlabel()
+
+
+def test_explain(result: TransferResult) -> None:
+    text = transfer().explain()
+    assert text == result.plan.explain()
+    lines = text.splitlines()
+    assert lines[0].startswith("staged plan for squeezenet1_1")
+    assert [line for line in lines if "train downstream" in line] == lines[2:7:2]
+    assert "GFLOPs a record; the lazy plan takes" in lines[-1]
+    assert "lazy plan for" in transfer(plan="lazy").explain()
+
+
+def test_the_best_model_predicts_as_its_layer_did(
+    tables: tuple[DataFrame, DataFrame], result: TransferResult, tmp_path: Path
+) -> None:
+    structured, images = tables
+    joined = structured.join(images, "id")
+    assembler = VectorAssembler(inputCols=[*NUMBERS, result.best.name], outputCol="transfer_features")
+    featurizer = CNNFeaturizer(
+        model="squeezenet1_1", layers=result.best.name, outputCols=[result.best.name], imageSize=64, seed=SEED
+    )
+    by_hand = result.best.model.transform(assembler.transform(featurizer.transform(joined)))
+    expected = {row["id"]: row["probability"].toArray() for row in by_hand.collect()}
+    assert len(expected) == ROWS
+    # No label is needed to predict.
+    found = {row["id"]: row for row in result.best_model.transform(joined.drop("label")).collect()}
+    assert found.keys() == expected.keys()
+    for number, row in found.items():
+        np.testing.assert_allclose(row["probability"].toArray(), expected[number], atol=1e-5)
+    accuracy = np.mean([found[number]["prediction"] == number % 2 for number in found])
+    assert accuracy > 0.8
+
+    joined.drop("label").write.parquet(str(tmp_path / "joined"))
+    result.best_model.save(str(tmp_path / "model"))
+    script = Path(__file__).parents[1] / "contract" / "fresh_process.py"
+    (tmp_path / "model").rename(tmp_path / "pipeline")
+    places = f"{tmp_path / 'pipeline'}={tmp_path / 'out'}"
+    done = subprocess.run(
+        [sys.executable, script, tmp_path / "joined", places], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for row in joined.sparkSession.read.parquet(str(tmp_path / "out")).collect():
+        np.testing.assert_allclose(row["probability"].toArray(), expected[row["id"]], atol=1e-5)
+
+
+def test_a_bad_image_does_not_stop_the_best_model(
+    tables: tuple[DataFrame, DataFrame], result: TransferResult
+) -> None:
+    structured, images = tables
+    spoilt = images.where("id < 4").withColumn("image", F.when(F.col("id") != 2, F.col("image")))
+    out = result.best_model.transform(structured.join(spoilt, "id"))
+    assert sorted(row["id"] for row in out.collect()) == [0, 1, 3]
+
+
+def test_hog_and_a_vector_of_features(tables: tuple[DataFrame, DataFrame]) -> None:
+    structured, images = tables
+    vectors = VectorAssembler(inputCols=list(NUMBERS), outputCol="features").transform(structured)
+    listed = run(tables, transfer(layers=["pool10"], hog=True, evaluator=accuracy()))
+    found = transfer(layers=["pool10"], evaluator=accuracy()).run(vectors.select("id", "label", "features"), images)
+    assert found.baseline.score == listed.baseline.score
+    assert found.best.score == listed.best.score
+    assert found.hog is None
+    assert listed.hog is not None
+    assert listed.hog.size == hog_length(64)
+    assert listed.hog.model.numFeatures == 3 + hog_length(64)
+    assert [row.name for row in listed.rows] == ["structured", "hog", "pool10"]
+    assert listed.to_pandas()["features"][1] == "structured + HOG"
+    assert len(listed.plot().axes[0].patches) == 3
+    predicted = found.best_model.transform(vectors.join(images, "id").limit(3)).collect()
+    assert len(predicted) == 3
+
+
+def test_real_weights_on_real_photographs(spark: SparkSession) -> None:
+    """The twenty ImageNet photographs: is it an animal (classes below 398)?"""
+    pictures = foolbox_images()
+    images = spark.createDataFrame([(i, str(path)) for i, (path, _) in enumerate(pictures)], "key int, photo string")
+    rows = [(i, i % 3, float(label < 398)) for i, (_, label) in enumerate(pictures)]
+    structured = spark.createDataFrame(rows, "key int, x int, animal double")
+    task = transfer(
+        model="mobilenet_v2", weights=str(mobilenet_v2_weights()), layers=["block17", "fc"], image_size=160, pooling="avg"
+    )
+    found = task.run(structured, images, on="key", featuresCol=["x"], labelCol="animal", imageCol="photo")
+    assert [row.size for row in found.layers] == [320, 1000]
+    assert found.metric == "f1"
+    assert found.best.score >= found.baseline.score
+
+
+# ---- downstream models
+
+
+@pytest.mark.parametrize(
+    ("make", "score", "metric"),
+    [
+        (lambda: RandomForestClassifier(numTrees=3, maxDepth=2, seed=1), None, "f1"),
+        (lambda: OneVsRest(classifier=LinearSVC(maxIter=2)), None, "f1"),
+        (lambda: LinearRegression(maxIter=2, regParam=0.1), None, "rmse"),
+        (
+            lambda: Pipeline(
+                stages=[
+                    StandardScaler(inputCol="transfer_features", outputCol="scaled"),
+                    LogisticRegression(featuresCol="scaled", maxIter=2),
+                ]
+            ),
+            None,
+            "f1",
+        ),
+        (lambda: LogisticRegression(maxIter=2), BinaryClassificationEvaluator, "areaUnderROC"),
+    ],
+    ids=["RandomForest", "OneVsRest", "LinearRegression", "Pipeline", "LogisticRegression"],
+)
+def test_any_estimator_works_downstream(
+    make: Callable[[], Any], score: Any, metric: str, tables: tuple[DataFrame, DataFrame], tmp_path: Path
+) -> None:
+    structured, images = tables
+    downstream, evaluator = make(), score and score()
+    pair = structured.withColumnRenamed("label", "flower"), images
+    before = {param.name: value for param, value in downstream.extractParamMap().items()}
+    found = run(pair, transfer(layers=["fire5"], downstream=downstream, evaluator=evaluator), labelCol="flower")
+    assert found.metric == metric
+    assert found.larger_is_better == (metric != "rmse")
+    assert math.isfinite(found.best.score)
+    assert {param.name: value for param, value in downstream.extractParamMap().items()} == before, "not the user's own"
+    joined = pair[0].join(images, "id").where("id < 6")
+    predicted = {row["id"]: row["prediction"] for row in found.best_model.transform(joined).collect()}
+    found.best_model.save(str(tmp_path / "model"))
+    loaded = PipelineModel.load(str(tmp_path / "model")).transform(joined)
+    assert {row["id"]: row["prediction"] for row in loaded.collect()} == pytest.approx(predicted)
+    assert len(predicted) == 6
+
+
+@pytest.mark.parametrize("search", [CrossValidator, TrainValidationSplit])
+def test_a_search_works_downstream(search: Any, tables: tuple[DataFrame, DataFrame]) -> None:
+    structured, images = tables
+    pair = structured.withColumnRenamed("label", "flower"), images
+    inner = LogisticRegression(maxIter=2)
+    grid = ParamGridBuilder().addGrid(inner.regParam, [0.0, 1e6]).build()
+    extent = {"numFolds": 2} if search is CrossValidator else {"trainRatio": 0.6}
+    task = search(estimator=inner, estimatorParamMaps=grid, evaluator=accuracy(), seed=1, **extent)
+    found = run(pair, transfer(layers=["fire5"], downstream=task), labelCol="flower")
+    assert found.metric == "f1"
+    assert found.best.model.bestModel.getRegParam() == 0.0
+    assert found.best.model.bestModel.getFeaturesCol() == "transfer_features"
+    assert found.best_model.transform(pair[0].join(images, "id")).count() == ROWS
+
+
+def test_the_smallest_error_is_the_best(tables: tuple[DataFrame, DataFrame]) -> None:
+    task = transfer(downstream=LinearRegression(regParam=0.1, maxIter=2), evaluator=RegressionEvaluator(metricName="mae"))
+    found = run(tables, task, featuresCol=["top"], labelCol="size")
+    assert not found.larger_is_better
+    assert found.best.score == min(row.score for row in found.layers)
+
+
+# ---- tracking
+
+
+def test_mlflow_keeps_it(tables: tuple[DataFrame, DataFrame], tmp_path: Path) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    structured, images = tables
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    try:
+        own = mlflow.create_experiment("mine", artifact_location=(tmp_path / "mine").as_uri())
+        mlflow.create_experiment("flowers", artifact_location=(tmp_path / "artifacts").as_uri())
+        bad = images.withColumn("image", F.when(F.col("id") != 5, F.col("image")).otherwise(F.lit(b"%PDF")))
+        with mlflow.start_run(experiment_id=own) as around:
+            found = run((structured, bad), transfer(layers=["fire5", "pool10"], experiment="flowers"))
+            assert mlflow.active_run().info.run_id == around.info.run_id, "the user's own run is still open"
+        runs = mlflow.search_runs(experiment_names=["flowers"], output_format="list")
+        (parent,) = [entry for entry in runs if entry.data.tags.get("mlflow.parentRunId") == around.info.run_id]
+        children = [entry for entry in runs if entry.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+        assert len(runs) == 1 + len(children)
+        assert {entry.info.run_name: entry.data.metrics["f1"] for entry in children} == {
+            row.name: row.score for row in found.rows
+        }
+        assert all(entry.info.status == "FINISHED" for entry in runs)
+        assert parent.data.metrics["best_f1"] == found.best.score
+        assert parent.data.metrics["baseline_f1"] == found.baseline.score
+        assert parent.data.tags["best_layer"] == found.best.name
+        assert parent.data.params["model"] == "squeezenet1_1"
+        assert parent.data.params["downstream"] == "LogisticRegression"
+        assert int(parent.data.params["train_rows"]) + int(parent.data.params["test_rows"]) == ROWS - 1
+        folder = Path(parent.info.artifact_uri.removeprefix("file://"))
+        assert (folder / "plan.txt").read_text() == found.plan.explain()
+        assert (folder / "layers.png").read_bytes().startswith(b"\x89PNG")
+        assert "structured + pool10" in (folder / "layers.csv").read_text()
+        assert "not a JPEG" in "".join(path.read_text() for path in folder.glob("dropped*"))
+    finally:
+        mlflow.set_tracking_uri(before)
+
+
+# ---- bad input
+
+
+def test_bad_rows_are_left_out_and_counted_once(spark: SparkSession) -> None:
+    table, pictures = records(ROWS)
+    truncated, empty = {3, 10}, {7}
+    pictures = [(n, file[:400] if n in truncated else b"" if n in empty else file) for n, file in pictures]
+    pictures = [item for item in pictures if item[0] not in {20, 21}]
+    table = [row for row in table if row[0] not in {22, 23, 24}]
+    spoilt = {
+        25: (25, None, 1.0, 1, 1),
+        26: (26, float("nan"), 1.0, 1, 1),
+        27: (27, 1.0, None, 1, 1),
+        28: (28, 1.0, float("nan"), 1, 1),
+        29: (29, 1.0, float("inf"), 1, 1),
+        30: (30, None, None, 1, 1),
+    }
+    table = [spoilt.get(row[0], row) for row in table] + [(None, 1.0, 1.0, 1, 1)]
+    pictures += [(None, pictures[0][1]), (None, b"")]
+    pair = spark.createDataFrame(table, SCHEMA), spark.createDataFrame(pictures, "id long, image binary")
+    log: list[dict[int, np.ndarray]] = []
+    found = run(pair, transfer(layers=["pool10"], downstream=Recorder(log), evaluator=accuracy(), test_fraction=0.01))
+    assert found.dropped == {
+        "structured row with a null id": 1,
+        "image with a null id": 2,
+        "null label": 3,
+        "null structured feature": 3,
+        "structured row without an image": 2,
+        "image without a structured row": 3,
+        "image: truncated or corrupt JPEG file": 2,
+        "image: empty file": 1,
+    }
+    good = set(range(ROWS)) - truncated - empty - set(range(20, 31))
+    assert found.train_rows + found.test_rows == len(good)
+    held_out = found.test_rows
+    assert log[0].keys() == log[1].keys() <= good
+    assert len(log[0]) == len(good) - held_out
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind", "message"),
+    [
+        ("null id", MissingIdError, r"structured row with a null id: 1 rows; errors=\"drop\""),
+        ("image without id", MissingIdError, r"image with a null id: 1 rows"),
+        ("unmatched row", MissingIdError, r"structured row without an image: 4 rows"),
+        ("unmatched image", MissingIdError, r"image without a structured row: 3 rows"),
+        ("null label", LabelError, r"1 rows have no label 'label'; errors=\"drop\""),
+        ("null feature", MissingIdError, r"null structured feature: 1 rows"),
+        ("infinite vector", MissingIdError, r"null structured feature: 1 rows"),
+        ("corrupt image", ImageError, r"not a JPEG.*id 9 and others; errors=\"drop\""),
+    ],
+)
+def test_bad_rows_can_be_errors(
+    spoil: str, kind: type[Exception], message: str, tables: tuple[DataFrame, DataFrame]
+) -> None:
+    structured, images = tables
+    features: Any = NUMBERS
+    null = F.lit(None)
+
+    def at(number: int, column: str, value: Any) -> Any:
+        return F.when(F.col("id") == number, value).otherwise(F.col(column))
+
+    if spoil == "null id":
+        structured = structured.withColumn("id", at(0, "id", null))
+    elif spoil == "image without id":
+        images = images.withColumn("id", at(0, "id", null))
+    elif spoil == "unmatched row":
+        images = images.where("id >= 4")
+    elif spoil == "unmatched image":
+        structured = structured.where("id >= 3")
+    elif spoil == "null label":
+        structured = structured.withColumn("label", at(0, "label", null))
+    elif spoil == "null feature":
+        structured = structured.withColumn("left", at(0, "left", null))
+    elif spoil == "infinite vector":
+        structured = structured.withColumn("left", at(0, "left", F.lit(float("inf"))))
+        keep = VectorAssembler(inputCols=list(NUMBERS), outputCol="features", handleInvalid="keep")
+        structured, features = keep.transform(structured), "features"
+    else:
+        images = images.withColumn("image", at(9, "image", F.lit(b"no image")))
+    with pytest.raises(kind, match=message):
+        run((structured, images), transfer(errors="raise", layers=["fire3"]), featuresCol=features)
+
+
+@pytest.mark.parametrize("which", ["structured", "image"])
+def test_duplicate_ids_are_named(which: str, tables: tuple[DataFrame, DataFrame]) -> None:
+    structured, images = tables
+    if which == "structured":
+        structured = structured.union(structured.where("id in (3, 5)"))
+    else:
+        images = images.union(images.where("id in (3, 5)"))
+    with pytest.raises(DuplicateIdError, match=rf"2 rows of the {which} table repeat an 'id', for example \[3, 5\]"):
+        run((structured, images))
+
+
+def test_nothing_to_learn_from(spark: SparkSession, tables: tuple[DataFrame, DataFrame]) -> None:
+    structured, images = tables
+    none = F.lit(None)
+    wrong: list[tuple[tuple[DataFrame, DataFrame], type[Exception], str]] = [
+        ((structured.where("id < 0"), images), EmptyInputError, "the structured table is empty"),
+        ((structured, images.where("id < 0")), EmptyInputError, "the image table is empty"),
+        (
+            (structured, images.withColumn("id", F.col("id") + 100)),
+            EmptyInputError,
+            r"share no 'id': \[\d+, \d+, \d+\] against \[1\d\d, 1\d\d, 1\d\d\]",
+        ),
+        ((structured.withColumn("label", F.lit(1.0)), images), LabelError, "one class among 36 .* needs two"),
+        ((structured.withColumn("label", none.cast("double")), images), EmptyInputError, "null label: 36"),
+        ((structured.withColumn("left", none.cast("double")), images), EmptyInputError, "null structured feature: 36"),
+    ]
+    for pair, kind, message in wrong:
+        with pytest.raises(kind, match=message):
+            run(pair)
+    # One class is no trouble to a regression.
+    single = structured.withColumn("label", F.lit(1.0)), images
+    found = run(single, transfer(layers=["fire3"], downstream=LinearRegression(maxIter=1, regParam=1.0)))
+    assert found.best.score == pytest.approx(0, abs=1e-6)
+
+
+def test_all_images_bad(tables: tuple[DataFrame, DataFrame]) -> None:
+    structured, images = tables
+    with pytest.raises(EmptyInputError, match=r"0 rows to train on.*36 rows left out.*image: empty file"):
+        run((structured, images.withColumn("image", F.lit(b""))), transfer(layers=["fire3"]))
+
+
+def test_one_class_left_to_train_on(tables: tuple[DataFrame, DataFrame]) -> None:
+    structured, images = tables
+    spoilt = images.withColumn("image", F.when(F.col("id") % 2 == 0, F.col("image")))
+    with pytest.raises(LabelError, match="rows to train on are of one class"):
+        run((structured, spoilt), transfer(layers=["fire3"]))
+
+
+def test_what_is_wrong_is_said_before_a_job(tables: tuple[DataFrame, DataFrame], no_job: Watch) -> None:
+    structured, images = tables
+    text = structured.withColumn("label", F.lit("flower"))
+    wrong: list[tuple[tuple[DataFrame, DataFrame], dict[str, Any], dict[str, Any], type[Exception], str]] = [
+        (tables, {"layers": ["fire99"]}, {}, UnknownLayerError, "no layer 'fire99'.*did you mean 'fire9'"),
+        (tables, {"model": "squeezenet"}, {}, UnknownModelError, "no model 'squeezenet'.*did you mean"),
+        (tables, {}, {"on": "idx"}, ColumnError, "structured table: no column 'idx'; did you mean 'id'"),
+        (tables, {}, {"labelCol": "y"}, ColumnError, "no column 'y'; columns: id, label"),
+        (tables, {}, {"imageCol": "photo"}, ColumnError, "the image table: no column 'photo'"),
+        (tables, {}, {"featuresCol": ["left", "tip"]}, ColumnError, "no column 'tip'; did you mean 'top'"),
+        (tables, {}, {"featuresCol": []}, ColumnError, "names no column"),
+        (tables, {}, {"featuresCol": "left"}, ColumnError, "'left' is double, not a Spark ML vector"),
+        (tables, {}, {"featuresCol": ["left", "left"]}, ColumnError, "'left' is named twice"),
+        (tables, {}, {"featuresCol": ["left", "label"]}, ColumnError, "'label' is named twice"),
+        (
+            (structured, images.withColumn("id", F.col("id").cast("string"))),
+            {},
+            {},
+            ColumnError,
+            "'id' is bigint in the structured table and string in the image table: cast",
+        ),
+        ((text, images), {}, {}, ColumnError, "label 'label' is string.*StringIndexer"),
+        (
+            (structured.withColumn("left", F.lit("x")), images),
+            {},
+            {},
+            ColumnError,
+            "structured feature 'left' is string, not a number",
+        ),
+        ((structured, images.withColumn("image", F.lit(1))), {}, {}, ColumnError, "'image' is int; an image is"),
+        (
+            (structured.withColumnRenamed("left", "image_error"), images),
+            {},
+            {"featuresCol": ["image_error"]},
+            ColumnError,
+            "'image_error'.*rename",
+        ),
+        (
+            (structured.withColumnRenamed("label", "a.b"), images),
+            {},
+            {"labelCol": "a.b"},
+            ColumnError,
+            "'a.b' has a dot",
+        ),
+    ]
+    with no_job():
+        for pair, settings, arguments, kind, message in wrong:
+            with pytest.raises(kind, match=message):
+                run(pair, transfer(**settings), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"downstream": "LogisticRegression"}, "downstream='LogisticRegression'.*estimator"),
+        ({"pooling": "max"}, "pooling='max'.*max2x2, avg, none"),
+        ({"plan": "stage"}, "plan='stage'.*staged, lazy, eager"),
+        ({"errors": "null"}, "errors='null'.*drop, raise"),
+        ({"test_fraction": 0}, "test_fraction=0: a share between 0 and 1"),
+        ({"test_fraction": 1.5}, "test_fraction=1.5"),
+        ({"batch_size": 0}, "batch_size=0: at least 1"),
+    ],
+)
+@pytest.mark.usefixtures("spark")
+def test_arguments_that_cannot_be(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        transfer(**settings)
+
+
+def test_columns_of_any_name(tables: tuple[DataFrame, DataFrame]) -> None:
+    structured, images = tables
+    renamed = {"id": "the.id", "left": "l.x", "top": "t y"}
+    pair = structured.withColumnsRenamed(renamed), images.withColumnsRenamed({"id": "the.id", "image": "im.age"})
+    arguments = {"on": "the.id", "featuresCol": ["l.x", "t y", "size"], "imageCol": "im.age"}
+    found = run(pair, transfer(layers=["fire5"], evaluator=accuracy()), **arguments)
+    same = run(tables, transfer(layers=["fire5"], evaluator=accuracy()))
+    assert [row.score for row in found.rows] == [row.score for row in same.rows]
+    joined = pair[0].join(pair[1], pair[0]["`the.id`"] == pair[1]["`the.id`"]).drop(pair[1]["`the.id`"])
+    assert found.best_model.transform(joined).count() == ROWS
+
+
+def test_two_names_for_one_layer(tables: tuple[DataFrame, DataFrame]) -> None:
+    # The classifier's last module gives what the whole of it gives.
+    card = roster.card("squeezenet1_1")
+    last = card.layers[-1]
+    found = run(tables, transfer(layers=[last.name, last.module.split(".")[0]], plan="eager"))
+    assert len(found.layers) == 1
+
+
+def test_another_seed_is_another_split(tables: tuple[DataFrame, DataFrame]) -> None:
+    splits = []
+    for seed in (1, 1, 2):
+        log: list[dict[int, np.ndarray]] = []
+        run(tables, transfer(layers=["fire3"], downstream=Recorder(log), evaluator=accuracy(), seed=seed))
+        splits.append(set(log[0]))
+    assert splits[0] == splits[1] != splits[2]
+
+
+def test_nothing_stays_cached(spark: SparkSession, tables: tuple[DataFrame, DataFrame]) -> None:
+    def cached() -> int:
+        return spark.sparkContext._jsc.getPersistentRDDs().size()
+
+    before = cached()
+    for plan in ("staged", "lazy", "eager"):
+        run(tables, transfer(layers=["fire3", "fire5"], plan=plan, hog=plan == "staged"))
+    with pytest.raises(ImageError):
+        run((tables[0], tables[1].withColumn("image", F.lit(b""))), transfer(layers=["fire3"], errors="raise"))
+    assert cached() == before
+
+
+@pytest.mark.connect
+def test_it_runs_on_spark_connect(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import sys
+            sys.path[:0] = {[str(Path(__file__).parents[2]), str(Path(__file__).parents[1]), str(Path(__file__).parent)]!r}
+            from sessions import new_session
+            from test_transfer import SCHEMA, records, run, transfer
+
+            spark = new_session()
+            table, pictures = records(24)
+            pair = spark.createDataFrame(table, SCHEMA), spark.createDataFrame(pictures, "id long, image binary")
+            found = run(pair, transfer(layers=["fire3", "fire5"]))
+            found.best_model.save({str(tmp_path / "model")!r})
+            print(type(spark).__module__, found.best_model.transform(pair[0].join(pair[1], "id")).count())
+            """
+        )
+    )
+    environment = os.environ | {"SPARK_REMOTE": "local[2]"}
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=300, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "pyspark.sql.connect.session 24" in done.stdout
