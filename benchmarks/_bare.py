@@ -6,7 +6,6 @@ constants of the preprocessing. Decoding, inference, pooling and gathering are w
 
 from __future__ import annotations
 
-import ctypes
 import io
 import math
 import queue
@@ -25,6 +24,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from PIL import Image
 
+from udfs.allocator import keep_freed_memory
 from vista_spark import roster
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from udfs.preprocessing import Preprocessing
 
-__all__ = ["Arrangement", "Fleet", "Task", "Truncated", "keep_memory", "preprocess"]
+__all__ = ["Arrangement", "Fleet", "Task", "Truncated", "preprocess"]
 
 _LAYOUTS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
 
@@ -77,7 +77,7 @@ class Arrangement:
     layout : {"NCHW", "NHWC"}
     batch : int
     keep_memory : bool
-        See :func:`keep_memory`.
+        See :func:`udfs.allocator.keep_freed_memory`.
     """
 
     processes: int
@@ -93,17 +93,6 @@ class Arrangement:
             f"{self.processes} process x {self.loops} loop x {self.threads} torch thread, {self.layout}, "
             f"batch {self.batch}, {allocator}"
         )
-
-
-def keep_memory() -> bool:
-    """Have glibc keep what is freed, as PyTorch's tuning guide gets from jemalloc; whether this C library can.
-
-    By default every tensor above 32 MB is mapped anew, and the kernel zeroes its pages one fault at a time: with a
-    batch of 32 that is more than half of MobileNetV2's time.
-    """
-    mmap_max, trim_threshold = -4, -1
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and bool(mallopt(mmap_max, 0)) and bool(mallopt(trim_threshold, -1))
 
 
 def preprocess(
@@ -260,7 +249,7 @@ def _serve(link: Connection) -> None:
     """Work until the other end closes."""
     task, files, keep = link.recv()
     if keep:
-        keep_memory()
+        keep_freed_memory()
     networks: dict[str, Truncated] = {}
     while True:
         try:

@@ -23,6 +23,7 @@ from pyspark.ml.functions import predict_batch_udf
 from pyspark.sql.types import ArrayType, FloatType
 
 from optimizer.logical import plan_layers
+from udfs.allocator import keep_freed_memory
 from udfs.handlers import TensorSpec
 from udfs.inference import Feature, ImageFeed, Inference, Materialised, TensorFeed
 from udfs.model import open_model
@@ -262,7 +263,7 @@ def _predictor(task: Task, best: Arrangement) -> Callable[[NDArray[np.object_]],
 
     torch.set_num_threads(1)
     if best.keep_memory:
-        _bare.keep_memory()
+        keep_freed_memory()
     model = _bare.Truncated(task, best.layout)
 
     def predict(files: NDArray[np.object_]) -> NDArray[np.float32]:

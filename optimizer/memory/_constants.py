@@ -54,6 +54,8 @@ class Constants:
         What the downstream routine caches for one feature of one record: its own copy, in its own format.
     heap_reserved_bytes, heap_min_bytes : int
         What Spark sets aside in a JVM heap, and the smallest heap with which it starts.
+    memory_fraction_max : float
+        Core and Storage Memory are at most this share of the heap that Spark does not set aside.
     off_heap : bool
         Whether Core Memory is outside the heap (``spark.memory.offHeap``).
     overhead_factor, overhead_min_bytes
@@ -103,6 +105,7 @@ class Constants:
     training_copy_bytes: int
     heap_reserved_bytes: int
     heap_min_bytes: int
+    memory_fraction_max: float
     off_heap: bool
     overhead_factor: float
     overhead_min_bytes: int
@@ -116,6 +119,8 @@ class Constants:
 
     def __post_init__(self) -> None:
         not_negative(self, least={"partition_bytes": 2, "cores_max": 1, "granularity_bytes": 1})
+        if not 0 < self.memory_fraction_max <= 1:
+            raise CerebroError(f"memory_fraction_max={self.memory_fraction_max}; it is above 0 and at most 1")
         if self.cores_max <= self.cores_reserved:
             raise CerebroError(f"cores_max={self.cores_max} leaves none beside cores_reserved={self.cores_reserved}")
 
@@ -138,6 +143,7 @@ PAPER = Constants(
     training_copy_bytes=0,
     heap_reserved_bytes=0,
     heap_min_bytes=0,
+    memory_fraction_max=1.0,
     off_heap=False,
     overhead_factor=0.0,
     overhead_min_bytes=0,
@@ -176,6 +182,8 @@ SPARK4 = Constants(
     # UnifiedMemoryManager: RESERVED_SYSTEM_MEMORY_BYTES, and one and a half times it.
     heap_reserved_bytes=300 * MIB,
     heap_min_bytes=450 * MIB,
+    # Spark's default: the rest is for its own objects, and for what its estimates of sizes miss.
+    memory_fraction_max=0.6,
     off_heap=False,
     overhead_factor=0.10,
     overhead_min_bytes=384 * MIB,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ._sizes import Tables
     from ._spec import ClusterSpec, TransferWorkload
 
-__all__ = ["Demand", "demand", "overhead", "rounded"]
+__all__ = ["Demand", "demand", "heap_for", "overhead", "rounded"]
 
 
 def rounded(size: int, constants: Constants) -> int:
@@ -25,6 +25,13 @@ def rounded(size: int, constants: Constants) -> int:
 def overhead(heap: int, constants: Constants) -> int:
     """Bytes that a JVM takes beside a heap of that size."""
     return rounded(max(constants.overhead_min_bytes, scaled(heap, constants.overhead_factor)), constants)
+
+
+def heap_for(storage: int, fixed: int, core: int, constants: Constants) -> int:
+    """The least heap with ``storage`` bytes of Storage Memory beside ``fixed`` others, ``core`` of them Core Memory."""
+    unified = math.ceil((core + storage) / Fraction(str(constants.memory_fraction_max)))
+    by_fraction = rounded(constants.heap_reserved_bytes, constants) + rounded(unified, constants)
+    return max(rounded(constants.heap_min_bytes, constants), fixed + storage, by_fraction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,8 @@ class Demand:
         The driver's heap: within the node's if the cluster is local.
     heap_fixed_bytes : int
         All of the heap but Storage Memory.
+    heap_core_bytes : int
+        Core Memory in the heap.
     heap_least_bytes : int
         The smallest heap that will do.
     off_heap_bytes : int
@@ -72,6 +81,7 @@ class Demand:
     core_bytes: int
     driver_bytes: int
     heap_fixed_bytes: int
+    heap_core_bytes: int
     heap_least_bytes: int
     off_heap_bytes: int
     node_bytes: int
@@ -89,9 +99,12 @@ class Demand:
             heap -= grain
         return heap
 
-    def storage_bytes(self, heap: int) -> int:
-        """Storage Memory within a heap."""
-        return heap - self.heap_fixed_bytes
+    def storage_bytes(self, heap: int, constants: Constants) -> int:
+        """Storage Memory within a heap: what is left, as long as User Memory keeps its share."""
+        grain = constants.granularity_bytes
+        usable = heap - rounded(constants.heap_reserved_bytes, constants)
+        unified = math.floor(usable * Fraction(str(constants.memory_fraction_max))) // grain * grain
+        return min(heap - self.heap_fixed_bytes, unified - self.heap_core_bytes)
 
 
 def demand(
@@ -155,7 +168,7 @@ def demand(
     inside = (driver if cluster.local else 0) + user + core - off_heap
     fixed = up(constants.heap_reserved_bytes) + inside
     # Equation 12 is strict: something is left for Storage Memory.
-    least = max(up(constants.heap_min_bytes), fixed + constants.granularity_bytes)
+    least = heap_for(constants.granularity_bytes, fixed, core - off_heap, constants)
     driver_node = 0 if cluster.local or not driver else os + driver + overhead(driver, constants)
     gpu = cores * max(model.runtime_gpu_bytes, downstream.runtime_gpu_bytes)
     return Demand(
@@ -169,6 +182,7 @@ def demand(
         core_bytes=core,
         driver_bytes=driver,
         heap_fixed_bytes=fixed,
+        heap_core_bytes=core - off_heap,
         heap_least_bytes=least,
         off_heap_bytes=off_heap,
         node_bytes=os + dl + python + off_heap + least + overhead(least, constants),

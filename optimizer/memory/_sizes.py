@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -175,7 +176,7 @@ def size_tables(workload: TransferWorkload, logical: Logical, constants: Constan
         held = [(images, one) for one in layers]
     else:
         chain = [images, *layers] if constants.image_tensor_materialised else layers
-        held = list(zip(chain, chain[1:], strict=False)) or [(chain[0],)]
+        held = list(itertools.pairwise(chain)) or [(chain[0],)]
     double = max(sum(one.total_bytes for one in group) - (len(group) - 1) * structured for group in held)
     if constants.training_copy_bytes:
         beside = images.total_bytes - structured if logical == "lazy" else 0

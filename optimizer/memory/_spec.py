@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +23,7 @@ _FLOAT64 = 8
 # A trained float32 parameter with its gradient and Adam's two moments.
 _TRAINED = 4 * _FLOAT32
 
-# L-BFGS keeps ten pairs of vectors (Spark ML's aggregationDepth and breeze's m = 10), and a handful for the step at hand.
+# L-BFGS keeps ten pairs of vectors, and a handful for the step at hand.
 _LBFGS_VECTORS = 25
 
 
@@ -151,7 +152,7 @@ class Downstream:
     Examples
     --------
     >>> Downstream.logistic_regression().memory_bytes(features=9216 + 130)
-    149536
+    149552
     >>> Downstream.mlp(hidden=(1024, 1024, 1024)).place
     'dl'
     """
@@ -183,7 +184,7 @@ class Downstream:
     def mlp(cls, hidden: Sequence[int], classes: int = 2) -> Downstream:
         """A perceptron in a deep learning framework: float32 parameters, their gradients and Adam's two moments."""
         widths = [*hidden, classes]
-        rest = sum(widths) + sum(a * b for a, b in zip(widths, widths[1:], strict=False))
+        rest = sum(widths) + sum(a * b for a, b in itertools.pairwise(widths))
         return cls(f"an MLP of {len(hidden)} hidden layers", "dl", _TRAINED * widths[0], _TRAINED * rest)
 
 

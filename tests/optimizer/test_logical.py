@@ -164,9 +164,9 @@ def test_explain_says_what_is_done(logical: str) -> None:
 
 def test_what_cannot_be_planned() -> None:
     graph = LayerGraph([Layer("x", "input", (), (1,)), Layer("fc7", "linear", ("x",), (1,))], ["fc7"])
-    with pytest.raises(CerebroError, match="no plan 'stagd'; did you mean 'staged'.*staged, lazy, eager"):
+    with pytest.raises(CerebroError, match=r"no plan 'stagd'; did you mean 'staged'.*staged, lazy, eager"):
         plan_layers(graph, ["fc7"], "stagd")
     with pytest.raises(CerebroError, match="name at least one"):
         plan_layers(graph, [], "lazy")
-    with pytest.raises(UnknownLayerError, match="no layer 'fc8'.*did you mean 'fc7'"):
+    with pytest.raises(UnknownLayerError, match=r"no layer 'fc8'.*did you mean 'fc7'"):
         plan_layers(graph, ["fc8"], "eager")

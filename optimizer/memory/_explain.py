@@ -1,0 +1,110 @@
+"""A plan, and what is short of one, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._sizes import divided
+
+if TYPE_CHECKING:
+    from ._demand import Demand
+    from ._plan import TransferPlan
+    from ._spec import ClusterSpec
+
+__all__ = ["explain", "shortage", "size"]
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def size(number: int) -> str:
+    """``number`` bytes for people: ``"1.5 GiB"``."""
+    power = min(max(0, number.bit_length() - 1) // 10, len(_UNITS) - 1)
+    return f"{number / 2 ** (10 * power):,.1f} {_UNITS[power]}" if power else f"{number} B"
+
+
+def shortage(constraint: str, short: int, least: Demand, cluster: ClusterSpec) -> str:
+    """What a constraint that fails asks for."""
+    with_cores = f"with {least.cores} {'core' if least.cores == 1 else 'cores'}"
+    if constraint == "gpu":
+        return (
+            f"the networks take {size(least.gpu_bytes)} of GPU memory {with_cores}, "
+            f"of {size(cluster.gpu_memory_bytes)} (equation 15): {short} bytes short"
+        )
+    if constraint == "driver":
+        return (
+            f"the driver takes {size(least.driver_node_bytes)} of its machine, "
+            f"a heap of {size(least.driver_bytes)} in it: {short} bytes short"
+        )
+    parts = {
+        "the operating system": least.os_bytes,
+        "networks": least.dl_bytes,
+        "Python workers and Arrow batches": least.python_bytes,
+        "User Memory": least.user_bytes,
+        "Core Memory": least.core_bytes,
+        "the driver": least.driver_bytes if cluster.local else 0,
+    }
+    said = ", ".join(f"{name} {size(part)}" for name, part in parts.items() if part)
+    rest = least.node_bytes - sum(parts.values())
+    return (
+        f"a node of {size(cluster.memory_bytes)} is {short} bytes short (equation 12): {with_cores} it takes "
+        f"{size(least.node_bytes)}, namely {said}, the JVM and the least of storage {size(rest)}"
+    )
+
+
+def explain(plan: TransferPlan) -> str:
+    """See :meth:`TransferPlan.explain`."""
+    cluster, tables, constants = plan.cluster, plan.tables, plan.constants
+    widest = max(tables.tables, key=lambda table: table.total_bytes)
+    share = divided(plan.cached_bytes, cluster.nodes)
+    machine = (
+        "one machine, driver and executor in one JVM" if cluster.local else f"{cluster.nodes} x {cluster.cores} cores"
+    )
+    why_partitions = (
+        f"the largest table ({widest.name}) takes {size(tables.single_bytes)}, "
+        f"a partition {size(plan.partition_bytes)}, below {size(constants.partition_bytes)}"
+    )
+    why_cache = (
+        f"at most {size(plan.cached_bytes)} at once, {size(share)} a node; storage holds {size(plan.storage_bytes)}"
+    )
+    why_join = (
+        f"the structured table takes {size(tables.structured_bytes)}; "
+        f"it may be broadcast below {size(constants.broadcast_bytes)}"
+    )
+    lines = [
+        f"{plan.logical} plan on {machine}, {size(cluster.memory_bytes)} a node, by {constants.name}",
+        f"  {plan.cores} cores a worker: {plan.limited_by}",
+        f"  {plan.partitions} partitions: {why_partitions}",
+        f"  {plan.join} join: {why_join}",
+        f"  {plan.persistence} cache: {why_cache}",
+        "  memory of a node:",
+    ]
+    shared = plan.workload.model.shared_bytes
+    downstream = plan.workload.downstream
+    placed = "here" if downstream.place == "dl" else "in User Memory"
+    regions = [
+        ("operating system", plan.os_bytes, ""),
+        ("DL execution", plan.dl_bytes, f"{plan.cores} networks" + (f", {size(shared)} shared" if shared else "")),
+        ("Python workers", plan.python_bytes, f"{plan.cores} of them, and Arrow batches"),
+        ("User", plan.user_bytes, f"objects; {downstream.name} is trained {placed}"),
+        ("Core", plan.core_bytes, "joins, sorts, shuffles" + (", off the heap" if plan.off_heap_bytes else "")),
+        ("Storage", plan.storage_bytes, "cached tables"),
+        ("driver", plan.driver_bytes if cluster.local else 0, "in the same heap"),
+        ("set aside by Spark", _set_aside(plan), "in the heap"),
+        ("JVM overhead", plan.overhead_bytes, "beside the heap"),
+    ]
+    lines += [
+        f"    {size(number):>12}  {name}{f' ({note})' if note else ''}" for name, number, note in regions if number
+    ]
+    lines.append(
+        f"    {size(plan.system_bytes):>12}  in all; Spark is expected to hold {size(plan.peak_bytes)} at most"
+    )
+    if plan.gpu_bytes:
+        lines.append(f"  GPU: {size(plan.gpu_bytes)} of {size(cluster.gpu_memory_bytes)}")
+    if plan.driver_bytes and not cluster.local:
+        lines.append(f"  driver: a heap of {size(plan.driver_bytes)}")
+    return "\n".join(lines)
+
+
+def _set_aside(plan: TransferPlan) -> int:
+    inside = plan.user_bytes + plan.core_bytes - plan.off_heap_bytes + plan.storage_bytes
+    return plan.heap_bytes - inside - (plan.driver_bytes if plan.cluster.local else 0)

@@ -1,0 +1,109 @@
+"""A plan as Spark's configuration: strings, and no Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._constants import MIB
+from ._demand import overhead
+from ._sizes import divided
+
+if TYPE_CHECKING:
+    from ._plan import TransferPlan
+
+__all__ = ["to_spark_conf"]
+
+# UnifiedMemoryManager.RESERVED_SYSTEM_MEMORY_BYTES: there whether a model of memory counts it or not.
+_RESERVED = 300 * MIB
+_MILLION = 10**6
+
+
+def to_spark_conf(plan: TransferPlan) -> dict[str, str]:
+    """See :meth:`TransferPlan.to_spark_conf`."""
+    conf = _local(plan) if plan.cluster.local else _cluster(plan)
+    heap = _heap_mib(plan) * MIB
+    conf |= _fractions(plan, heap)
+    if plan.off_heap_bytes:
+        conf["spark.memory.offHeap.enabled"] = "true"
+        conf["spark.memory.offHeap.size"] = f"{plan.off_heap_bytes // MIB}m"
+    return conf | _sql(plan)
+
+
+def _beside(plan: TransferPlan) -> int:
+    """MiB of an executor beside its heap: the JVM's own, Python's and the networks'."""
+    return divided(plan.overhead_bytes + plan.python_bytes + plan.dl_bytes, MIB)
+
+
+def _heap_mib(plan: TransferPlan) -> int:
+    whole = plan.heap_bytes + plan.overhead_bytes + plan.python_bytes + plan.dl_bytes
+    return max(1, whole // MIB - _beside(plan))
+
+
+def _local(plan: TransferPlan) -> dict[str, str]:
+    return {
+        "spark.master": f"local[{plan.cores}]",
+        "spark.driver.memory": f"{_heap_mib(plan)}m",
+        "spark.task.cpus": "1",
+    }
+
+
+def _cluster(plan: TransferPlan) -> dict[str, str]:
+    conf = {
+        "spark.executor.instances": str(plan.cluster.nodes),
+        "spark.executor.cores": str(plan.cores),
+        # A standalone worker would start a second executor where heaps alone leave room for one.
+        "spark.cores.max": str(plan.cores * plan.cluster.nodes),
+        "spark.task.cpus": "1",
+        "spark.executor.memory": f"{_heap_mib(plan)}m",
+        "spark.executor.memoryOverhead": f"{_beside(plan)}m",
+    }
+    if plan.driver_bytes:
+        heap = divided(plan.driver_bytes, MIB)
+        conf["spark.driver.memory"] = conf["spark.driver.maxResultSize"] = f"{heap}m"
+        conf["spark.driver.memoryOverhead"] = f"{divided(overhead(plan.driver_bytes, plan.constants), MIB)}m"
+    if plan.gpu_bytes:
+        conf["spark.executor.resource.gpu.amount"] = "1"
+        # Rounded down: Spark makes floor(1 / amount) slots of it.
+        conf["spark.task.resource.gpu.amount"] = "1" if plan.cores == 1 else _decimal(1, plan.cores)
+    return conf
+
+
+def _fractions(plan: TransferPlan, heap: int) -> dict[str, str]:
+    """User Memory is no smaller than planned; Core and Storage Memory share the rest."""
+    usable = max(1, heap - _RESERVED)
+    user = plan.user_bytes + (plan.driver_bytes if plan.cluster.local else 0)
+    fraction = _decimal(max(0, usable - user), usable)
+    # What Spark will make of it.
+    unified = int(usable * float(fraction))
+    core = plan.core_bytes - plan.off_heap_bytes
+    return {
+        "spark.memory.fraction": fraction,
+        "spark.memory.storageFraction": _decimal(max(0, unified - core), max(1, unified)),
+    }
+
+
+def _sql(plan: TransferPlan) -> dict[str, str]:
+    constants = plan.constants
+    threshold = str(constants.broadcast_bytes) if plan.join == "broadcast" else "-1"
+    conf = {
+        "spark.sql.shuffle.partitions": str(plan.partitions),
+        # What is a multiple of the slots must stay one.
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+        "spark.sql.autoBroadcastJoinThreshold": threshold,
+        "spark.sql.adaptive.autoBroadcastJoinThreshold": threshold,
+        "spark.sql.files.maxPartitionBytes": str(constants.partition_bytes),
+        "spark.rdd.compress": "true" if plan.persistence == "serialized" else "false",
+    }
+    if constants.arrow_batch_bytes:
+        conf["spark.sql.execution.arrow.maxBytesPerBatch"] = str(constants.arrow_batch_bytes)
+        # Spark 4.0 counts records only.
+        conf["spark.sql.execution.arrow.maxRecordsPerBatch"] = str(
+            min(10_000, max(1, constants.arrow_batch_bytes // plan.tables.record_bytes))
+        )
+    return conf
+
+
+def _decimal(part: int, whole: int) -> str:
+    """A fraction with six decimals, rounded down."""
+    millionths = part * _MILLION // whole
+    return f"{millionths // _MILLION}.{millionths % _MILLION:06}"

@@ -1,0 +1,34 @@
+"""The C library's allocator, told that a worker will need again what it frees."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+__all__ = ["keep_freed_memory"]
+
+# The parameters of mallopt(3), from glibc's malloc.h.
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+
+
+def keep_freed_memory() -> bool:
+    """Have glibc keep freed memory for the next allocation, for the rest of this process.
+
+    By default glibc maps every large block anew and the kernel zeroes it, one page fault at a time. A network allocates
+    its activations once an operation and batch: for MobileNetV2 at a batch of 32 that is more than half of the time.
+    The peak of resident memory is the same, but it is held until the process ends.
+
+    Returns
+    -------
+    bool
+        Whether the C library took it; another one than glibc does not.
+
+    Examples
+    --------
+    >>> isinstance(keep_freed_memory(), bool)
+    True
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, -1))
