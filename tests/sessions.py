@@ -1,4 +1,4 @@
-"""The Spark session of the tests: classic, or Connect where ``SPARK_REMOTE`` says so, as it does for Spark's own shells."""
+"""The Spark session of the tests: classic, or Connect where ``SPARK_REMOTE`` says so, as it does for Spark itself."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ def new_session(scratch: Path | None = None) -> SparkSession:
     """A session on two cores, which leaves nothing in the working directory."""
     scratch = scratch or Path(tempfile.mkdtemp(prefix="spark-"))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    if CONNECT:
+        # A server takes a free port then, and not always the same: a test may start a second one. Not "1", which would have
+        # Spark's launcher look for the folders of its own build.
+        os.environ["SPARK_TESTING"] = "yes"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
         SparkSession.builder.remote(os.environ["SPARK_REMOTE"]) if CONNECT else SparkSession.builder.master("local[2]")

@@ -43,7 +43,7 @@ def check_image(df: DataFrame, column: str, what: str) -> None:
     found = df.schema[column].dataType
     if not _holds_images(found):
         raise ColumnError(
-            f"{what}: column {column!r} is {found.simpleString()}; an image is binary (encoded bytes), string (a path), "
+            f"{what}: column {column!r} is {found.simpleString()}; an image is binary (encoded bytes), string (path), "
             "Spark's image struct, or an array of float or double (a preprocessed tensor)"
         )
 

@@ -1,4 +1,4 @@
-"""A guard: ``optimizer`` and ``udfs`` are names that a user's own file may have, and Python takes the first it finds."""
+"""A guard: ``optimizer`` and ``udfs`` are names that a user's own file may have, and Python takes the first."""
 
 from __future__ import annotations
 

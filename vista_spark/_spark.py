@@ -50,7 +50,7 @@ def _map(df: DataFrame, run: Inference | HOGExtraction, fields: list[StructField
     if run.policy.errors == "null":
         fields = [*fields, StructField(run.policy.error_column, StringType())]
     needed = tuple(dict.fromkeys((*run.keep, *read)))
-    # PySpark's mapInArrow resolves the names of its input once more, unquoted: plain ones go in, ours are given back inside.
+    # PySpark's mapInArrow resolves the names of its input again, unquoted: plain ones go in, and ours are back inside.
     plain = df.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(needed)))
     return plain.mapInArrow(Named(run, needed), StructType(fields))
 
@@ -58,6 +58,5 @@ def _map(df: DataFrame, run: Inference | HOGExtraction, fields: list[StructField
 def as_vector(column: str, size: int) -> Column:
     """An ``array<float>`` of ``size`` numbers as a Spark ML vector, null where it is null; it keeps its name."""
     array = F.col(quoted(column))
-    # Told the size, Spark ML need not run a job for the first row to learn it: one that stops early, and costs the workers
-    # that ran it.
+    # Told the size, Spark ML runs no job for the first row to learn it: such a job stops early, its workers with it.
     return F.when(array.isNotNull(), array_to_vector(array)).alias(column, metadata={"ml_attr": {"num_attrs": size}})

@@ -42,17 +42,18 @@ class CNNFeaturizer(
     model : str
         A name of :func:`vista_spark.roster.names`, a registered model's included.
     weights : str, optional
-        Path or URI of a state dict (torch, safetensors, numpy), readable by every worker. Without it the weights are random,
-        drawn from ``seed``.
+        Path or URI of a state dict (torch, safetensors, numpy), readable by every worker. Without it the weights are
+        random, drawn from ``seed``.
     layers : int, str or list of int and str
         Names; ``n`` in a list is the n-th layer from the top; a bare ``k`` stands for the top ``k`` layers. Default 1.
     inputCol : str
-        Encoded bytes (JPEG, PNG, WEBP), Spark's ``image`` struct, a path, or a float tensor of ``(3, size, size)`` as an
-        array (flat or nested) that is preprocessed already. Default ``"image"``.
+        Encoded bytes (JPEG, PNG, WEBP), Spark's ``image`` struct, a path, or a float tensor of ``(3, size, size)`` as
+        an array (flat or nested) that is preprocessed already. Default ``"image"``.
     outputCols : list of str, optional
         One a layer, from the bottom to the top; default ``<model>_<layer>``.
     pooling : {"max2x2", "avg", "none"}
-        What feature maps are reduced to before they are flattened; ``"max2x2"`` (default) is the grid of Vista, section 5.
+        What feature maps are reduced to before they are flattened; ``"max2x2"`` (default) is the grid of Vista,
+        section 5.
     imageSize : int, optional
         Height and width of the network's input in pixels; the model's own by default.
     batchSize : int
@@ -60,7 +61,8 @@ class CNNFeaturizer(
     device : str
         ``"auto"`` (default), ``"cpu"``, ``"cuda"``, ...
     errors : {"null", "drop", "raise"}
-        What becomes of an image that cannot be read: nulls, with the reason in ``errorCol`` (default); no row; or a failed job.
+        What becomes of an image that cannot be read: nulls, with the reason in ``errorCol`` (default); no row; or a
+        failed job.
     errorCol : str
         Default ``"image_error"``; null for a good row. Only with ``errors="null"``.
     outputFormat : {"vector", "array"}
@@ -81,6 +83,8 @@ class CNNFeaturizer(
     >>> featurizer.getOutputCols()
     ['mobilenet_v2_block17', 'mobilenet_v2_pool']
     """
+
+    _input_kwargs: dict[str, Any]  # of keyword_only
 
     model: Param[str] = Param(UNBOUND, "model", "name of the roster, or of a registered model", TypeConverters.toString)
     weights: Param[str] = Param(
@@ -141,7 +145,7 @@ class CNNFeaturizer(
 
     def getLayers(self) -> int | str | list[int | str]:
         """The layers as they were asked for."""
-        return self.getOrDefault(self.layers)
+        return cast("int | str | list[int | str]", self.getOrDefault(self.layers))
 
     def setLayers(self, value: int | str | Sequence[int | str]) -> CNNFeaturizer:
         """Set the layers."""

@@ -1,4 +1,4 @@
-"""The Spark ML stages of the project, each with what the contract needs to know of it: one entry makes a stage pass it."""
+"""The Spark ML stages of the project, each with what the contract needs to know of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["STAGES", "Stage", "stage"]
+__all__ = ["STAGES", "Stage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,3 @@ STAGES: dict[str, Stage] = {
     ),
 }
 """By name. A new stage is a new entry."""
-
-
-def stage(name: str) -> Stage:
-    return STAGES[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import subprocess
 import sys
 from decimal import Decimal
@@ -150,9 +150,9 @@ def test_other_columns_pass_through_untouched(stage: Stage, spark: SparkSession)
                 "dotted.string": F.concat(F.lit("n°"), F.col("id").cast("string")),
                 "back`tick": F.lit(b"\x00\xff"),
                 "price": F.lit(Decimal("12.340")).cast(DecimalType(10, 3)),
-                "when": F.lit(datetime.datetime(2024, 2, 29, 12, 30, 15, 123456)),
-                "day": F.lit(datetime.date(1969, 7, 20)),
-                "span": F.lit(datetime.timedelta(days=1, seconds=2)),
+                "when": F.lit(dt.datetime(2024, 2, 29, 12, 30, 15, 123456, tzinfo=dt.UTC)),
+                "day": F.lit(dt.date(1969, 7, 20)),
+                "span": F.lit(dt.timedelta(days=1, seconds=2)),
                 "map": F.create_map(F.lit("k"), F.array(F.col("id"), F.lit(None))),
                 "nothing": F.lit(None).cast("string"),
                 "c0": F.lit("a name of our own"),

@@ -27,7 +27,7 @@ from vista_spark import CNNFeaturizer, roster  # noqa: E402
 from vista_spark.errors import ColumnError, InvalidArgumentError, UnknownModelError  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +62,7 @@ def plain(model: torch.nn.Module, layers: Sequence[str], inputs: np.ndarray) -> 
 
 
 def assert_close(found: Any, expected: np.ndarray, what: str = "") -> None:
-    """Equal to 1e-5 of the largest number: float32 has seven digits, and a batch of another size sums in another order."""
+    """Equal to 1e-5 of the largest number: float32 has seven digits, and batches of other sizes sum in other orders."""
     found = np.asarray(found)
     assert found.shape == expected.shape, what
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * max(1.0, np.abs(expected).max()), err_msg=what)

@@ -108,7 +108,8 @@ SCHEMA = "id long, label double, left double, top int, size long"
 def tables(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
     """Crops of two photographs, which one to be told; where and how large are the structured columns."""
     table, pictures = records(ROWS)
-    return spark.createDataFrame(table, SCHEMA).cache(), spark.createDataFrame(pictures, "id long, image binary").cache()
+    structured, images = spark.createDataFrame(table, SCHEMA), spark.createDataFrame(pictures, "id long, image binary")
+    return structured.cache(), images.cache()
 
 
 @pytest.fixture(scope="module")
@@ -258,9 +259,7 @@ def test_the_best_model_predicts_as_its_layer_did(
         np.testing.assert_allclose(row["probability"].toArray(), expected[row["id"]], atol=1e-5)
 
 
-def test_a_bad_image_does_not_stop_the_best_model(
-    tables: tuple[DataFrame, DataFrame], result: TransferResult
-) -> None:
+def test_a_bad_image_does_not_stop_the_best_model(tables: tuple[DataFrame, DataFrame], result: TransferResult) -> None:
     structured, images = tables
     spoilt = images.where("id < 4").withColumn("image", F.when(F.col("id") != 2, F.col("image")))
     out = result.best_model.transform(structured.join(spoilt, "id"))
@@ -291,9 +290,8 @@ def test_real_weights_on_real_photographs(spark: SparkSession) -> None:
     images = spark.createDataFrame([(i, str(path)) for i, (path, _) in enumerate(pictures)], "key int, photo string")
     rows = [(i, i % 3, float(label < 398)) for i, (_, label) in enumerate(pictures)]
     structured = spark.createDataFrame(rows, "key int, x int, animal double")
-    task = transfer(
-        model="mobilenet_v2", weights=str(mobilenet_v2_weights()), layers=["block17", "fc"], image_size=160, pooling="avg"
-    )
+    weights = str(mobilenet_v2_weights())
+    task = transfer(model="mobilenet_v2", weights=weights, layers=["block17", "fc"], image_size=160, pooling="avg")
     found = task.run(structured, images, on="key", featuresCol=["x"], labelCol="animal", imageCol="photo")
     assert [row.size for row in found.layers] == [320, 1000]
     assert found.metric == "f1"
@@ -359,7 +357,8 @@ def test_a_search_works_downstream(search: Any, tables: tuple[DataFrame, DataFra
 
 
 def test_the_smallest_error_is_the_best(tables: tuple[DataFrame, DataFrame]) -> None:
-    task = transfer(downstream=LinearRegression(regParam=0.1, maxIter=2), evaluator=RegressionEvaluator(metricName="mae"))
+    downstream, evaluator = LinearRegression(regParam=0.1, maxIter=2), RegressionEvaluator(metricName="mae")
+    task = transfer(downstream=downstream, evaluator=evaluator)
     found = run(tables, task, featuresCol=["top"], labelCol="size")
     assert not found.larger_is_better
     assert found.best.score == min(row.score for row in found.layers)
@@ -424,7 +423,7 @@ def test_bad_rows_are_left_out_and_counted_once(spark: SparkSession) -> None:
     pictures += [(None, pictures[0][1]), (None, b"")]
     pair = spark.createDataFrame(table, SCHEMA), spark.createDataFrame(pictures, "id long, image binary")
     log: list[dict[int, np.ndarray]] = []
-    found = run(pair, transfer(layers=["pool10"], downstream=Recorder(log), evaluator=accuracy(), test_fraction=0.01))
+    found = run(pair, transfer(layers=["pool10"], downstream=Recorder(log), evaluator=accuracy(), test_fraction=0.3))
     assert found.dropped == {
         "structured row with a null id": 1,
         "image with a null id": 2,
@@ -498,7 +497,7 @@ def test_duplicate_ids_are_named(which: str, tables: tuple[DataFrame, DataFrame]
         run((structured, images))
 
 
-def test_nothing_to_learn_from(spark: SparkSession, tables: tuple[DataFrame, DataFrame]) -> None:
+def test_nothing_to_learn_from(tables: tuple[DataFrame, DataFrame]) -> None:
     structured, images = tables
     none = F.lit(None)
     wrong: list[tuple[tuple[DataFrame, DataFrame], type[Exception], str]] = [
@@ -652,7 +651,7 @@ def test_it_runs_on_spark_connect(tmp_path: Path) -> None:
         textwrap.dedent(
             f"""
             import sys
-            sys.path[:0] = {[str(Path(__file__).parents[2]), str(Path(__file__).parents[1]), str(Path(__file__).parent)]!r}
+            sys.path[:0] = {[str(Path(__file__).parents[up]) for up in (2, 1, 0)]!r}
             from sessions import new_session
             from test_transfer import SCHEMA, records, run, transfer
 

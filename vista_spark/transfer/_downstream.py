@@ -20,9 +20,9 @@ __all__ = ["default_evaluator", "is_classification", "metric_name", "point_at"]
 def point_at(stage: Params, features: str, label: str) -> Any:
     """A copy of an estimator or evaluator that reads two columns.
 
-    Reaches into what holds others: the estimator and evaluator of a ``CrossValidator`` or ``TrainValidationSplit``, the classifier
-    of a ``OneVsRest``. Of the stages of a ``Pipeline`` only columns that were never set are pointed: its inner columns are the
-    user's own, and the first of its stages reads ``features``.
+    Reaches into what holds others: the estimator and evaluator of a ``CrossValidator`` or ``TrainValidationSplit``, the
+    classifier of a ``OneVsRest``. Of the stages of a ``Pipeline`` only columns that were never set are pointed: its
+    inner columns are the user's own, and the first of its stages reads ``features``.
 
     Parameters
     ----------

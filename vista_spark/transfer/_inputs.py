@@ -1,4 +1,4 @@
-"""The two tables of a feature transfer: checked, cleaned and joined before any inference (plan E of Vista's Figure 5)."""
+"""The two tables of a transfer: checked, cleaned and joined before any inference (plan E of Vista's Figure 5)."""
 
 from __future__ import annotations
 
@@ -131,6 +131,11 @@ def _check_columns(structured: DataFrame, images: DataFrame, columns: Columns) -
     check_present(structured, [columns.on, columns.label, *columns.structured], "the structured table")
     check_present(images, [columns.on], "the image table")
     check_image(images, columns.image, "the image table")
+    _check_roles(columns)
+    _check_types(structured, images, columns)
+
+
+def _check_roles(columns: Columns) -> None:
     roles = (columns.on, columns.label, columns.image, *columns.structured)
     if not columns.structured:
         raise ColumnError("featuresCol names no column: give one vector column, or the numeric columns")
@@ -141,6 +146,9 @@ def _check_columns(structured: DataFrame, images: DataFrame, columns: Columns) -
             raise ColumnError(f"column {name!r}: names with {' or '.join(_RESERVED)} are the transfer's own; rename it")
     if "." in columns.label:
         raise ColumnError(f"the label {columns.label!r} has a dot in its name, which Spark ML cannot read: rename it")
+
+
+def _check_types(structured: DataFrame, images: DataFrame, columns: Columns) -> None:
     one, other = structured.schema[columns.on].dataType, images.schema[columns.on].dataType
     if one != other:
         raise ColumnError(

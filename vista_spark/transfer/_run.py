@@ -190,7 +190,9 @@ class Run:
         """Compute a table, and the first time see what there is to train and test on."""
         reason = F.substring_index(_ERROR, ":", 1).alias("reason")
         found = table.groupBy(reason, self._is_test.alias("test")).agg(
-            F.count("*").alias("rows"), F.countDistinct(F.col(quoted(self.columns.label))).alias("classes"), F.min(F.col(quoted(self.columns.on)))
+            F.count("*").alias("rows"),
+            F.countDistinct(F.col(quoted(self.columns.label))).alias("classes"),
+            F.min(F.col(quoted(self.columns.on))).alias("example"),
         )
         groups = found.collect()
         if not complain:
@@ -200,7 +202,7 @@ class Run:
                 continue
             if self.errors == "raise":
                 raise ImageError(
-                    group["reason"], f'{self.columns.on} {group[-1]!r} and others; errors="drop" leaves them out'
+                    group["reason"], f'{self.columns.on} {group["example"]!r} and others; errors="drop" leaves them out'
                 )
             key = f"image: {group['reason']}"
             self.dropped[key] = self.dropped.get(key, 0) + group["rows"]
