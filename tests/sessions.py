@@ -25,7 +25,7 @@ def new_session(scratch: Path | None = None) -> SparkSession:
     scratch = scratch or Path(tempfile.mkdtemp(prefix="spark-"))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     if CONNECT:
-        # A server takes a free port then, and not always the same: a test may start a second one. Not "1", which would have
+        # A server then takes a free port, not always the same: a test may start a second one. Not "1", which would have
         # Spark's launcher look for the folders of its own build.
         os.environ["SPARK_TESTING"] = "yes"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

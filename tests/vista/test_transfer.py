@@ -367,6 +367,7 @@ def test_the_smallest_error_is_the_best(tables: tuple[DataFrame, DataFrame]) -> 
 # ---- tracking
 
 
+@pytest.mark.filterwarnings("default")  # mlflow's own, on import and on Spark models
 def test_mlflow_keeps_it(tables: tuple[DataFrame, DataFrame], tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow")
     structured, images = tables
@@ -398,8 +399,31 @@ def test_mlflow_keeps_it(tables: tuple[DataFrame, DataFrame], tmp_path: Path) ->
         assert (folder / "layers.png").read_bytes().startswith(b"\x89PNG")
         assert "structured + pool10" in (folder / "layers.csv").read_text()
         assert "not a JPEG" in "".join(path.read_text() for path in folder.glob("dropped*"))
+        kept = mlflow.spark.load_model(f"runs:/{parent.info.run_id}/best_model")
+        joined = structured.join(images, "id").limit(4)
+        assert predictions(kept, joined) == predictions(found.best_model, joined)
     finally:
         mlflow.set_tracking_uri(before)
+
+
+def predictions(model: PipelineModel, joined: DataFrame) -> dict[int, float]:
+    return {row.id: row.prediction for row in model.transform(joined).select("id", "prediction").collect()}
+
+
+@pytest.mark.filterwarnings("default")  # mlflow's own, on import
+def test_a_tracking_server_that_fails_does_not_take_the_result_with_it(
+    tables: tuple[DataFrame, DataFrame], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    before = mlflow.get_tracking_uri()
+    (tmp_path / "not-a-database").write_text("x" * 4096)
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'not-a-database'}")
+    try:
+        found = run(tables, transfer(layers=["pool10"], experiment="flowers"))
+    finally:
+        mlflow.set_tracking_uri(before)
+    assert found.best.name == "pool10"
+    assert "MLflow could not log it to experiment 'flowers'" in caplog.text
 
 
 # ---- bad input

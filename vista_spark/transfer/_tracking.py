@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.utils import is_remote
+
+from vista_spark._version import __version__
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -14,6 +18,8 @@ __all__ = ["log"]
 
 def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) -> str:
     """Log to the tracking server that MLflow is set to (by default a SQLite file in the working directory).
+
+    The best model goes with it in MLflow's Spark flavour, except on Spark Connect, which MLflow cannot copy files from.
 
     Parameters
     ----------
@@ -50,6 +56,11 @@ def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) 
         mlflow.log_text(result.plan.explain(), "plan.txt")
         mlflow.log_text(result.to_pandas().to_csv(index=False), "layers.csv")
         mlflow.log_figure(result.plot(), "layers.png")
+        if is_remote():
+            mlflow.set_tag("best_model", "not logged: MLflow's Spark flavour needs classic Spark")
+        else:
+            requirements = [f"cerebro-spark[torch]=={__version__}"]  # given, or MLflow would start Spark to find them
+            mlflow.spark.log_model(result.best_model, "best_model", pip_requirements=requirements)
         for row in result.rows:
             with mlflow.start_run(experiment_id=chosen, run_name=row.name, nested=True):
                 mlflow.log_params({"features": row.name, "size": row.size})

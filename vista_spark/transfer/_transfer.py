@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from vista_spark.transfer._result import LayerResult
 
 __all__ = ["FeatureTransfer"]
+
+_LOG = logging.getLogger(__name__)
 
 _ERRORS = ("drop", "raise")
 
@@ -74,7 +77,8 @@ class FeatureTransfer:
     device : str
         ``"auto"``, ``"cpu"``, ``"cuda"``, ...
     experiment : str or None
-        MLflow experiment to log to; ``None`` logs nothing.
+        MLflow experiment to log to; ``None`` logs nothing. Should MLflow fail, the error is logged by Python's logging
+        and the result is returned all the same.
     progress : bool
         Show a bar, in a terminal or a notebook.
     seed : int
@@ -213,8 +217,14 @@ class FeatureTransfer:
             dropped=run.dropped,
         )
         if self.experiment is not None:
-            log(result, self._parameters(), self.experiment)
+            self._track(result, self.experiment)
         return result
+
+    def _track(self, result: TransferResult, experiment: str) -> None:
+        try:
+            log(result, self._parameters(), experiment)
+        except Exception:  # noqa: BLE001 - whatever a tracking server does, hours of inference must not go with it
+            _LOG.exception("the transfer is done, but MLflow could not log it to experiment %r", experiment)
 
     def _network(self) -> Network:
         return network(self.model, self.weights, self.seed, self.image_size)
