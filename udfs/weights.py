@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CACHE_VARIABLE", "WeightsError", "fit_state_dict", "read_state_dict"]
 
-CACHE_VARIABLE = "CEREBRO_CACHE"
+CACHE_VARIABLE = "CEREBRO_SPARK_CACHE"
 """Environment variable that names the node's cache folder; a private folder under the temporary one without it."""
 
 _NESTS = ("state_dict", "model_state_dict", "model", "module", "net")
@@ -53,7 +53,7 @@ def read_state_dict(uri: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     uri : str or path
         A local path, or a URI of a file system that pyarrow knows: ``file://``, ``hdfs://``, ``s3://``, ``gs://``,
         ``abfs://``. A remote file is copied once to each node, into the folder that the environment variable
-        ``CEREBRO_CACHE`` names, and again when its size or its modification time changes.
+        ``CEREBRO_SPARK_CACHE`` names, and again when its size or its modification time changes.
 
     Returns
     -------

@@ -98,7 +98,7 @@ class FeatureTransfer:
     ...     downstream=LogisticRegression(maxIter=10),
     ... )
     >>> print(transfer.explain().splitlines()[-1])
-      in all 0.601 GFLOPs a record; the lazy plan takes 1.53 (2.54 times as many)
+      in all 0.599 GFLOPs a record; the lazy plan takes 1.58 (2.63 times as many)
     """
 
     model: str
