@@ -497,6 +497,9 @@ def _fill(report: Report, timings: Timings, plan: LogicalPlan, passes: int, imag
     report.ratio(
         "vs_lazy_over_seconds", lazy / staged / timings.predicted, "(predict_batch_udf / staged) / speed-up by segments"
     )
+    report.ratio(
+        "one_pass_over_flops", lazy / ours / plan.speedup, "(predict_batch_udf / ours in one pass) / speed-up by FLOPs"
+    )
     report.ratio("vs_lazy", lazy / staged, "predict_batch_udf / staged")
     report.ratio("vs_own_lazy", own / staged, "our lazy plan / our staged plan")
 

@@ -6,9 +6,10 @@ import logging
 import os
 from importlib import import_module
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from pyspark.errors import AnalysisException
 from rich.console import Console
 from rich.table import Table
 
@@ -138,12 +139,18 @@ def transfer(
 
 
 def main() -> None:
-    """Entry point: an error of ours is a message and exit code 2, never a traceback."""
+    """Entry point: what is wrong with the words or the files is a message and exit code 2, never a traceback."""
     try:
         app()
     except CerebroError as error:
-        Console(stderr=True).print(f"[red]{type(error).__name__}[/]: {error}", highlight=False)
-        raise SystemExit(2) from None
+        _fail(type(error).__name__, str(error))
+    except AnalysisException as error:  # a path that is not there, a file that is not Parquet
+        _fail("Spark", str(error).split(" SQLSTATE", 1)[0])
+
+
+def _fail(kind: str, message: str) -> NoReturn:
+    Console(stderr=True).print(f"{kind}: {message}", style="red", highlight=False, markup=False, soft_wrap=True)
+    raise SystemExit(2)
 
 
 def _layers(text: str) -> int | list[int | str]:

@@ -28,6 +28,7 @@ def test_the_last_line_is_the_ratios() -> None:
     assert set(ratios) == {
         "vs_bare",
         "vs_bare_cold",
+        "one_pass_over_flops",
         "vs_lazy",
         "vs_lazy_over_flops",
         "vs_lazy_over_seconds",

@@ -119,6 +119,16 @@ def test_an_error_of_ours_is_a_message_and_not_a_traceback(tmp_path: Path) -> No
     assert "Traceback" not in done.stderr
 
 
+def test_a_file_that_is_not_there_is_a_message_too(tmp_path: Path) -> None:
+    done = _vista(
+        *("transfer", "--images", "i", "--table", str(tmp_path / "absent.parquet"), "--label", "l"),
+        *("--model", "resnet18", "--out", str(tmp_path / "out"), "--master", "local[1]"),
+    )
+    assert done.returncode == 2
+    assert "absent.parquet" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_models_lists_layers_from_the_top() -> None:
     result = CliRunner().invoke(app, ["models"], env={"COLUMNS": "250"})
     assert result.exit_code == 0

@@ -125,9 +125,9 @@ class TransferResult:
         matplotlib.figure.Figure
             Shown by a notebook; ``figure.savefig(path)`` elsewhere.
         """
-        from matplotlib.figure import Figure  # noqa: PLC0415 - half a second that workers need not spend
+        from vista_spark._figure import NotebookFigure  # noqa: PLC0415 - half a second that workers need not spend
 
-        figure = Figure(figsize=(8, 0.5 * len(self.rows) + 1.6), layout="constrained")
+        figure = NotebookFigure(figsize=(8, 0.5 * len(self.rows) + 1.6), layout="constrained")
         scores, seconds = figure.subplots(1, 2, width_ratios=(3, 1), sharey=True)
         labels = [self._label(row) for row in self.rows]
         places = list(range(len(labels)))[::-1]
