@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from udfs import images, tensors
+from udfs.allocator import keep_freed_memory
 from udfs.batches import rebatch
 from udfs.model import ModelSource, open_model
 from udfs.pooling import Pooling, pool
@@ -131,6 +132,8 @@ class Inference:
         """Run over the batches of one partition; an empty partition opens no model."""
         context = TaskContext.get()
         threads = context.cpus() if context else 1
+        if context:
+            keep_freed_memory()  # the process is a Spark worker's, which does nothing else
         done = 0
         for batch in rebatch(batches, self.batch_size):
             yield self._run(batch, done, threads)

@@ -6,7 +6,6 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from udfs.allocator import keep_freed_memory
 from udfs.handlers import TensorSpec, TracedModel, handler
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ def open_model(source: ModelSource, device: str, threads: int) -> TracedModel:
     """Give the traced model, prepared to run, from this process's cache where it is there."""
     key = (source.key, device)
     if key not in _open:
-        keep_freed_memory()
         while len(_open) >= _KEPT:
             _open.popitem(last=False)
         _open[key] = source.open(device)
