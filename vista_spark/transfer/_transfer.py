@@ -179,15 +179,13 @@ class FeatureTransfer:
         features = featuresCol if isinstance(featuresCol, str) else tuple(featuresCol)
         columns = Columns(on, features, labelCol, imageCol)
         evaluator = self.evaluator or default_evaluator(self.downstream)
-        names = {net.layer(layer): layer.name for layer in net.layers(self.layers)}
-        steps = 2 + len(plan.stages) + len(names) + self.hog
+        steps = 2 + len(plan.stages) + sum(len(stage.targets) for stage in plan.stages) + self.hog
         with Progress(f"{self.model} {self.plan}", steps, shown=self.progress) as bar:
             bar.step("checking and joining the tables")
             joined = join(structured, images, columns, self.errors, classification=is_classification(self.downstream))
             run = Run(
                 network=net,
                 plan=plan,
-                names=names,
                 columns=columns,
                 downstream=self.downstream,
                 evaluator=evaluator,
