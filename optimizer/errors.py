@@ -49,7 +49,7 @@ class InfeasiblePlanError(CerebroError):
     Parameters
     ----------
     message : str
-    constraint : {"cores", "partition", "memory", "gpu", "driver"}
+    constraint : {"cores", "partition", "memory", "gpu", "driver", "heap"}
         The first one that fails with the fewest cores that were asked for.
     short_bytes : int
         By how many bytes; 0 for ``"cores"``.

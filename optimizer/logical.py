@@ -14,13 +14,21 @@ if TYPE_CHECKING:
 
 __all__ = ["LOGICAL_PLANS", "InferenceStage", "Logical", "LogicalPlan", "plan_layers"]
 
-Logical = Literal["staged", "lazy", "eager"]
+Logical = Literal[
+    "lazy", "lazy-reordered", "eager", "eager-reordered", "pre-materialised", "staged", "staged-before-join"
+]
 LOGICAL_PLANS: tuple[str, ...] = get_args(Logical)
 
+_BEFORE_JOIN = ("lazy", "eager", "pre-materialised", "staged-before-join")
+
 _SAYS = {
-    "staged": "one partial inference a layer, each from what the one before it materialised (Figure 5E)",
-    "lazy": "one inference a layer, each from the images (Figure 5B)",
-    "eager": "one inference that materialises the features of every layer at once (Figure 5D)",
+    "lazy": "one inference a layer, each from the images, joined afterwards (Figure 5A)",
+    "lazy-reordered": "one inference a layer, each from the joined images (Figure 5B)",
+    "eager": "one inference for every layer at once, joined afterwards (Figure 5C)",
+    "eager-reordered": "one inference for every layer at once, from the joined images (Figure 5D)",
+    "pre-materialised": "the lowest layer is materialised, and one inference a layer starts from it (section 5)",
+    "staged": "one partial inference a stage, each from what the one before it materialised (Figure 5E)",
+    "staged-before-join": "staged, joined after each inference (Staged/BJ of section 5.3)",
 }
 
 
@@ -40,6 +48,8 @@ class InferenceStage:
         Layers computed.
     flops, read_bytes, write_bytes : int
         Per record; a multiply-add is 2 FLOPs; images are counted as decoded tensors.
+    source : int or None
+        Number of the stage, from 0, whose writes this one reads; ``None`` where it reads the images.
     """
 
     targets: tuple[str, ...]
@@ -49,6 +59,7 @@ class InferenceStage:
     flops: int
     read_bytes: int
     write_bytes: int
+    source: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +68,8 @@ class LogicalPlan:
 
     Attributes
     ----------
-    logical : {"staged", "lazy", "eager"}
+    logical : str
+        One of :data:`LOGICAL_PLANS`.
     model : str
         Name, for :meth:`explain`.
     names : mapping of str to str
@@ -73,6 +85,20 @@ class LogicalPlan:
     stages: tuple[InferenceStage, ...]
     lazy_flops: int
     names: Mapping[str, str]
+
+    @property
+    def joins_first(self) -> bool:
+        """Whether the structured rows are joined with the images before any inference."""
+        return self.logical not in _BEFORE_JOIN
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The layers that are transferred, from the bottom to the top."""
+        return tuple(target for stage in self.stages for target in stage.targets)
+
+    def last_reader(self, stage: int) -> int:
+        """Number of the last stage that reads what a stage wrote; its own where none does."""
+        return max([stage, *(number for number, later in enumerate(self.stages) if later.source == stage)])
 
     @property
     def flops(self) -> int:
@@ -94,7 +120,9 @@ class LogicalPlan:
         """
         lines = [
             f"{self.logical} plan for {self.model}: {_SAYS[self.logical]}",
-            "  join structured data with images, once, before any inference",
+            "  join structured data with images, once, before any inference"
+            if self.joins_first
+            else "  join structured data with what each inference gives",
         ]
         for number, stage in enumerate(self.stages, 1):
             targets = self._said(stage.targets)
@@ -104,7 +132,8 @@ class LogicalPlan:
             )
             if stage.writes:
                 kept = self._said(stage.writes)
-                lines.append(f"     keep {kept} for the next stage: {stage.write_bytes / 2**10:,.0f} KiB a record")
+                until = "the next stage" if self.last_reader(number - 1) == number else "every later stage"
+                lines.append(f"     keep {kept} for {until}: {stage.write_bytes / 2**10:,.0f} KiB a record")
         lines.append(
             f"  in all {self.flops / 1e9:.3g} GFLOPs a record; the lazy plan takes {self.lazy_flops / 1e9:.3g} "
             f"({self.speedup:.2f} times as many)"
@@ -122,6 +151,7 @@ def plan_layers(
     *,
     model: str = "the model",
     names: Mapping[str, str] | None = None,
+    grouped: Sequence[int] | None = None,
 ) -> LogicalPlan:
     """Lay out the passes that deliver some layers.
 
@@ -131,16 +161,19 @@ def plan_layers(
         The whole network.
     targets : sequence of str
         Layers to transfer, from the bottom to the top.
-    logical : {"staged", "lazy", "eager"}
+    logical : str
+        One of :data:`LOGICAL_PLANS`.
     model : str
         Name for :meth:`LogicalPlan.explain`.
     names : mapping of str to str, optional
         What the user calls some of the layers, for :meth:`LogicalPlan.explain`.
+    grouped : sequence of int, optional
+        Of a staged plan: how many layers each stage delivers, from the bottom; one each by default, as in the paper.
 
     Raises
     ------
     CerebroError
-        No layer, or a logical plan that does not exist.
+        No layer, a logical plan that does not exist, or groups that do not add up to the layers.
     optimizer.errors.UnknownLayerError
         A target that the graph does not have.
 
@@ -163,19 +196,37 @@ def plan_layers(
     if not targets:
         raise CerebroError("no layer to transfer: name at least one")
     alone = [_stage(graph, graph.inputs, [target]) for target in targets]
-    if logical == "lazy":
+    if logical.startswith("lazy"):
         stages = alone
-    elif logical == "eager":
+    elif logical.startswith("eager"):
         stages = [_stage(graph, graph.inputs, targets)]
+    elif logical == "pre-materialised":
+        stages = _from_base(graph, targets)
     else:
-        stages = []
-        have: tuple[str, ...] = graph.inputs
-        for number, target in enumerate(targets):
-            rest = targets[number + 1 :]
-            writes = _kept(graph, targets[: number + 1], rest) if rest else ()
-            stages.append(_stage(graph, have, [target], writes))
-            have = writes
+        stages = _staged(graph, targets, grouped or [1] * len(targets))
     return LogicalPlan(logical, model, tuple(stages), sum(stage.flops for stage in alone), dict(names or {}))
+
+
+def _from_base(graph: LayerGraph, targets: Sequence[str]) -> list[InferenceStage]:
+    base, *above = targets
+    writes = _kept(graph, [base], above) if above else ()
+    rest = [_stage(graph, writes, [target], source=0) for target in above]
+    return [_stage(graph, graph.inputs, [base], writes), *rest]
+
+
+def _staged(graph: LayerGraph, targets: Sequence[str], grouped: Sequence[int]) -> list[InferenceStage]:
+    if min(grouped) < 1 or sum(grouped) != len(targets):
+        raise CerebroError(f"grouped={list(grouped)}: {len(targets)} layers in all, and at least one a stage")
+    stages: list[InferenceStage] = []
+    have: tuple[str, ...] = graph.inputs
+    done = 0
+    for count in grouped:
+        group, rest = targets[done : done + count], targets[done + count :]
+        done += count
+        writes = _kept(graph, targets[:done], rest) if rest else ()
+        stages.append(_stage(graph, have, group, writes, source=len(stages) - 1 if stages else None))
+        have = writes
+    return stages
 
 
 def _kept(graph: LayerGraph, done: Sequence[str], rest: Sequence[str]) -> tuple[str, ...]:
@@ -186,7 +237,11 @@ def _kept(graph: LayerGraph, done: Sequence[str], rest: Sequence[str]) -> tuple[
 
 
 def _stage(
-    graph: LayerGraph, have: Sequence[str], targets: Sequence[str], writes: Sequence[str] = ()
+    graph: LayerGraph,
+    have: Sequence[str],
+    targets: Sequence[str],
+    writes: Sequence[str] = (),
+    source: int | None = None,
 ) -> InferenceStage:
     part = graph.part(have, [*targets, *(name for name in writes if name not in targets)])
     return InferenceStage(
@@ -197,4 +252,5 @@ def _stage(
         part.flops,
         sum(graph[name].activation_bytes for name in part.inputs),
         sum(graph[name].activation_bytes for name in writes),
+        source,
     )

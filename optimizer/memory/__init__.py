@@ -2,10 +2,12 @@
 
 A worker node's memory has five regions: what the operating system keeps, DL Execution (networks, outside the JVM), User
 (functions' own objects), Core (joins and shuffles) and Storage (cached tables). :func:`plan_transfer` gives each its
-bytes, for as many task slots as fit; :data:`SPARK4` and :data:`PAPER` say what a region is made of.
+bytes, for as many task slots as fit, and :func:`plan_inside` chooses what is left to choose in a session that runs;
+:data:`SPARK4` and :data:`PAPER` say what a region is made of.
 """
 
 from ._constants import PAPER, SPARK4, Constants
+from ._envelope import Envelope, plan_inside
 from ._plan import Join, Persistence, TransferPlan
 from ._search import plan_transfer
 from ._sizes import Table, Tables, size_tables
@@ -17,6 +19,7 @@ __all__ = [
     "ClusterSpec",
     "Constants",
     "Downstream",
+    "Envelope",
     "Join",
     "LayerSize",
     "ModelFootprint",
@@ -25,6 +28,7 @@ __all__ = [
     "Tables",
     "TransferPlan",
     "TransferWorkload",
+    "plan_inside",
     "plan_transfer",
     "size_tables",
 ]

@@ -150,7 +150,9 @@ def demand(
         dl = max(dl, cores * trained)
     else:
         user = max(user, cores * trained)
-    batch = max(constants.arrow_batch_bytes, model.batch_size * tables.record_bytes)
+    # A batch is no larger than what a node has of the largest table.
+    share = divided(tables.rows, cluster.nodes) * tables.record_bytes
+    batch = min(share, max(constants.arrow_batch_bytes, model.batch_size * tables.record_bytes))
     python = cores * (constants.python_worker_bytes + constants.arrow_buffers * batch)
     copies = constants.broadcast_copies * tables.structured_bytes if broadcast else 0
     core = up(constants.core_bytes + cores * constants.core_bytes_per_task + copies)

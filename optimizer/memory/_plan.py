@@ -34,7 +34,8 @@ class TransferPlan:
     join : {"broadcast", "shuffle"}
     persistence : {"deserialized", "serialized"}
         Format of cached tables.
-    logical : {"staged", "lazy", "eager"}
+    logical : str
+        One of :data:`optimizer.logical.LOGICAL_PLANS`.
     storage_bytes, user_bytes, core_bytes : int
         Storage, User and Core Memory. User Memory is what equation 10 asks for, or more where
         ``Constants.memory_fraction_max`` keeps Storage Memory from the rest of the heap.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
-from optimizer.errors import CerebroError, InfeasiblePlanError, nearest
+from optimizer.errors import CerebroError, nearest
 from optimizer.logical import LOGICAL_PLANS
 
 from ._constants import SPARK4, Constants
@@ -30,7 +30,7 @@ def plan_transfer(
     cluster: ClusterSpec,
     constants: Constants = SPARK4,
     *,
-    logical: Logical | Literal["auto"] = "auto",
+    logical: Logical = "staged",
     cores: int | None = None,
     partitions: int | None = None,
     join: Join | None = None,
@@ -47,9 +47,8 @@ def plan_transfer(
     cluster : ClusterSpec
     constants : Constants
         The mapping to memory; :data:`PAPER` is the published setting.
-    logical : {"auto", "staged", "lazy", "eager"}
-        ``"auto"`` takes ``"staged"``, as the paper does, and ``"lazy"`` where what a stage carries to the next
-        one makes a record too large for a partition.
+    logical : str
+        One of :data:`optimizer.logical.LOGICAL_PLANS`; :func:`optimizer.transfer.choose_transfer` compares them.
     cores, partitions, join, persistence : optional
         Decisions made by hand; the others follow from them.
 
@@ -80,26 +79,14 @@ def plan_transfer(
     >>> plan.cores, plan.partitions, plan.join
     (4, 160, 'broadcast')
     """
-    _check("logical", logical, ("auto", *LOGICAL_PLANS))
+    _check("logical", logical, LOGICAL_PLANS)
     _check("join", join, (None, *get_args(Join)))
     _check("persistence", persistence, (None, *get_args(Persistence)))
     for name, number in (("cores", cores), ("partitions", partitions)):
         if number is not None and number < 1:
             raise CerebroError(f"{name}={number}: at least 1")
-
-    def planned(kind: Logical) -> TransferPlan:
-        tables = size_tables(workload, kind, constants)
-        search = _Search(workload, cluster, constants, kind, tables, cores, partitions, join, persistence)
-        return search.plan()
-
-    if logical != "auto":
-        return planned(logical)
-    try:
-        return planned("staged")
-    except InfeasiblePlanError as error:
-        if error.constraint != "partition":
-            raise
-        return planned("lazy")
+    tables = size_tables(workload, logical, constants)
+    return _Search(workload, cluster, constants, logical, tables, cores, partitions, join, persistence).plan()
 
 
 def _check(name: str, value: str | None, known: tuple[str | None, ...]) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from optimizer.logical import Logical
 
     from ._constants import Constants
-    from ._spec import TransferWorkload
+    from ._spec import LayerSize, TransferWorkload
 
 __all__ = ["Table", "Tables", "divided", "scaled", "size_tables", "structured_table_bytes"]
 
@@ -127,13 +127,15 @@ def size_tables(workload: TransferWorkload, logical: Logical, constants: Constan
     """Estimate the intermediate tables of a logical plan, with the join before inference.
 
     Equation C.1 a table: ``alpha_1 * rows * (8 + 8 + bytes of its tensors) + |T_str|``, an upper bound for the
-    deserialized format. It holds the images, then: a table a layer that also carries what the next stage reads
-    (staged), a table a layer, each from the images (lazy), or one table of all layers (eager).
+    deserialized format. It holds the images, then: a table a stage that also carries what the next one reads (staged),
+    a table a layer, each from the images (lazy) or from the lowest, which carries what they read (pre-materialised), or
+    one table of all layers (eager).
 
     Parameters
     ----------
     workload : TransferWorkload
-    logical : {"staged", "lazy", "eager"}
+    logical : str
+        One of :data:`optimizer.logical.LOGICAL_PLANS`.
     constants : Constants
 
     Returns
@@ -163,27 +165,23 @@ def size_tables(workload: TransferWorkload, logical: Logical, constants: Constan
 
     image = workload.image_tensor_bytes if constants.image_tensor_materialised else workload.image_bytes
     images = table("images", image)
-    if logical == "eager":
-        layers = [table(", ".join(one.name for one in workload.layers), *(one.tensor_bytes for one in workload.layers))]
-    elif logical == "lazy":
-        layers = [table(one.name, one.tensor_bytes) for one in workload.layers]
-    else:
-        carried = ((one.carried_bytes,) if one.carried_bytes else () for one in workload.layers)
-        layers = [table(one.name, one.tensor_bytes, *more) for one, more in zip(workload.layers, carried, strict=True)]
-
-    held: list[tuple[Table, ...]]
-    if logical == "lazy":
-        held = [(images, one) for one in layers]
-    else:
-        chain = [images, *layers] if constants.image_tensor_materialised else layers
-        held = list(itertools.pairwise(chain)) or [(chain[0],)]
+    layers = [
+        table(
+            ", ".join(one.name for one in group),
+            *(one.tensor_bytes for one in group),
+            *(one.carried_bytes for one in group if one.carried_bytes and _carries(logical)),
+        )
+        for group in _grouped(workload, logical)
+    ]
+    held = _held(images, layers, logical, first=constants.image_tensor_materialised)
     double = max(sum(one.total_bytes for one in group) - (len(group) - 1) * structured for group in held)
     if constants.training_copy_bytes:
-        beside = images.total_bytes - structured if logical == "lazy" else 0
-        widest = {one.name: one.features for one in workload.layers}
-        most = max(widest.values())
-        for one in layers:
-            columns = workload.structured_features + widest.get(one.name, most)
+        widest = [max(one.features for one in group) for group in _grouped(workload, logical)]
+        for one, most in zip(layers, widest, strict=True):
+            # What later passes read stays while the downstream model is trained.
+            kept = images if logical.startswith("lazy") else layers[0] if logical == "pre-materialised" else None
+            beside = kept.total_bytes - structured if kept is not None and kept is not one else 0
+            columns = workload.structured_features + most
             double = max(double, beside + one.total_bytes + rows * constants.training_copy_bytes * columns)
     tables = (images, *layers)
     return Tables(
@@ -194,3 +192,30 @@ def size_tables(workload: TransferWorkload, logical: Logical, constants: Constan
         rows,
         max(one.record_bytes for one in tables),
     )
+
+
+def _carries(logical: Logical) -> bool:
+    return logical.startswith(("staged", "pre"))
+
+
+def _grouped(workload: TransferWorkload, logical: Logical) -> list[list[LayerSize]]:
+    """The layers of each table."""
+    if logical.startswith("eager"):
+        return [list(workload.layers)]
+    groups: list[list[LayerSize]] = []
+    for layer in workload.layers:
+        if groups and layer.same_pass and logical.startswith("staged"):
+            groups[-1].append(layer)
+        else:
+            groups.append([layer])
+    return groups
+
+
+def _held(images: Table, layers: list[Table], logical: Logical, *, first: bool) -> list[tuple[Table, ...]]:
+    """What is cached at the same time; ``first`` where the images are the first of the intermediates."""
+    if logical.startswith("lazy"):
+        return [(images, one) for one in layers]
+    if logical == "pre-materialised":
+        return [(layers[0],), *((layers[0], one) for one in layers[1:])]
+    chain = [images, *layers] if first else layers
+    return list(itertools.pairwise(chain)) or [(chain[0],)]

@@ -204,6 +204,8 @@ class LayerSize:
     carried_bytes : int
         Bytes of the tensors that a staged plan keeps beside it for its next stage. 0 where the feature tensor
         itself is what the next stage reads, as in the paper.
+    same_pass : bool
+        Whether a staged plan delivers it in the same pass, and table, as the layer before it.
 
     Raises
     ------
@@ -213,7 +215,7 @@ class LayerSize:
     Examples
     --------
     >>> LayerSize.of_shape("conv5", (256, 13, 13))
-    LayerSize(name='conv5', tensor_bytes=173056, features=43264, carried_bytes=0)
+    LayerSize(name='conv5', tensor_bytes=173056, features=43264, carried_bytes=0, same_pass=False)
     """
 
     name: str
@@ -221,6 +223,7 @@ class LayerSize:
     # None only ever enters, as in Layer.activation_bytes.
     features: int = None  # type: ignore[assignment]
     carried_bytes: int = 0
+    same_pass: bool = False
 
     def __post_init__(self) -> None:
         features: Any = self.features
@@ -353,8 +356,8 @@ class TransferWorkload:
         ... )
         >>> for layer in workload.layers:
         ...     print(layer)
-        LayerSize(name='conv', tensor_bytes=64, features=16, carried_bytes=1024)
-        LayerSize(name='fc', tensor_bytes=40, features=10, carried_bytes=0)
+        LayerSize(name='conv', tensor_bytes=64, features=16, carried_bytes=1024, same_pass=False)
+        LayerSize(name='fc', tensor_bytes=40, features=10, carried_bytes=0, same_pass=False)
         """
         pooled = features or {}
         layers = []
@@ -364,9 +367,8 @@ class TransferWorkload:
                 length = pooled.get(target, math.prod(whole.output_shape))
                 kept = _FLOAT32 * length if target in pooled else whole.activation_bytes
                 # What a stage writes is carried once, however many layers it delivers.
-                layers.append(
-                    LayerSize(plan.names.get(target, target), kept, length, 0 if place else stage.write_bytes)
-                )
+                carried = 0 if place else stage.write_bytes
+                layers.append(LayerSize(plan.names.get(target, target), kept, length, carried, place > 0))
         return cls(
             structured_rows,
             structured_features,

@@ -44,12 +44,12 @@ def flops(graph: LayerGraph, layers: Iterable[str]) -> int:
 def execute(graph: LayerGraph, plan: LogicalPlan) -> Mapping[str, int]:
     """Do what a plan says and no more: a stage has what it reads, and the next one only what it wrote."""
     features: dict[str, int] = {}
-    kept = feed(graph)
-    for number, stage in enumerate(plan.stages):
-        source = kept if number and plan.stages[number - 1].writes else feed(graph)
+    written: list[dict[str, int]] = []
+    for stage in plan.stages:
+        source = feed(graph) if stage.source is None else written[stage.source]
         values = run(graph, {name: source[name] for name in stage.reads}, stage.runs)
         features |= {name: values[name] for name in stage.targets}
-        kept = {name: values[name] if name in values else source[name] for name in stage.writes}
+        written.append({name: values[name] if name in values else source[name] for name in stage.writes})
     return features
 
 
@@ -89,6 +89,46 @@ def test_staged_stages_chain(task: tuple[LayerGraph, list[str]]) -> None:
 
 
 @unhurried
+@given(tasks(), st.data())
+def test_grouped_stages_are_still_staged(task: tuple[LayerGraph, list[str]], data: st.DataObject) -> None:
+    graph, targets = task
+    cuts = data.draw(st.sets(st.integers(1, len(targets) - 1))) if len(targets) > 1 else set()
+    ends = [*sorted(cuts), len(targets)]
+    grouped = [end - start for start, end in pairwise([0, *ends])]
+    plan = plan_layers(graph, targets, "staged", grouped=grouped)
+    assert [len(stage.targets) for stage in plan.stages] == grouped
+    assert sorted(name for stage in plan.stages for name in stage.runs) == sorted(needed(graph, targets))
+    truth = run_all(graph)
+    assert execute(graph, plan) == {name: truth[name] for name in targets}
+
+
+@unhurried
+@given(tasks())
+def test_pre_materialised_starts_each_layer_from_the_lowest(task: tuple[LayerGraph, list[str]]) -> None:
+    graph, (base, *above) = task
+    plan = plan_layers(graph, [base, *above], "pre-materialised")
+    assert plan.stages[0].source is None
+    assert [stage.source for stage in plan.stages[1:]] == [0] * len(above)
+    for target, stage in zip(above, plan.stages[1:], strict=True):
+        assert set(stage.runs) == needed(graph, [target]) - needed(graph, [base]) - set(plan.stages[0].writes)
+    assert plan.last_reader(0) == len(above)
+
+
+def test_where_the_join_is() -> None:
+    """Vista's figure 5: plans A and C join after inference, B, D and E before it."""
+    first = {logical: plan_layers(alexnet(), ["fc6", "fc7"], logical).joins_first for logical in LOGICAL_PLANS}
+    assert first == {
+        "lazy": False,
+        "lazy-reordered": True,
+        "eager": False,
+        "eager-reordered": True,
+        "pre-materialised": False,
+        "staged": True,
+        "staged-before-join": False,
+    }
+
+
+@unhurried
 @given(tasks())
 def test_lazy_pays_for_each_target_alone(task: tuple[LayerGraph, list[str]]) -> None:
     graph, targets = task
@@ -115,7 +155,8 @@ def test_eager_pays_for_the_union_at_once(task: tuple[LayerGraph, list[str]]) ->
 def test_the_plans_compare(task: tuple[LayerGraph, list[str]]) -> None:
     graph, targets = task
     staged, lazy, eager = (plan_layers(graph, targets, logical) for logical in ("staged", "lazy", "eager"))
-    assert staged.flops == eager.flops <= lazy.flops
+    based = plan_layers(graph, targets, "pre-materialised")
+    assert staged.flops == eager.flops <= based.flops <= lazy.flops
     assert staged.lazy_flops == eager.lazy_flops == lazy.flops
     assert lazy.speedup == 1.0
     assert staged.speedup * staged.flops == pytest.approx(lazy.flops)
@@ -157,16 +198,20 @@ def test_explain_says_what_is_done(logical: str) -> None:
     text = plan.explain()
     assert text.startswith(f"{logical} plan for AlexNet: ")
     assert len([line for line in text.splitlines() if line.lstrip()[:2] in {"1.", "2."}]) == len(plan.stages)
-    assert ("keep conv5 for the next stage: 169 KiB" in text) == (logical == "staged")
+    assert ("keep conv5 for the next stage: 169 KiB" in text) == (plan.stages[-1].source == 0)
+    assert ("before any inference" in text.splitlines()[1]) == plan.joins_first
     assert f"{plan.flops / 1e9:.3g} GFLOPs a record" in text.splitlines()[-1]
     assert f"({plan.speedup:.2f} times as many)" in text
 
 
 def test_what_cannot_be_planned() -> None:
     graph = LayerGraph([Layer("x", "input", (), (1,)), Layer("fc7", "linear", ("x",), (1,))], ["fc7"])
-    with pytest.raises(CerebroError, match=r"no plan 'stagd'; did you mean 'staged'.*staged, lazy, eager"):
+    with pytest.raises(CerebroError, match=r"no plan 'stagd'; did you mean 'staged'.*lazy-reordered"):
         plan_layers(graph, ["fc7"], "stagd")
     with pytest.raises(CerebroError, match="name at least one"):
         plan_layers(graph, [], "lazy")
+    for grouped in ([2], [1, 0], [1, 1]):
+        with pytest.raises(CerebroError, match=r"grouped=.*1 layers in all, and at least one a stage"):
+            plan_layers(graph, ["fc7"], "staged", grouped=grouped)
     with pytest.raises(UnknownLayerError, match=r"no layer 'fc8'.*did you mean 'fc7'"):
         plan_layers(graph, ["fc8"], "eager")

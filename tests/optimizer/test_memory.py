@@ -129,7 +129,7 @@ def test_sizes_by_logical_plan() -> None:
     )
     plain = replace(SPARK4, size_factor=1.0, training_copy_bytes=0)
     structured = 100 * 8 * (1 + 1 + 1)
-    plans: tuple[Logical, ...] = ("staged", "lazy", "eager")
+    plans: tuple[Logical, ...] = ("staged", "lazy", "eager", "pre-materialised")
     totals = {
         logical: [table.total_bytes - structured for table in size_tables(work, logical, plain).tables]
         for logical in plans
@@ -138,13 +138,24 @@ def test_sizes_by_logical_plan() -> None:
         "staged": [100 * (16 + 60), 100 * (8 + 8 + 80 + 8 + 320), 100 * (16 + 40)],
         "lazy": [100 * (16 + 60), 100 * (16 + 80), 100 * (16 + 40)],
         "eager": [100 * (16 + 60), 100 * (8 + 8 + 80 + 8 + 40)],
+        "pre-materialised": [100 * (16 + 60), 100 * (8 + 8 + 80 + 8 + 320), 100 * (16 + 40)],
     }
     doubles = {logical: size_tables(work, logical, plain).double_bytes - structured for logical in plans}
-    assert doubles == {"staged": 100 * (424 + 56), "lazy": 100 * (76 + 96), "eager": 100 * 144}
+    assert doubles == {
+        "staged": 100 * (424 + 56),
+        "lazy": 100 * (76 + 96),
+        "eager": 100 * 144,
+        "pre-materialised": 100 * (424 + 56),
+    }
+    # Two layers of one stage are one table.
+    together = replace(work, layers=(work.layers[0], replace(work.layers[1], same_pass=True)))
+    assert size_tables(together, "staged", plain).double_bytes - structured == 100 * (8 + 8 + 80 + 8 + 40 + 8 + 320)
+    assert size_tables(together, "lazy", plain) == size_tables(work, "lazy", plain)
     # A routine that copies what it trains on: one word for each of 1 + 10 features, beside one table.
     copying = replace(plain, training_copy_bytes=80)
     assert size_tables(work, "staged", copying).double_bytes == structured + 100 * (56 + 80 * (1 + 10))
     assert size_tables(work, "lazy", copying).double_bytes == structured + 100 * (76 + 56 + 80 * (1 + 10))
+    assert size_tables(work, "pre-materialised", copying).double_bytes == structured + 100 * (424 + 56 + 80 * 11)
 
 
 def test_a_partition_stays_below_its_limit() -> None:
@@ -244,7 +255,7 @@ def test_record_larger_than_a_partition() -> None:
     assert (caught.value.constraint, caught.value.smallest) == ("partition", None)
     assert caught.value.short_bytes == 12 * (8 + 8 + 10 + 8 + 100_000_000) // 10 + 1 + 24 - 99_999_999
     # A lazy plan carries nothing.
-    assert plan_transfer(work, CLOUDLAB).logical == "lazy"
+    assert plan_transfer(work, CLOUDLAB, logical="lazy").logical == "lazy"
     alone = replace(work, layers=(LayerSize("a", 100_000_000),))
     with pytest.raises(InfeasiblePlanError, match="one record of the table of a "):
         plan_transfer(alone, CLOUDLAB)
@@ -265,7 +276,7 @@ def test_driver() -> None:
     assert plan.join == "shuffle"
     assert plan_transfer(work, replace(CLOUDLAB, driver_memory_bytes=2 * enough)).join == "broadcast"
     # 1 GiB of its own, and 1 MB for each of the 130 + 9216 // 9 features.
-    assert plan.driver_bytes == -(-(GIB + 10**6 * work.features) // MIB) * MIB
+    assert plan.driver_bytes == -(-(SPARK4.driver_bytes + 10**6 * work.features) // MIB) * MIB
     assert plan.to_spark_conf()["spark.driver.memory"] == f"{plan.driver_bytes // MIB}m"
 
 
@@ -345,40 +356,44 @@ def test_spark4_regions_by_hand() -> None:
     expected = {
         "os_bytes": 3 * GIB,
         "dl_bytes": (40 + 2 * 300) * MIB,
-        "python_bytes": 2 * (128 + 4 * 64) * MIB,
+        # All records, 12,036,000 bytes, are less than an Arrow batch may be: 4 times that for each slot.
+        "python_bytes": (2 * 128 + 92) * MIB,
         "core_bytes": (2 * 128 + 1) * MIB,  # a partition a slot, and the broadcast table, twice 16,000 bytes
-        "overhead_bytes": 384 * MIB,
+        "overhead_bytes": 512 * MIB,
     }
     assert {name: getattr(plan, name) for name in expected} == expected
-    heap = 8192 - 3072 - 640 - 768 - 384
+    heap = 8192 - 3072 - 640 - (256 + 92) - 512
     assert plan.heap_bytes == heap * MIB
     # User Memory needs 23 MiB, 2 slots * alpha 2 * the partition, and has the 40 % that Spark gives it.
-    assert plan.storage_bytes == (3028 * 6 // 10 - 257) * MIB
-    assert plan.user_bytes == (3028 - 3028 * 6 // 10) * MIB
+    usable = heap - 300
+    assert plan.storage_bytes == (usable * 6 // 10 - 257) * MIB
+    assert plan.user_bytes == (usable - usable * 6 // 10) * MIB
     tight = plan_transfer(work, ClusterSpec(1, 2, 8 * GIB), replace(SPARK4, memory_fraction_max=1.0))
-    assert (tight.user_bytes, tight.storage_bytes) == (23 * MIB, (heap - 300 - 23 - 257) * MIB)
+    assert (tight.user_bytes, tight.storage_bytes) == (23 * MIB, (usable - 23 - 257) * MIB)
     assert plan.system_bytes == 8 * GIB
     conf = plan.to_spark_conf()
-    assert conf["spark.executor.memory"] == "3328m"
-    assert conf["spark.executor.memoryOverhead"] == "1792m"
+    assert conf["spark.executor.memory"] == f"{heap}m"
+    assert conf["spark.executor.memoryOverhead"] == f"{512 + 256 + 92 + 640}m"
     assert conf["spark.executor.cores"] == "2"
     assert conf["spark.sql.shuffle.partitions"] == "2"
     assert conf["spark.sql.autoBroadcastJoinThreshold"] == "100000000"
     # Unified memory is all but User Memory of what is left of the heap after 300 MiB.
-    assert float(conf["spark.memory.fraction"]) == pytest.approx(1816 / 3028, abs=1e-6)
-    assert float(conf["spark.memory.storageFraction"]) == pytest.approx(1 - 257 / 1816, abs=2e-6)
+    assert float(conf["spark.memory.fraction"]) == pytest.approx((usable * 6 // 10) / usable, abs=1e-6)
+    assert float(conf["spark.memory.storageFraction"]) == pytest.approx(1 - 257 / (usable * 6 // 10), abs=2e-6)
     assert "spark.executor.pyspark.memory" not in conf
 
 
 def test_spark4_overhead_and_arrow_batches_grow() -> None:
     work = TransferWorkload(1000, 0, (LayerSize("fc", 4000),), 10_000, ModelFootprint(0, 0))
     plan = plan_transfer(work, ClusterSpec(1, 1, 67 * GIB), join="shuffle")
-    # 64 GiB without the operating system's, 384 MiB of Python: the heap, and a tenth of it in whole MiB.
-    assert (plan.heap_bytes // MIB, plan.overhead_bytes // MIB) == (59_229, 5923)
-    assert plan.python_bytes == (128 + 4 * 64) * MIB
+    # 64 GiB without the operating system's, 174 MiB of Python: the heap, and a tenth of it in whole MiB.
+    assert (plan.heap_bytes // MIB, plan.overhead_bytes // MIB) == (59_420, 5942)
+    assert plan.python_bytes == (128 + 46) * MIB
+    many = plan_transfer(replace(work, structured_rows=10_000), plan.cluster)
+    assert many.python_bytes == (128 + 4 * 64) * MIB
     assert {value for name, value in plan.to_spark_conf().items() if "Broadcast" in name} == {"-1"}
     # A batch of the model's may be larger than an Arrow batch: 10,000 records of 12,036 bytes.
-    batched = replace(work, model=ModelFootprint(0, 0, batch_size=10_000))
+    batched = replace(work, structured_rows=10_000, model=ModelFootprint(0, 0, batch_size=10_000))
     assert plan_transfer(batched, plan.cluster).python_bytes == -(-(128 * MIB + 4 * 120_360_000) // MIB) * MIB
 
 
@@ -389,12 +404,12 @@ def test_local_session_has_the_driver_in_its_heap() -> None:
     apart, local = (plan_transfer(work, one) for one in (here, replace(here, local=True)))
     assert local.heap_bytes == apart.heap_bytes
     assert apart.user_bytes + apart.storage_bytes == local.user_bytes + local.storage_bytes + local.driver_bytes
-    assert local.driver_bytes >= GIB
+    assert local.driver_bytes >= SPARK4.driver_bytes
     conf = local.to_spark_conf()
     assert conf["spark.master"] == "local[2]"
-    assert conf["spark.driver.memory"] == "3328m"
+    assert conf["spark.driver.memory"] == f"{local.heap_bytes // MIB}m"
     assert not [name for name in conf if name.startswith("spark.executor")]
-    user = (1 - float(conf["spark.memory.fraction"])) * 3028 * MIB
+    user = (1 - float(conf["spark.memory.fraction"])) * (local.heap_bytes - 300 * MIB)
     assert user >= local.user_bytes + local.driver_bytes
     assert "driver (in the same heap)" in local.explain()
 
