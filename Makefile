@@ -9,11 +9,13 @@ PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
 
-.PHONY: help demo test lint format test-compat bench java clean
+.PHONY: help demo dist test cluster-test lint format test-compat bench java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
-	@echo "make test         the whole suite but the compat set"
+	@echo "make dist         dist/: what spark-submit takes, for a cluster without cerebro-spark"
+	@echo "make test         the whole suite but the compat set and the cluster"
+	@echo "make cluster-test a Spark standalone cluster and a Connect server of their own, on this machine"
 	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        the benchmarks, small"
@@ -24,8 +26,14 @@ demo: java $(VENV)/demo.stamp
 	  --model mobilenet_v2 --weights "$(WEIGHTS)" --layers block6,block13,block17,conv18,pool,fc \
 	  --test-fraction 0.3 --hog --out artifacts/demo
 
+dist: $(VENV)/demo.stamp
+	$(VENV)/bin/vista package --out dist
+
 test: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -m "not cluster"
+
+cluster-test: java $(VENV)/test.stamp
+	$(VENV)/bin/python -m pytest -m cluster tests/cluster
 
 test-compat: java $(COMPAT)/test.stamp
 	$(COMPAT)/bin/python -m pytest -m contract
@@ -41,6 +49,8 @@ format: $(VENV)/test.stamp
 
 bench: java $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/transfer.py
+	$(VENV)/bin/python benchmarks/crash_matrix.py
+	$(VENV)/bin/python benchmarks/vista_figures.py
 
 java:
 	@if [ ! -x "$${JAVA_HOME:-/nonexistent}/bin/java" ] && ! command -v java >/dev/null; then \
@@ -72,4 +82,4 @@ $(COMPAT)/test.stamp: pyproject.toml constraints-compat.txt tests/real-inputs.tx
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(COMPAT) .cache artifacts build *.egg-info
+	rm -rf $(VENV) $(COMPAT) .cache artifacts build dist *.egg-info

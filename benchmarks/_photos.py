@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageEnhance
 
-__all__ = ["jpegs"]
+__all__ = ["jpegs", "labelled"]
 
 # Found by path: scikit-image's and foolbox's own modules would cost seconds to import.
 _SOURCES = {
@@ -39,6 +39,32 @@ def jpegs(count: int, seed: int = 0) -> list[bytes]:
     photographs = [Image.open(path).convert("RGB") for path in _paths()]
     draw = np.random.default_rng(seed)
     return [_encode(_vary(photographs[number % len(photographs)], draw)) for number in range(count)]
+
+
+def labelled(count: int, seed: int = 0) -> list[tuple[str, bytes]]:
+    """As :func:`jpegs`, with what is on them: ``"animal"`` or ``"thing"``, or the photograph's name.
+
+    Parameters
+    ----------
+    count, seed : int
+
+    Raises
+    ------
+    FileNotFoundError
+        As :func:`jpegs`.
+    """
+    paths = _paths()
+    paths = [path for path in paths if path.name.startswith("imagenet_")] or paths
+    draw = np.random.default_rng(seed)
+    chosen = [paths[number % len(paths)] for number in range(count)]
+    return [(_label(path), _encode(_vary(Image.open(path).convert("RGB"), draw))) for path in chosen]
+
+
+def _label(path: Path) -> str:
+    if not path.name.startswith("imagenet_"):
+        return path.stem
+    # The name ends with ImageNet's class, and its animals come first.
+    return "animal" if int(path.stem.rpartition("_")[2]) < 398 else "thing"
 
 
 def _paths() -> list[Path]:

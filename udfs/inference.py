@@ -1,93 +1,69 @@
-"""Partial CNN inference over Arrow batches (Vista, definitions 3.6 and 3.7): the function that ``mapInArrow`` runs."""
+"""Partial inference over Arrow batches (Vista, definitions 3.6 and 3.7): the function that ``mapInArrow`` runs."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import pyarrow as pa
 from pyspark import TaskContext
 
-from udfs import images, tensors
+from udfs import tensors
 from udfs.allocator import keep_freed_memory
 from udfs.batches import rebatch
+from udfs.feeds import Feed, ImageFeed, Read, TensorFeed
+from udfs.machine import task_device
 from udfs.model import ModelSource, open_model
 from udfs.pooling import Pooling, pool
+from udfs.tensors import TensorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from udfs.handlers import TensorSpec
-    from udfs.preprocessing import Preprocessing
+    from udfs.preprocessing import Layout
     from udfs.rows import RowPolicy
 
-__all__ = ["Feature", "ImageFeed", "Inference", "Materialised", "TensorFeed"]
+__all__ = [
+    "COMBINATIONS",
+    "REDUCTIONS",
+    "Combination",
+    "Combined",
+    "Feature",
+    "ImageFeed",
+    "Inference",
+    "Materialised",
+    "Reduction",
+    "TensorFeed",
+]
 
+Reduction = Literal["mean", "max"]
+"""What the features of several images become the record's by."""
+REDUCTIONS: tuple[str, ...] = get_args(Reduction)
 
-@dataclass(frozen=True, slots=True)
-class ImageFeed:
-    """An input of the network that is decoded from a column of images.
-
-    Parameters
-    ----------
-    column : str
-        Encoded bytes, paths, Spark ``image`` structs, or (nested) arrays of floats of ``preprocessing.shape``.
-    layer : str
-        Name of the graph's input.
-    preprocessing : Preprocessing
-    """
-
-    column: str
-    layer: str
-    preprocessing: Preprocessing
-
-    def read(self, column: pa.Array) -> tuple[NDArray[np.float32], list[str | None]]:
-        """Decode a column.
-
-        Returns
-        -------
-        array of float32, shape (good rows, 3, height, width)
-        list of str or None
-            Per row, why it is bad.
-        """
-        shape = self.preprocessing.shape
-        decoded = np.empty((len(column), *shape), np.float32)
-        reasons: list[str | None] = []
-        good = 0
-        for value in column:
-            try:
-                images.decode(_value(value, shape), self.preprocessing, out=decoded[good])
-                reasons.append(None)
-                good += 1
-            except images.ImageError as error:
-                reasons.append(str(error))
-        return decoded[:good], reasons
-
-
-@dataclass(frozen=True, slots=True)
-class TensorFeed:
-    """A layer whose tensor an earlier part materialised in a binary column."""
-
-    column: str
-    layer: str
-    spec: TensorSpec
-
-    def read(self, column: pa.Array) -> tuple[NDArray[np.generic], list[str | None]]:
-        """View a column as an array of shape ``(n, *spec.shape)``; no row of it can be bad."""
-        return tensors.from_binary(column, self.spec), [None] * len(column)
+Combination = Literal["concat", "sum"]
+"""What the features of several layers become one vector by."""
+COMBINATIONS: tuple[str, ...] = get_args(Combination)
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A layer to deliver as a feature vector, in a column of ``array<float>``."""
+    """A layer to deliver as a feature vector, in a column of ``array<float>``; ``layout`` is that of a feature map."""
 
     layer: str
     column: str
     pooling: Pooling
+    layout: Layout = "NCHW"
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """One column for the features of all layers: one after the other, or their sum, which needs equal lengths."""
+
+    column: str
+    how: Combination
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +81,8 @@ class Inference:
     Parameters
     ----------
     source : ModelSource
-    feeds : tuple
-        What to read.
+    feeds : tuple of Feed
+        What to read. A feed may fill several of the graph's inputs, and several feeds may read one column.
     features, materialised : tuple
         What to add, in this order, after the columns of ``keep``.
     keep : tuple of str
@@ -114,19 +90,35 @@ class Inference:
     policy : RowPolicy
         What becomes of a row that one of the feeds finds bad.
     batch_size : int
-        Records a run of the network; batches are formed across Arrow batches.
+        Records a run of the network, or images where a record has several; batches are formed across Arrow batches.
     device : str
-        As for the handler.
+        As for the handler; ``"auto"`` and ``"cuda"`` take the GPU that Spark gave the task.
+    several : {"mean", "max"}
+        What makes one vector of the features of a record's images.
+    combined : Combined, optional
+        Put all features into one column, instead of one each.
     """
 
     source: ModelSource
-    feeds: tuple[ImageFeed | TensorFeed, ...]
+    feeds: tuple[Feed, ...]
     features: tuple[Feature, ...]
     materialised: tuple[Materialised, ...]
     keep: tuple[str, ...]
     policy: RowPolicy
     batch_size: int
     device: str
+    several: Reduction = "mean"
+    combined: Combined | None = None
+
+    @property
+    def vectors(self) -> tuple[str, ...]:
+        """Columns of feature vectors that it adds."""
+        return (self.combined.column,) if self.combined else tuple(feature.column for feature in self.features)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns that its feeds read, each once."""
+        return tuple(dict.fromkeys(column for feed in self.feeds for column in feed.columns))
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over the batches of one partition; an empty partition opens no model."""
@@ -140,44 +132,73 @@ class Inference:
             done += batch.num_rows
 
     def _run(self, batch: pa.RecordBatch, done: int, threads: int) -> pa.RecordBatch:
-        read = [feed.read(batch.column(feed.column)) for feed in self.feeds]
-        reasons = [next(filter(None, row), None) for row in zip(*(reasons for _, reasons in read), strict=True)]
-        valid = self.policy.valid(reasons, done, ", ".join(feed.column for feed in self.feeds))
-        values = self._infer(read, valid, threads) if valid.any() else {}
+        read = [feed.take(batch) for feed in self.feeds]
+        reasons = [next(filter(None, row), None) for row in zip(*(one.reasons for one in read), strict=True)]
+        valid = self.policy.valid(reasons, done, ", ".join(self.reads))
+        nothing: NDArray[Any] = np.empty((0, 0), np.float32)
+        rows, whole, counts = [nothing] * len(self.features), [nothing] * len(self.materialised), None
+        if valid.any():
+            rows, whole, counts = self._infer([one.of(valid) for one in read], threads)
+        if self.combined:
+            rows = [np.concatenate(rows, axis=1) if self.combined.how == "concat" else np.sum(rows, axis=0)]
         columns = {name: batch.column(name) for name in self.keep}
-        for feature in self.features:
-            rows = pool(values[feature.layer], feature.pooling) if values else np.empty((0, 0), np.float32)
-            columns[feature.column] = tensors.to_lists(rows, valid)
-        for tensor in self.materialised:
-            whole = values[tensor.layer] if values else np.empty((0, 0), np.float32)
-            columns[tensor.column] = tensors.to_binary(whole, valid)
+        for column, found in zip(self.vectors, rows, strict=True):
+            columns[column] = tensors.to_lists(found, valid)
+        for tensor, found in zip(self.materialised, whole, strict=True):
+            columns[tensor.column] = tensors.to_binary(found, valid, counts)
         return self.policy.emit(columns, reasons, valid)
 
     def _infer(
-        self, read: list[tuple[NDArray[np.generic], list[str | None]]], valid: NDArray[np.bool_], threads: int
-    ) -> dict[str, NDArray[np.generic]]:
-        fed = {feed.layer: _only(array, own, valid) for feed, (array, own) in zip(self.feeds, read, strict=True)}
-        want = dict.fromkeys([feature.layer for feature in self.features] + [kept.layer for kept in self.materialised])
-        return open_model(self.source, self.device, threads).run(fed, list(want))
+        self, read: Sequence[Read], threads: int
+    ) -> tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.int64] | None]:
+        """Feature vectors of the records, tensors of their items, and how many items each record has."""
+        fed, counts = _together(read)
+        want = list(
+            dict.fromkeys([feature.layer for feature in self.features] + [kept.layer for kept in self.materialised])
+        )
+        model = open_model(self.source, task_device(self.device), threads)
+        items = len(next(iter(fed.values())))
+        rows: list[list[NDArray[np.float32]]] = [[] for _ in self.features]
+        whole: list[list[NDArray[np.generic]]] = [[] for _ in self.materialised]
+        for start in range(0, items, self.batch_size):
+            part = {layer: array[start : start + self.batch_size] for layer, array in fed.items()}
+            values = model.run(part, want)
+            for pooled, feature in zip(rows, self.features, strict=True):
+                pooled.append(pool(values[feature.layer], feature.pooling, feature.layout))
+            for kept, tensor in zip(whole, self.materialised, strict=True):
+                kept.append(values[tensor.layer])
+        vectors = [_one(parts) for parts in rows]
+        if counts is not None:
+            vectors = [_reduced(every, counts, self.several) for every in vectors]
+        return vectors, [_one(parts) for parts in whole], counts
 
 
-def _value(value: pa.Scalar, shape: tuple[int, ...]) -> Any:
-    """What :func:`udfs.images.decode` takes; arrays of numbers become one tensor without a Python list of floats."""
-    if not value.is_valid or not pa.types.is_list(value.type):
-        return value.as_py()
-    flat = value.values
-    found: tuple[int | None, ...] = (len(flat),)
-    while pa.types.is_list(flat.type):
-        # Height, width, channels are as many numbers in another order: the nesting has to be the tensor's own.
-        lengths = set(flat.value_lengths().to_pylist())
-        found += (lengths.pop() if len(lengths) == 1 else None,)
-        flat = flat.flatten()
-    if flat.null_count or found not in (shape, (math.prod(shape),)):
-        raise images.ImageError("tensor of the wrong shape", f"{found}, {flat.null_count} null, for {shape}")
-    return flat.to_numpy(zero_copy_only=False).astype(np.float32).reshape(shape)
+def _together(read: Sequence[Read]) -> tuple[dict[str, NDArray[np.generic]], NDArray[np.int64] | None]:
+    """All layers' arrays, with as many items each: one of a record that has several elsewhere goes with each of them.
+
+    Raises
+    ------
+    udfs.tensors.TensorError
+        Two feeds have several items of one record, and not as many.
+    """
+    counts = next((one.counts for one in read if one.counts is not None), None)
+    fed: dict[str, NDArray[np.generic]] = {}
+    for one in read:
+        if one.counts is not None and not np.array_equal(one.counts, counts):  # type: ignore[arg-type]
+            raise TensorError("a record has another number of good images in one column than in another")
+        for layer, array in one.arrays.items():
+            fed[layer] = np.repeat(array, counts, axis=0) if one.counts is None and counts is not None else array
+    return fed, counts
 
 
-def _only(array: NDArray[np.generic], own: list[str | None], valid: NDArray[np.bool_]) -> NDArray[np.generic]:
-    """Of the rows that one feed found good, those that all found good."""
-    good = np.array([reason is None for reason in own])
-    return array if len(array) == valid.sum() else array[valid[good]]
+def _one(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _reduced(rows: NDArray[np.float32], counts: NDArray[np.int64], how: Reduction) -> NDArray[np.float32]:
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    if how == "max":
+        return np.maximum.reduceat(rows, starts, axis=0)
+    means: NDArray[np.float32] = np.add.reduceat(rows, starts, axis=0)
+    means /= counts[:, None]
+    return means

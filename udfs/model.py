@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from udfs.handlers import TensorSpec, TracedModel, handler
 
@@ -35,16 +35,27 @@ class ModelSource:
     build : callable
         Returns the framework's model with its weights, in inference mode. It is pickled by Spark's own closures: by
         reference for what is installed, by value for what a notebook defined.
+    skeleton : callable, optional
+        Returns a torch model without its weights, on the meta device: they are then resident once a node
+        (:mod:`udfs.shared_weights`). Without it each process has its own.
     """
 
     key: str
     framework: str
     inputs: tuple[TensorSpec, ...]
     build: Callable[[], object] = field(compare=False, repr=False)
+    skeleton: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
     def open(self, device: str = "cpu") -> TracedModel:
         """Build and trace the model anew."""
-        return handler(self.framework).trace(self.build(), self.inputs, device=device)
+        return handler(self.framework).trace(self._built(), self.inputs, device=device)
+
+    def _built(self) -> object:
+        if self.skeleton is None:
+            return self.build()
+        from udfs.shared_weights import open_shared  # noqa: PLC0415 - imports torch, an optional extra
+
+        return open_shared(self.key, self.build, self.skeleton)
 
 
 def open_model(source: ModelSource, device: str, threads: int) -> TracedModel:

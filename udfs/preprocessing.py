@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["Preprocessing"]
+from udfs.handlers import TensorSpec
+
+__all__ = ["Layout", "Preprocessing", "Preprocessings"]
+
+Layout = Literal["NCHW", "NHWC"]
+"""Order of the axes of a batch of feature maps: channels before height and width (torch), or last (Keras)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
     """Resize, centre crop, scale and normalise, in that order.
 
-    The arithmetic is ``(pixel * scale - mean) / std``, channel by channel, on ``float32`` planes in ``channels`` order.
+    The arithmetic is ``(pixel * scale - mean) / std``, channel by channel, on ``float32`` numbers, the channels in the
+    order of ``channels``.
 
     Parameters
     ----------
@@ -26,7 +32,9 @@ class Preprocessing:
     scale : float
         Factor applied to the 8-bit pixel value.
     channels : {"RGB", "BGR"}
-        Order of the planes.
+        Order of the channels.
+    layout : {"NCHW", "NHWC"}
+        Where the network wants the channels: the first axis of an image, or the last.
 
     Examples
     --------
@@ -40,13 +48,76 @@ class Preprocessing:
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     scale: float = 1 / 255
     channels: Literal["RGB", "BGR"] = "RGB"
+    layout: Layout = "NCHW"
+
+    kind = "image"
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Shape of one preprocessed image: ``(3, crop, crop)``."""
-        return (3, self.crop, self.crop)
+        """Shape of one preprocessed image: ``(3, crop, crop)``, or ``(crop, crop, 3)`` with the channels last."""
+        return (3, self.crop, self.crop) if self.layout == "NCHW" else (self.crop, self.crop, 3)
+
+    @property
+    def parts(self) -> tuple[Preprocessing, ...]:
+        """One an image that the network reads: itself."""
+        return (self,)
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The network's inputs that it makes of one column: one tensor."""
+        return (TensorSpec(self.shape),)
+
+    @property
+    def size(self) -> str:
+        """The input's size in words: ``"224 px"``."""
+        return f"{self.crop} px"
 
     def with_size(self, crop: int) -> Preprocessing:
         """The same for another input size; ``resize`` keeps its proportion to ``crop``."""
         resize = None if self.resize is None else round(self.resize * crop / self.crop)
         return replace(self, crop=crop, resize=resize)
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocessings:
+    """How several images, each in a column of its own, become the inputs of one network.
+
+    Parameters
+    ----------
+    parts : tuple of Preprocessing
+        One an input, in the order of the network's own; of one layout.
+
+    Examples
+    --------
+    >>> pair = Preprocessings((Preprocessing(crop=224, resize=256), Preprocessing(crop=64)))
+    >>> pair.size, [spec.shape for spec in pair.inputs]
+    ('224 px + 64 px', [(3, 224, 224), (3, 64, 64)])
+    """
+
+    parts: tuple[Preprocessing, ...]
+
+    kind = "image"
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The network's inputs."""
+        return tuple(TensorSpec(part.shape) for part in self.parts)
+
+    @property
+    def size(self) -> str:
+        """The inputs' sizes in words."""
+        return " + ".join(part.size for part in self.parts)
+
+    @property
+    def crop(self) -> int:
+        """Height and width of the first input, in pixels."""
+        return self.parts[0].crop
+
+    @property
+    def layout(self) -> Layout:
+        """Where the network wants the channels."""
+        return self.parts[0].layout
+
+    def with_size(self, crop: int) -> Preprocessings:
+        """The same with one size for all."""
+        return Preprocessings(tuple(part.with_size(crop) for part in self.parts))

@@ -1,4 +1,4 @@
-"""What becomes of rows whose image is bad, the same for everything that reads images."""
+"""What becomes of rows whose image or text is bad, the same for everything that reads them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from udfs.text import TextError
+
 __all__ = ["ERROR_POLICIES", "ErrorPolicy", "RowPolicy"]
 
 ErrorPolicy = Literal["raise", "null", "drop"]
@@ -31,10 +33,13 @@ class RowPolicy:
     errors : {"raise", "null", "drop"}
     error_column : str
         The last column of the output, with ``errors="null"`` only: null for a good row.
+    error : type
+        Of the error, made of a reason and a detail.
     """
 
     errors: ErrorPolicy
     error_column: str = "image_error"
+    error: type[ImageError | TextError] = ImageError
 
     def valid(self, reasons: Sequence[str | None], done: int, what: str) -> NDArray[np.bool_]:
         """Which rows are good.
@@ -50,14 +55,14 @@ class RowPolicy:
 
         Raises
         ------
-        udfs.images.ImageError
-            A row is bad, and ``errors="raise"``.
+        udfs.images.ImageError, udfs.text.TextError
+            A row is bad, and ``errors="raise"``: the one that :attr:`error` says.
         """
         valid = np.array([reason is None for reason in reasons], np.bool_)
         if self.errors == "raise" and not valid.all():
             row = int(np.argmin(valid))
             context = TaskContext.get()
-            raise ImageError(
+            raise self.error(
                 str(reasons[row]),
                 f"row {done + row} of partition {context.partitionId() if context else 0}, column {what!r} "
                 '(errors="null" keeps such rows and says why, errors="drop" leaves them out)',

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from udfs.handlers import TensorSpec
 
-__all__ = ["TensorError", "from_binary", "nbytes", "to_binary", "to_lists"]
+__all__ = ["TensorError", "from_binary", "nbytes", "several_from_binary", "to_binary", "to_lists"]
 
 # A binary column's offsets are 32-bit: one Arrow array holds less than 2 GiB.
 _LARGEST = 2**31 - 1
@@ -30,14 +30,18 @@ def nbytes(spec: TensorSpec) -> int:
     return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
 
 
-def to_binary(tensors: NDArray[np.generic], valid: NDArray[np.bool_]) -> pa.BinaryArray:
+def to_binary(
+    tensors: NDArray[np.generic], valid: NDArray[np.bool_], counts: NDArray[np.int64] | None = None
+) -> pa.BinaryArray:
     r"""Write records as binary values in C order, null where ``valid`` is false.
 
     Parameters
     ----------
-    tensors : array of shape (valid.sum(), *shape)
+    tensors : array of shape (valid.sum(), *shape), or (counts.sum(), *shape)
         Only the valid ones.
     valid : array of bool, shape (n,)
+    counts : array of int, shape (valid.sum(),), optional
+        Tensors that one value holds, one after the other; one each without it.
 
     Raises
     ------
@@ -51,7 +55,9 @@ def to_binary(tensors: NDArray[np.generic], valid: NDArray[np.bool_]) -> pa.Bina
     >>> to_binary(np.zeros((1, 3), np.float32), np.array([True, False])).to_pylist()
     [b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', None]
     """
-    _check_rows(len(tensors), valid)
+    if counts is not None and counts.sum() != len(tensors):
+        raise ValueError(f"{len(tensors)} tensors for {counts.sum()} of all records")
+    _check_rows(len(tensors) if counts is None else len(counts), valid)
     tensors = np.ascontiguousarray(tensors)
     if tensors.nbytes > _LARGEST:
         raise TensorError(
@@ -59,7 +65,13 @@ def to_binary(tensors: NDArray[np.generic], valid: NDArray[np.bool_]) -> pa.Bina
             "lower batchSize"
         )
     size = tensors.nbytes // len(tensors) if len(tensors) else 0
-    buffers = [_validity(valid), pa.py_buffer(_offsets(valid, size)), pa.py_buffer(tensors)]
+    if counts is None:
+        offsets = _offsets(valid, size)
+    else:
+        held = np.zeros(len(valid), np.int64)
+        held[valid] = counts
+        offsets = _offsets(held, size)
+    buffers = [_validity(valid), pa.py_buffer(offsets), pa.py_buffer(tensors)]
     return pa.Array.from_buffers(pa.binary(), len(valid), buffers)
 
 
@@ -71,21 +83,47 @@ def from_binary(column: pa.Array, spec: TensorSpec) -> NDArray[np.generic]:
     TensorError
         A value is null or has another length than ``spec`` says.
     """
+    array, counts = several_from_binary(column, spec)
+    if (counts != 1).any():
+        found = sorted({int(count) * nbytes(spec) for count in counts if count != 1})[:3]
+        raise _wrong_length(spec, found)
+    return array
+
+
+def several_from_binary(column: pa.Array, spec: TensorSpec) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
+    """Binary values that hold one or more tensors each, as one array of all, and how many each held.
+
+    Returns
+    -------
+    array of shape (counts.sum(), *spec.shape)
+        A read-only view of Arrow's memory.
+    array of int, shape (n,)
+        Tensors of each value.
+
+    Raises
+    ------
+    TensorError
+        A value is null, empty, or of a length that is not a multiple of one tensor's.
+    """
     if column.null_count:
         raise TensorError(f"{column.null_count} of {len(column)} tensors are null")
     if not len(column):
-        return np.empty((0, *spec.shape), spec.dtype)
+        return np.empty((0, *spec.shape), spec.dtype), np.empty(0, np.int64)
     wide = pa.types.is_large_binary(column.type)
     _, offsets, data = column.buffers()
     places = np.frombuffer(offsets, np.int64 if wide else np.int32)[column.offset : column.offset + len(column) + 1]
     lengths = np.diff(places)
     expected = nbytes(spec)
-    if (lengths != expected).any():
-        found = sorted({int(length) for length in lengths if length != expected})[:3]
-        raise TensorError(f"a tensor of shape {spec.shape} {spec.dtype} takes {expected:,} bytes; found {found}")
+    bad = (lengths % expected != 0) | (lengths == 0)
+    if bad.any():
+        raise _wrong_length(spec, sorted({int(length) for length in lengths[bad]})[:3])
     flat = np.frombuffer(data, np.uint8, count=int(places[-1] - places[0]), offset=int(places[0]))
     flat.flags.writeable = False  # other columns, and other readers of this one, may share the buffer
-    return flat.view(spec.dtype).reshape(len(column), *spec.shape)
+    return flat.view(spec.dtype).reshape(-1, *spec.shape), (lengths // expected).astype(np.int64)
+
+
+def _wrong_length(spec: TensorSpec, found: list[int]) -> TensorError:
+    return TensorError(f"a tensor of shape {spec.shape} {spec.dtype} takes {nbytes(spec):,} bytes; found {found}")
 
 
 def to_lists(rows: NDArray[np.float32], valid: NDArray[np.bool_]) -> pa.ListArray:
@@ -110,8 +148,8 @@ def _check_rows(count: int, valid: NDArray[np.bool_]) -> None:
         raise ValueError(f"{count} tensors for {expected} valid row{'' if expected == 1 else 's'}")
 
 
-def _offsets(valid: NDArray[np.bool_], size: int) -> NDArray[np.int32]:
-    return np.concatenate([[0], np.cumsum(valid, dtype=np.int64) * size]).astype(np.int32)
+def _offsets(held: NDArray[np.bool_] | NDArray[np.int64], size: int) -> NDArray[np.int32]:
+    return np.concatenate([[0], np.cumsum(held, dtype=np.int64) * size]).astype(np.int32)
 
 
 def _validity(valid: NDArray[np.bool_]) -> pa.Buffer | None:

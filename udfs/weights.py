@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import pickle
 import re
-import shutil
-import tempfile
 import zipfile
 from collections import OrderedDict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from pyarrow.fs import FileSystem, FileType
 
-from optimizer.errors import CerebroError
+from udfs.weights_file import SHIPPED, WeightsError, local_file, redacted
 
 if TYPE_CHECKING:
     import io
+    import os
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     import torch
     from torch import nn
 
-__all__ = ["CACHE_VARIABLE", "WeightsError", "fit_state_dict", "read_state_dict"]
-
-CACHE_VARIABLE = "CEREBRO_SPARK_CACHE"
-"""Environment variable that names the node's cache folder; a private folder under the temporary one without it."""
+__all__ = ["SHIPPED", "WeightsError", "fit_state_dict", "local_file", "read_state_dict"]
 
 _NESTS = ("state_dict", "model_state_dict", "model", "module", "net")
 _PREFIXES = ("module.", "_orig_mod.")
 _SHOWN = 8
-
-
-class WeightsError(CerebroError, ValueError):
-    """Weights that cannot be read, or that do not fit the model; the message names the file, the keys and the cause."""
 
 
 def read_state_dict(uri: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
@@ -53,7 +42,8 @@ def read_state_dict(uri: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     uri : str or path
         A local path, or a URI of a file system that pyarrow knows: ``file://``, ``hdfs://``, ``s3://``, ``gs://``,
         ``abfs://``. A remote file is copied once to each node, into the folder that the environment variable
-        ``CEREBRO_SPARK_CACHE`` names, and again when its size or its modification time changes.
+        ``CEREBRO_SPARK_CACHE`` names, and again when its size or its modification time changes. On a worker also
+        ``sparkfile:NAME``, a file that the session was given by ``addArtifacts(path, file=True)``.
 
     Returns
     -------
@@ -76,8 +66,7 @@ def read_state_dict(uri: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     ...     read_state_dict(f"file://{folder}/w.npz")["fc.weight"].shape
     torch.Size([2, 3])
     """
-    shown = _redacted(os.fspath(uri))
-    path = _localise(os.fspath(uri), shown)
+    shown, path = redacted(uri), local_file(uri)
     try:
         state = dict(_tensors(_opened(_reader(path, shown)(path)), shown))
     except WeightsError:
@@ -155,59 +144,6 @@ def _fault(kind: str, entries: Sequence[str]) -> list[str]:
         return []
     rest = f" and {len(entries) - _SHOWN} more" if len(entries) > _SHOWN else ""
     return [f"{len(entries)} {kind}: {', '.join(entries[:_SHOWN])}{rest}"]
-
-
-def _redacted(uri: str) -> str:
-    """Cut user, password and options out of a URI: an error message must not spread them."""
-    return re.sub(r"://[^/@]*@", "://", uri).split("?")[0] if "://" in uri else uri
-
-
-def _localise(uri: str, shown: str) -> Path:
-    if "://" not in uri:
-        path = Path(uri).expanduser()
-        if not path.is_file():
-            raise WeightsError(f"{shown} is {'not a file' if path.exists() else 'not there'}")
-        return path
-    try:
-        filesystem, inner = FileSystem.from_uri(uri)
-        info = filesystem.get_file_info(inner)
-    except (OSError, ValueError, NotImplementedError) as error:
-        raise WeightsError(f"{shown} cannot be opened: {str(error).replace(uri, shown)}") from error
-    if info.type != FileType.File:
-        raise WeightsError(f"{shown} is {'not there' if info.type == FileType.NotFound else 'not a file'}")
-    if filesystem.type_name == "local":
-        return Path(inner)
-    key = hashlib.sha256(f"{uri}\n{info.size}\n{info.mtime_ns}".encode()).hexdigest()
-    cached = _cache() / key
-    if not cached.exists():
-        _fetch(filesystem, inner, cached, shown)
-    return cached
-
-
-def _cache() -> Path:
-    named = os.environ.get(CACHE_VARIABLE)
-    folder = Path(named) if named else Path(tempfile.gettempdir()) / f"cerebro-{os.getuid()}"
-    if not named:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        # In a shared temporary folder somebody else may have been there first, to choose our weights for us.
-        if folder.lstat().st_uid != os.getuid():
-            raise WeightsError(f"{folder} belongs to another user; name a cache folder in {CACHE_VARIABLE}")
-    folder = folder / "weights"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _fetch(filesystem: FileSystem, inner: str, cached: Path, shown: str) -> None:
-    """Copy under a name of our own, then rename: the executors of a node race, and a reader never sees half a file."""
-    handle, partial = tempfile.mkstemp(dir=cached.parent, prefix=".partial-")
-    try:
-        with os.fdopen(handle, "wb") as target, filesystem.open_input_stream(inner, compression=None) as source:
-            shutil.copyfileobj(source, target, 1 << 20)
-        Path(partial).replace(cached)
-    except OSError as error:
-        raise WeightsError(f"{shown} cannot be copied to {cached.parent}: {error}") from error
-    finally:
-        Path(partial).unlink(missing_ok=True)
 
 
 def _reader(path: Path, shown: str) -> Callable[[Path], object]:

@@ -8,14 +8,34 @@ from vista_spark import roster  # noqa: E402 - the guard comes before what it gu
 from vista_spark._session import session  # noqa: E402
 from vista_spark._version import __version__  # noqa: E402
 from vista_spark.featurizer import CNNFeaturizer  # noqa: E402
-from vista_spark.transfer import FeatureTransfer, LayerResult, TransferResult  # noqa: E402
+from vista_spark.perceptron import (  # noqa: E402
+    MLPClassificationModel,
+    MLPClassifier,
+    MLPRegressionModel,
+    MLPRegressor,
+)
+from vista_spark.profile import profile  # noqa: E402
+from vista_spark.text_featurizer import TextFeaturizer  # noqa: E402
+from vista_spark.transfer import (  # noqa: E402
+    FeatureTransfer,
+    LayerResult,
+    TransferResult,
+    plan_feature_transfer,
+)
 
 __all__ = [
     "CNNFeaturizer",
     "FeatureTransfer",
     "LayerResult",
+    "MLPClassificationModel",
+    "MLPClassifier",
+    "MLPRegressionModel",
+    "MLPRegressor",
+    "TextFeaturizer",
     "TransferResult",
     "__version__",
+    "plan_feature_transfer",
+    "profile",
     "roster",
     "session",
 ]

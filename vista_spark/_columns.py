@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["check_absent", "check_image", "check_present"]
+__all__ = ["check_absent", "check_image", "check_present", "check_text", "holds_several"]
 
 _IMAGE_FIELDS = {"origin", "height", "width", "nChannels", "mode", "data"}
 
@@ -44,15 +44,36 @@ def check_image(df: DataFrame, column: str, what: str) -> None:
     if not _holds_images(found):
         raise ColumnError(
             f"{what}: column {column!r} is {found.simpleString()}; an image is binary (encoded bytes), string (path), "
-            "Spark's image struct, or an array of float or double (a preprocessed tensor)"
+            "Spark's image struct, or an array of float or double (a preprocessed tensor); several images are an array "
+            "of one of the first three"
         )
 
 
+def check_text(df: DataFrame, column: str, what: str) -> None:
+    """Raise ``ColumnError`` unless ``column`` is text."""
+    check_present(df, [column], what)
+    found = df.schema[column].dataType
+    if not isinstance(found, StringType):
+        raise ColumnError(f"{what}: column {column!r} is {found.simpleString()}; a text is a string")
+
+
+def holds_several(df: DataFrame, column: str) -> bool:
+    """Whether a column of images has several a record."""
+    found = df.schema[column].dataType
+    return isinstance(found, ArrayType) and _holds_one(found.elementType)
+
+
 def _holds_images(found: DataType) -> bool:
+    if not isinstance(found, ArrayType):
+        return _holds_one(found)
+    if _holds_one(found.elementType):
+        return True
+    while isinstance(found, ArrayType):
+        found = found.elementType
+    return isinstance(found, (FloatType, DoubleType))
+
+
+def _holds_one(found: DataType) -> bool:
     if isinstance(found, StructType):
         return set(found.names) >= _IMAGE_FIELDS
-    if isinstance(found, ArrayType):
-        while isinstance(found, ArrayType):
-            found = found.elementType
-        return isinstance(found, (FloatType, DoubleType))
     return isinstance(found, (BinaryType, StringType))

@@ -11,6 +11,8 @@ from pyspark.sql.types import ArrayType, BinaryType, FloatType, StringType, Stru
 from udfs.batches import Named
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame
 
     from udfs.descriptors import HOGExtraction
@@ -22,11 +24,9 @@ __all__ = ["as_vector", "describe", "infer", "quoted"]
 def infer(df: DataFrame, inference: Inference) -> DataFrame:
     """Run an inference over a DataFrame, lazily; the columns come in the order that :class:`Inference` says."""
     fields = _kept(df, inference.keep)
-    fields += [
-        StructField(feature.column, ArrayType(FloatType(), containsNull=False)) for feature in inference.features
-    ]
+    fields += [StructField(column, ArrayType(FloatType(), containsNull=False)) for column in inference.vectors]
     fields += [StructField(tensor.column, BinaryType()) for tensor in inference.materialised]
-    return _map(df, inference, fields, [feed.column for feed in inference.feeds])
+    return _map(df, inference, fields, inference.reads)
 
 
 def describe(df: DataFrame, extraction: HOGExtraction) -> DataFrame:
@@ -46,7 +46,7 @@ def _kept(df: DataFrame, names: tuple[str, ...]) -> list[StructField]:
     return [schema[name] for name in names]
 
 
-def _map(df: DataFrame, run: Inference | HOGExtraction, fields: list[StructField], read: list[str]) -> DataFrame:
+def _map(df: DataFrame, run: Inference | HOGExtraction, fields: list[StructField], read: Sequence[str]) -> DataFrame:
     if run.policy.errors == "null":
         fields = [*fields, StructField(run.policy.error_column, StringType())]
     needed = tuple(dict.fromkeys((*run.keep, *read)))

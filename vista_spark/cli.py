@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import pkgutil
+import shutil
 from importlib import import_module
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -15,15 +17,19 @@ from rich.table import Table
 
 from optimizer.errors import CerebroError, nearest
 from vista_spark import roster
+from vista_spark._plan_command import plan_command, profile_command
+from vista_spark._shipping import write_packages
 
 if TYPE_CHECKING:
     from pyspark.ml import PipelineModel
 
     from vista_spark.transfer import TransferResult
 
-__all__ = ["app", "main"]
+__all__ = ["app", "downstream_name", "downstream_of", "layers_of", "main"]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("profile")(profile_command)
+app.command("plan")(plan_command)
 
 _CONSOLE = Console()
 
@@ -35,6 +41,7 @@ _DOWNSTREAM: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "forest": ("pyspark.ml.classification:RandomForestClassifier", {"seed": 0}),
     "linear": ("pyspark.ml.regression:LinearRegression", {"regParam": 0.01}),
+    "mlp": ("vista_spark.perceptron:MLPClassifier", {}),
     "forest-regression": ("pyspark.ml.regression:RandomForestRegressor", {"seed": 0}),
 }
 
@@ -53,6 +60,19 @@ def models() -> None:
         layers = ", ".join(f"{number} {layer.name}" for number, layer in enumerate(reversed(card.layers), 1))
         table.add_row(name, f"{card.preprocessing.crop} px", f"{card.parameters:,}", layers)
     _CONSOLE.print(table)
+
+
+@app.command()
+def package(
+    out: Annotated[Path, typer.Option(help="Folder for the .zip and the script.")] = Path("dist"),
+) -> None:
+    """Write what spark-submit takes: these packages as a .zip, and vista.py, which runs this command from them."""
+    archive = write_packages(out)
+    script = out / "vista.py"
+    script.write_bytes(pkgutil.get_data("vista_spark", "__main__.py") or b"")
+    _CONSOLE.print(
+        f"spark-submit --py-files {archive} {script} transfer ...", highlight=False, markup=False, soft_wrap=True
+    )
 
 
 @app.command()
@@ -77,23 +97,28 @@ def transfer(
         str, typer.Option(help=f"{', '.join(_DOWNSTREAM)}, or package.module:callable that returns an estimator.")
     ] = "logistic",
     pooling: Annotated[str, typer.Option(help="max2x2, avg or none.")] = "max2x2",
-    plan: Annotated[str, typer.Option(help="staged, lazy or eager.")] = "staged",
+    plan: Annotated[str, typer.Option(help="auto, or a logical plan by name; `vista plan` compares them.")] = "auto",
     errors: Annotated[str, typer.Option(help="Bad rows: drop or raise.")] = "drop",
     test_fraction: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2,
     hog: Annotated[bool, typer.Option("--hog", help="Histograms of oriented gradients as a second baseline.")] = False,
-    batch_size: Annotated[int, typer.Option(help="Images a run of the network.")] = 32,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images a run of the network; 32 by default, fewer where memory is short.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the split and of random weights.")] = 0,
     experiment: Annotated[str, typer.Option(help="MLflow experiment.")] = "feature-transfer",
     master: Annotated[
         str | None, typer.Option(help="local[*], spark://..., yarn, k8s://..., sc://... for Connect.")
     ] = None,
+    ship: Annotated[
+        bool, typer.Option("--ship", help="Send these packages to workers whose Python has the third-party ones only.")
+    ] = False,
 ) -> None:
     """Find the layer of a pre-trained CNN that helps most beside the structured features."""
     # What is wrong with the words of the command is said before Spark takes its seconds to start.
     card = roster.card(model)
-    wanted = _layers(layers)
+    wanted = layers_of(layers)
     card.resolve(wanted)
-    estimator_of = _downstream(downstream)
+    estimator_of = downstream_of(downstream)
 
     from pyspark.ml.feature import StringIndexer  # noqa: PLC0415 - `vista --help` is not to wait for Spark
     from pyspark.sql.types import StringType  # noqa: PLC0415
@@ -106,7 +131,7 @@ def transfer(
     out.mkdir(parents=True, exist_ok=True)
     _track(out, experiment)
     with _CONSOLE.status("starting Spark"):
-        spark = session(master, conf={"spark.log.level": "ERROR"})
+        spark = session(master, conf={"spark.log.level": "ERROR"}, ship=ship)
     structured = read_table(spark, table)
     check_present(structured, [on, label, *(features.split(",") if features else [])], "--table")
     columns = features.split(",") if features else numeric_columns(structured, [on, label])
@@ -153,26 +178,35 @@ def _fail(kind: str, message: str) -> NoReturn:
     raise SystemExit(2)
 
 
-def _layers(text: str) -> int | list[int | str]:
+def layers_of(text: str) -> int | list[int | str]:
+    """What ``--layers`` says, as :class:`vista_spark.FeatureTransfer` takes it."""
     if text.strip().isdigit():
         return int(text)
     return [int(item) if item.strip().isdigit() else item.strip() for item in text.split(",")]
 
 
-def _downstream(text: str) -> Any:
-    """A callable without arguments that makes the estimator."""
+def downstream_of(text: str) -> Any:
+    """What ``--downstream`` says: a callable without arguments that makes the estimator."""
     target, settings = _DOWNSTREAM.get(text, (text, {}))
-    module, _, attribute = target.partition(":")
-    if not attribute:
-        raise typer.BadParameter(
-            f"{text!r}{nearest(text, _DOWNSTREAM)}; one of {', '.join(_DOWNSTREAM)}, or package.module:callable",
-            param_hint="--downstream",
-        )
+    attribute = downstream_name(text)
+    module = target.partition(":")[0]
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise typer.BadParameter(f"{target!r}: {error}", param_hint="--downstream") from error
     return lambda: found(**settings)
+
+
+def downstream_name(text: str) -> str:
+    """The name within its module of what ``--downstream`` says."""
+    target, _ = _DOWNSTREAM.get(text, (text, {}))
+    attribute = target.partition(":")[2]
+    if not attribute:
+        raise typer.BadParameter(
+            f"{text!r}{nearest(text, _DOWNSTREAM)}; one of {', '.join(_DOWNSTREAM)}, or package.module:callable",
+            param_hint="--downstream",
+        )
+    return attribute
 
 
 def _track(out: Path, experiment: str) -> None:
@@ -200,8 +234,16 @@ def _named(model: PipelineModel, label: str, names: list[str]) -> PipelineModel:
 def _write(result: TransferResult, model: PipelineModel, out: Path) -> None:
     result.to_pandas().to_csv(out / "layers.csv", index=False)
     result.plot().savefig(out / "layers.png", dpi=120)
-    (out / "plan.txt").write_text(result.plan.explain() + "\n")
-    model.write().overwrite().save(str(out / "best_model"))
+    (out / "plan.txt").write_text(result.choice.explain() + "\n")
+    from pyspark.sql import is_remote  # noqa: PLC0415
+
+    final = out / "best_model"
+    # Under its own name only once it is whole; a Connect server writes where this process may not rename.
+    partial = final if is_remote() else out / ".best_model"
+    model.write().overwrite().save(str(partial))
+    if partial != final:
+        shutil.rmtree(final, ignore_errors=True)
+        partial.rename(final)
 
 
 def _show(result: TransferResult, out: Path) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CerebroError",
     "ColumnError",
+    "DiskFullError",
     "DuplicateIdError",
     "EmptyInputError",
     "InvalidArgumentError",
@@ -52,6 +53,10 @@ class MissingIdError(VistaError, ValueError):
 
 class LabelError(VistaError, ValueError):
     """A label that cannot be learned: null, or with a single class."""
+
+
+class DiskFullError(VistaError, OSError):
+    """Tables that do not fit into storage memory go to disk, and the disk is full; the message says what would help."""
 
 
 class JavaNotFoundError(VistaError, RuntimeError):

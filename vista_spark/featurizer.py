@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from pyspark import keyword_only
-from pyspark.ml import Transformer
-from pyspark.ml.param import Param, TypeConverters
-from pyspark.ml.param.shared import HasOutputCols, HasSeed
-from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
+from pyspark.ml.param import Param
+from pyspark.ml.param.shared import HasInputCols
 
-from udfs.inference import Feature, ImageFeed, Inference
-from udfs.pooling import POOLINGS, Pooling, feature_length
-from vista_spark import roster
-from vista_spark._columns import check_absent, check_image
+from udfs.inference import REDUCTIONS, Reduction
+from udfs.pooling import POOLINGS
+from vista_spark._featurizer import NetworkFeaturizer
 from vista_spark._network import Network, network
-from vista_spark._params import UNBOUND, HasImageCol, at_least, layer_list, one_of
-from vista_spark._spark import as_vector, infer
-from vista_spark.errors import ColumnError, InvalidArgumentError
+from vista_spark._params import UNBOUND, at_least, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
-
 __all__ = ["CNNFeaturizer"]
 
 
-class CNNFeaturizer(
-    Transformer,
-    HasImageCol,
-    HasOutputCols,
-    HasSeed,
-    DefaultParamsReadable["CNNFeaturizer"],
-    DefaultParamsWritable,
-):
+class CNNFeaturizer(NetworkFeaturizer, HasInputCols):
     """Pass images through a pre-trained CNN once and keep the features of several of its layers.
 
     Parameters
@@ -42,22 +28,33 @@ class CNNFeaturizer(
     model : str
         A name of :func:`vista_spark.roster.names`, a registered model's included.
     weights : str, optional
-        Path or URI of a state dict (torch, safetensors, numpy), readable by every worker. Without it the weights are
-        random, drawn from ``seed``.
+        Path or URI of a state dict (torch, safetensors, numpy), or of Keras's own weights (``.weights.h5``, ``.h5``,
+        ``.keras``) for a network of Keras. A path is the driver's, and on a cluster the file is sent to the workers; a
+        URI, ``file://`` included, is opened by every worker itself. Without it the weights are random, drawn from
+        ``seed``.
     layers : int, str or list of int and str
         Names; ``n`` in a list is the n-th layer from the top; a bare ``k`` stands for the top ``k`` layers. Default 1.
     inputCol : str
-        Encoded bytes (JPEG, PNG, WEBP), Spark's ``image`` struct, a path, or a float tensor of ``(3, size, size)`` as
-        an array (flat or nested) that is preprocessed already. Default ``"image"``.
+        Encoded bytes (JPEG, PNG, WEBP), Spark's ``image`` struct, a path, or a float tensor of ``(3, size, size)``,
+        with Keras ``(size, size, 3)``, as an array (flat or nested) that is preprocessed already; or an array of one of
+        the first three, several images a record. Default ``"image"``.
+    inputCols : list of str, optional
+        Of a registered network with several inputs the column of each, instead of `inputCol`.
     outputCols : list of str, optional
-        One a layer, from the bottom to the top; default ``<model>_<layer>``.
+        One a layer, from the bottom to the top; default ``<model>_<layer>``. With `combine` one for all.
+    combine : {"concat", "sum"}, optional
+        Put the features of all layers into one column, one after the other or added up, which needs equal lengths;
+        default ``<model>_<combine>``. Without it, a column a layer.
+    several : {"mean", "max"}
+        What the features of several images become those of the record by, number by number; default ``"mean"``. Images
+        that cannot be read are left out; the record is bad where none can.
     pooling : {"max2x2", "avg", "none"}
         What feature maps are reduced to before they are flattened; ``"max2x2"`` (default) is the grid of Vista,
         section 5.
     imageSize : int, optional
         Height and width of the network's input in pixels; the model's own by default.
     batchSize : int
-        Images a run of the network. Default 32.
+        Images a run of the network, which reads as many records at a time. Default 32.
     device : str
         ``"auto"`` (default), ``"cpu"``, ``"cuda"``, ...
     errors : {"null", "drop", "raise"}
@@ -85,19 +82,18 @@ class CNNFeaturizer(
     """
 
     _input_kwargs: dict[str, Any]  # of keyword_only
+    _kind = "image"
+    _another = "TextFeaturizer"
 
-    model: Param[str] = Param(UNBOUND, "model", "name of the roster, or of a registered model", TypeConverters.toString)
-    weights: Param[str] = Param(
-        UNBOUND, "weights", "path or URI of a state dict; random weights without it", TypeConverters.toString
-    )
-    layers: Param[Any] = Param(UNBOUND, "layers", "names, numbers from the top, or how many from the top", layer_list)
     pooling: Param[str] = Param(UNBOUND, "pooling", " | ".join(POOLINGS), one_of("pooling", POOLINGS))
     imageSize: Param[int] = Param(
         UNBOUND, "imageSize", "height and width of the network's input, in pixels", at_least("imageSize", 1)
     )
-    device: Param[str] = Param(UNBOUND, "device", "auto | cpu | cuda | ...", TypeConverters.toString)
-    outputFormat: Param[str] = Param(
-        UNBOUND, "outputFormat", "vector | array", one_of("outputFormat", ("vector", "array"))
+    several: Param[str] = Param(
+        UNBOUND,
+        "several",
+        "what makes one vector of several images: " + " | ".join(REDUCTIONS),
+        one_of("several", REDUCTIONS),
     )
 
     @keyword_only
@@ -108,9 +104,12 @@ class CNNFeaturizer(
         weights: str | None = None,
         layers: int | str | Sequence[int | str] | None = None,
         inputCol: str | None = None,
+        inputCols: list[str] | None = None,
         outputCols: list[str] | None = None,
+        combine: str | None = None,
         pooling: str | None = None,
         imageSize: int | None = None,
+        several: str | None = None,
         batchSize: int | None = None,
         device: str | None = None,
         errors: str | None = None,
@@ -119,120 +118,39 @@ class CNNFeaturizer(
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        self._setDefault(layers=1, pooling="max2x2", device="auto", outputFormat="vector", seed=0)
+        self._setDefault(inputCol="image", errorCol="image_error", pooling="max2x2", several="mean")
         self.setParams(**self._input_kwargs)
 
     @keyword_only
-    def setParams(self, **params: Any) -> CNNFeaturizer:
+    def setParams(self, **params: Any) -> Self:
         """Set any of the constructor's parameters; one that is ``None`` stays as it is."""
         return self._set(**{name: value for name, value in params.items() if value is not None})
-
-    def getModel(self) -> str:
-        """Name of the model."""
-        return self.getOrDefault(self.model)
-
-    def setModel(self, value: str) -> CNNFeaturizer:
-        """Set the model by its name in the roster."""
-        return self._set(model=value)
-
-    def getWeights(self) -> str | None:
-        """Path or URI of the weights, or ``None`` for random ones."""
-        return self.getOrDefault(self.weights) if self.isDefined(self.weights) else None
-
-    def setWeights(self, value: str) -> CNNFeaturizer:
-        """Set the path or URI of the weights."""
-        return self._set(weights=value)
-
-    def getLayers(self) -> int | str | list[int | str]:
-        """The layers as they were asked for."""
-        return cast("int | str | list[int | str]", self.getOrDefault(self.layers))
-
-    def setLayers(self, value: int | str | Sequence[int | str]) -> CNNFeaturizer:
-        """Set the layers."""
-        return self._set(layers=value)
-
-    def getPooling(self) -> str:
-        """How feature maps are reduced."""
-        return self.getOrDefault(self.pooling)
-
-    def setPooling(self, value: str) -> CNNFeaturizer:
-        """Set how feature maps are reduced."""
-        return self._set(pooling=value)
 
     def getImageSize(self) -> int | None:
         """Height and width of the network's input in pixels, or ``None`` for the model's own."""
         return self.getOrDefault(self.imageSize) if self.isDefined(self.imageSize) else None
 
-    def setImageSize(self, value: int) -> CNNFeaturizer:
+    def setImageSize(self, value: int) -> Self:
         """Set height and width of the network's input, in pixels."""
         return self._set(imageSize=value)
 
-    def getDevice(self) -> str:
-        """Where the network runs."""
-        return self.getOrDefault(self.device)
+    def setInputCols(self, value: list[str]) -> Self:
+        """Set the columns of a network with several inputs."""
+        return self._set(inputCols=value)
 
-    def setDevice(self, value: str) -> CNNFeaturizer:
-        """Set where the network runs."""
-        return self._set(device=value)
+    def getSeveral(self) -> str:
+        """What makes one vector of several images."""
+        return self.getOrDefault(self.several)
 
-    def getOutputFormat(self) -> str:
-        """Type of the output columns."""
-        return self.getOrDefault(self.outputFormat)
-
-    def setOutputFormat(self, value: str) -> CNNFeaturizer:
-        """Set the type of the output columns."""
-        return self._set(outputFormat=value)
-
-    def setOutputCols(self, value: list[str]) -> CNNFeaturizer:
-        """Set the output columns, one a layer, from the bottom to the top."""
-        return self._set(outputCols=value)
-
-    def getOutputCols(self) -> list[str]:
-        """The output columns, ``<model>_<layer>`` unless they were set."""
-        if self.isDefined(self.outputCols):
-            return self.getOrDefault(self.outputCols)
-        layers = roster.card(self.getModel()).resolve(self.getLayers())
-        return [f"{self.getModel()}_{layer.name}".replace(".", "_") for layer in layers]
-
-    def setSeed(self, value: int) -> CNNFeaturizer:
-        """Set the seed of random weights."""
-        return self._set(seed=value)
-
-    def _transform(self, dataset: DataFrame) -> DataFrame:
-        net = self._network()
-        layers, columns = net.layers(self.getLayers()), self.getOutputCols()
-        if len(columns) != len(layers):
-            named = ", ".join(layer.name for layer in layers)
-            raise ColumnError(f"{len(columns)} outputCols for {len(layers)} layers ({named}): give one a layer")
-        check_image(dataset, self.getInputCol(), "CNNFeaturizer")
-        extra = [self.getErrorCol()] if self.getErrors() == "null" else []
-        check_absent(dataset, [*columns, *extra], "set outputCols or errorCol, or drop it first")
-        inference = Inference(
-            source=net.source,
-            feeds=(ImageFeed(self.getInputCol(), net.image, net.preprocessing),),
-            features=tuple(
-                Feature(net.layer(layer), column, cast("Pooling", self.getPooling()))
-                for layer, column in zip(layers, columns, strict=True)
-            ),
-            materialised=(),
-            keep=tuple(dataset.columns),
-            policy=self._policy(),
-            batch_size=self.getBatchSize(),
-            device=self.getDevice(),
-        )
-        result = infer(dataset, inference)
-        if self.getOutputFormat() == "array":
-            return result
-        return result.withColumns(
-            {
-                found.column: as_vector(
-                    found.column, feature_length(net.graph[found.layer].output_shape, found.pooling)
-                )
-                for found in inference.features
-            }
-        )
+    def setSeveral(self, value: str) -> Self:
+        """Set what makes one vector of several images."""
+        return self._set(several=value)
 
     def _network(self) -> Network:
-        if not self.isDefined(self.model):
-            raise InvalidArgumentError(f"CNNFeaturizer has no model: set one of {', '.join(roster.names())}")
         return network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
+
+    def _read(self) -> list[str]:
+        return self.getInputCols() if self.isDefined(self.inputCols) else super()._read()
+
+    def _several(self) -> Reduction:
+        return cast("Reduction", self.getSeveral())

@@ -68,6 +68,9 @@ class Constants:
         Copies of a broadcast table on a node, and on the driver.
     driver_bytes : int
         The driver's heap without the workload; 0 leaves the driver out of the plan, as the paper does.
+    driver_python_bytes : int
+        The driver's Python process beside its JVM: the user's program, and the network that it has traced. It is on the
+        worker's node if the cluster is local.
     storage_as_needed : bool
         Whether storage ends at what the cached tables need, so that the heap is no larger than the workload asks
         for; otherwise it is all that is left of the node.
@@ -114,6 +117,7 @@ class Constants:
     arrow_buffers: int
     broadcast_copies: int
     driver_bytes: int
+    driver_python_bytes: int
     storage_as_needed: bool
     granularity_bytes: int
 
@@ -152,6 +156,7 @@ PAPER = Constants(
     arrow_buffers=0,
     broadcast_copies=0,
     driver_bytes=0,
+    driver_python_bytes=0,
     storage_as_needed=False,
     granularity_bytes=1,
 )
@@ -197,6 +202,7 @@ SPARK4 = Constants(
     broadcast_copies=2,
     # After a transfer 218 MiB of a local heap were live; as much again for the collector.
     driver_bytes=512 * MIB,
+    driver_python_bytes=512 * MIB,
     storage_as_needed=False,
     granularity_bytes=MIB,
 )

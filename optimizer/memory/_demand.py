@@ -48,7 +48,7 @@ class Demand:
     dl_bytes : int
         DL Execution Memory (equation 11).
     python_bytes : int
-        Python workers and Arrow batches.
+        Python workers and Arrow batches, and the driver's Python if the cluster is local.
     user_bytes : int
         User Memory (equation 10).
     core_bytes : int
@@ -155,6 +155,8 @@ def demand(
     batch = min(share, max(constants.arrow_batch_bytes, model.batch_size * tables.record_bytes))
     python = cores * (constants.python_worker_bytes + constants.arrow_buffers * batch)
     copies = constants.broadcast_copies * tables.structured_bytes if broadcast else 0
+    if cluster.local:
+        python += constants.driver_python_bytes
     core = up(constants.core_bytes + cores * constants.core_bytes_per_task + copies)
 
     driver = 0
@@ -171,7 +173,8 @@ def demand(
     fixed = up(constants.heap_reserved_bytes) + inside
     # Equation 12 is strict: something is left for Storage Memory.
     least = heap_for(constants.granularity_bytes, fixed, core - off_heap, constants)
-    driver_node = 0 if cluster.local or not driver else os + driver + overhead(driver, constants)
+    beside = overhead(driver, constants) + up(constants.driver_python_bytes)
+    driver_node = 0 if cluster.local or not driver else os + driver + beside
     gpu = cores * max(model.runtime_gpu_bytes, downstream.runtime_gpu_bytes)
     return Demand(
         cores=cores,

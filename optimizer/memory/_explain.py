@@ -84,12 +84,16 @@ def explain(plan: TransferPlan) -> str:
     regions = [
         ("operating system", plan.os_bytes, ""),
         ("DL execution", plan.dl_bytes, f"{plan.cores} networks" + (f", {size(shared)} shared" if shared else "")),
-        ("Python workers", plan.python_bytes, f"{plan.cores} of them, and Arrow batches"),
+        (
+            "Python",
+            plan.python_bytes,
+            f"{plan.cores} workers{' and the driver' if cluster.local else ''}, Arrow batches",
+        ),
         ("User", plan.user_bytes, f"objects; {downstream.name} is trained {placed}"),
         ("Core", plan.core_bytes, "joins, sorts, shuffles" + (", off the heap" if plan.off_heap_bytes else "")),
         ("Storage", plan.storage_bytes, "cached tables"),
         ("driver", plan.driver_bytes if cluster.local else 0, "in the same heap"),
-        ("set aside by Spark", _set_aside(plan), "in the heap"),
+        ("set aside by Spark", plan.set_aside_bytes, "in the heap"),
         ("JVM overhead", plan.overhead_bytes, "beside the heap"),
     ]
     lines += [
@@ -103,8 +107,3 @@ def explain(plan: TransferPlan) -> str:
     if plan.driver_bytes and not cluster.local:
         lines.append(f"  driver: a heap of {size(plan.driver_bytes)}")
     return "\n".join(lines)
-
-
-def _set_aside(plan: TransferPlan) -> int:
-    inside = plan.user_bytes + plan.core_bytes - plan.off_heap_bytes + plan.storage_bytes
-    return plan.heap_bytes - inside - (plan.driver_bytes if plan.cluster.local else 0)

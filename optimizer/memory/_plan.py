@@ -42,7 +42,7 @@ class TransferPlan:
     dl_bytes : int
         DL Execution Memory: networks, and a downstream model that a framework trains.
     python_bytes : int
-        Python workers before they load a model, and Arrow batches.
+        Python workers before they load a model, Arrow batches, and the driver's Python if ``local``.
     os_bytes : int
         Left to the operating system.
     heap_bytes : int
@@ -102,6 +102,12 @@ class TransferPlan:
         """What Spark's processes on a node are expected to hold at most: storage is no fuller than the tables are."""
         cached = divided(self.cached_bytes, self.cluster.nodes)
         return self.system_bytes - self.os_bytes - max(0, self.storage_bytes - cached)
+
+    @property
+    def set_aside_bytes(self) -> int:
+        """What Spark keeps of the heap for itself."""
+        inside = self.user_bytes + self.core_bytes - self.off_heap_bytes + self.storage_bytes
+        return self.heap_bytes - inside - (self.driver_bytes if self.cluster.local else 0)
 
     def explain(self) -> str:
         """The decisions in words, each with its reason.

@@ -11,9 +11,12 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).res
 from pyspark.ml import PipelineModel  # noqa: E402
 from pyspark.ml.util import DefaultParamsReader  # noqa: E402
 from sessions import new_session  # noqa: E402
+from texts import TOKENIZERS, tiny_bert  # noqa: E402
 
 
 def main() -> None:
+    if TOKENIZERS:
+        tiny_bert()  # what one process registered another does not know
     spark = new_session()
     df = spark.read.parquet(sys.argv[1])
     for place in sys.argv[2:]:

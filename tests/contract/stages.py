@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from photographs import crops, encode
+from pyspark.ml.functions import array_to_vector
+from texts import TOKENIZERS, sentences, tiny_bert
 
-from vista_spark import CNNFeaturizer
+from vista_spark import CNNFeaturizer, MLPClassifier, MLPRegressor, TextFeaturizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,13 +27,17 @@ class Stage:
     Parameters
     ----------
     make : callable
-        The stage, ready to transform ``frame``.
+        The stage, ready to transform ``frame``, or to be fitted to it.
     frame : callable
         ``count`` good rows with the columns ``id``, ``label`` and those that the stage reads.
     reads : str
         The column that it reads.
+    reads_param : str
+        The Param that names it.
     adds : tuple of str
-        The columns that it adds, in their order.
+        The columns that it, or its model, adds, in their order.
+    renamed : mapping
+        Params that name the first of them, with other names, in their order.
     feature : str
         The one of them that a classifier can learn from.
     tuned : tuple of str and list
@@ -46,7 +53,9 @@ class Stage:
     make: Callable[[], Any]
     frame: Callable[[SparkSession, int], DataFrame]
     reads: str
+    reads_param: str
     adds: tuple[str, ...]
+    renamed: Mapping[str, str | list[str]]
     feature: str
     tuned: tuple[str, list[Any]]
     defaults: Mapping[str, Any]
@@ -61,6 +70,65 @@ def images(spark: SparkSession, count: int) -> DataFrame:
     return spark.createDataFrame(rows, "id long, label double, image binary")
 
 
+def texts(spark: SparkSession, count: int) -> DataFrame:
+    rows = [(number, float(kind), text) for number, (kind, text) in enumerate(sentences(count))]
+    return spark.createDataFrame(rows, "id long, label double, text string")
+
+
+def text_featurizer() -> TextFeaturizer:
+    tiny_bert()
+    return TextFeaturizer(model="tiny_bert", layers=["layer1", "layer3"], outputCols=["low", "high"], batchSize=3)
+
+
+def numbers(spark: SparkSession, count: int) -> DataFrame:
+    draw = np.random.default_rng(7)
+    rows = [(number, float(number % 2), (draw.normal(size=4) + number % 2 * 2).tolist()) for number in range(count)]
+    df = spark.createDataFrame(rows, "id long, label double, numbers array<double>")
+    return df.withColumn("numbers", array_to_vector("numbers"))
+
+
+TRAINING_DEFAULTS: dict[str, Any] = {
+    "featuresCol": "features",
+    "labelCol": "label",
+    "predictionCol": "prediction",
+    "layers": [1024, 1024, 1024],
+    "maxIter": 10,
+    "stepSize": 1e-3,
+    "solver": "adam",
+    "batchSize": 128,
+    "standardization": True,
+    "regParam": 0.0,
+    "seed": 0,
+    "device": "auto",
+}
+
+TRAINING_VALUES: dict[str, Any] = {
+    "featuresCol": "numbers",
+    "labelCol": "kind",
+    "predictionCol": "guess",
+    "layers": [8, 4],
+    "maxIter": 3,
+    "stepSize": 0.5,
+    "solver": "sgd",
+    "batchSize": 16,
+    "numWorkers": 2,
+    "standardization": False,
+    "regParam": 0.25,
+    "seed": 7,
+    "device": "cpu",
+}
+
+TRAINING_REFUSED: dict[str, tuple[Any, str]] = {
+    "layers": ([8, 0], r"layers=\[8, 0\].*at least 1"),
+    "maxIter": (0, r"maxIter=0.*at least 1"),
+    "stepSize": (0.0, r"stepSize=0.0.*above 0"),
+    "regParam": (-0.5, r"regParam=-0.5.*from 0 on"),
+    "solver": ("adams", r"solver='adams'.*did you mean 'adam'.*adam, sgd"),
+    "batchSize": (0, r"batchSize=0.*at least 1"),
+    "numWorkers": (0, r"numWorkers=0.*at least 1"),
+    "standardization": ("yes", "standardization|bool"),
+}
+
 STAGES: dict[str, Stage] = {
     "CNNFeaturizer": Stage(
         make=lambda: CNNFeaturizer(
@@ -73,13 +141,16 @@ STAGES: dict[str, Stage] = {
         ),
         frame=images,
         reads="image",
+        reads_param="inputCol",
         adds=("low", "high", "image_error"),
+        renamed={"outputCols": ["a.0 `b`", "a.1 `b`"]},
         feature="low",
         tuned=("pooling", ["avg", "max2x2"]),
         defaults={
             "layers": 1,
             "inputCol": "image",
             "pooling": "max2x2",
+            "several": "mean",
             "batchSize": 32,
             "device": "auto",
             "errors": "null",
@@ -92,9 +163,12 @@ STAGES: dict[str, Stage] = {
             "weights": "/models/resnet18.pth",
             "layers": ["conv1", 2],
             "inputCol": "photo",
+            "inputCols": ["left", "right"],
             "outputCols": ["a", "b"],
+            "combine": "concat",
             "pooling": "avg",
             "imageSize": 96,
+            "several": "max",
             "batchSize": 8,
             "device": "cpu",
             "errors": "drop",
@@ -105,7 +179,9 @@ STAGES: dict[str, Stage] = {
         refused={
             "layers": ([], r"layers=\[\].*number.*name"),
             "pooling": ("max3x3", r"pooling='max3x3'.*did you mean 'max2x2'.*max2x2, avg, none"),
+            "combine": ("add", r"combine='add'.*concat, sum"),
             "imageSize": (0, r"imageSize=0.*at least 1"),
+            "several": ("min", r"several='min'.*mean, max"),
             "batchSize": (0, r"batchSize=0.*at least 1"),
             "errors": ("ignore", r"errors='ignore'.*raise, null, drop"),
             "outputFormat": ("vectors", r"outputFormat='vectors'.*did you mean 'vector'.*vector, array"),
@@ -113,5 +189,96 @@ STAGES: dict[str, Stage] = {
             "outputCols": ("a", "outputCols|list"),
         },
     ),
+    "MLPClassifier": Stage(
+        make=lambda: MLPClassifier(
+            featuresCol="numbers",
+            predictionCol="guess",
+            probabilityCol="chance",
+            layers=[8],
+            maxIter=15,
+            stepSize=0.02,
+            batchSize=4,
+            numWorkers=1,
+        ),
+        frame=numbers,
+        reads="numbers",
+        reads_param="featuresCol",
+        adds=("chance", "guess"),
+        renamed={"probabilityCol": "a.0 `b`", "predictionCol": "a.1 `b`"},
+        feature="chance",
+        tuned=("maxIter", [1, 15]),
+        defaults=TRAINING_DEFAULTS | {"probabilityCol": "probability"},
+        values=TRAINING_VALUES | {"probabilityCol": "chance"},
+        refused=TRAINING_REFUSED,
+    ),
+    "MLPRegressor": Stage(
+        make=lambda: MLPRegressor(
+            featuresCol="numbers",
+            predictionCol="guess",
+            layers=[8],
+            maxIter=15,
+            stepSize=0.02,
+            batchSize=4,
+            numWorkers=1,
+        ),
+        frame=numbers,
+        reads="numbers",
+        reads_param="featuresCol",
+        adds=("guess",),
+        renamed={"predictionCol": "a.0 `b`"},
+        feature="guess",
+        tuned=("maxIter", [1, 15]),
+        defaults=TRAINING_DEFAULTS,
+        values=TRAINING_VALUES,
+        refused=TRAINING_REFUSED,
+    ),
 }
 """By name. A new stage is a new entry."""
+
+if TOKENIZERS:
+    STAGES["TextFeaturizer"] = Stage(
+        make=text_featurizer,
+        frame=texts,
+        reads="text",
+        reads_param="inputCol",
+        adds=("low", "high", "text_error"),
+        renamed={"outputCols": ["a.0 `b`", "a.1 `b`"]},
+        feature="low",
+        tuned=("pooling", ["cls", "mean"]),
+        defaults={
+            "layers": 1,
+            "inputCol": "text",
+            "pooling": "mean",
+            "batchSize": 32,
+            "device": "auto",
+            "errors": "null",
+            "errorCol": "text_error",
+            "outputFormat": "vector",
+            "seed": 0,
+        },
+        values={
+            "model": "minilm_l6",
+            "weights": "/models/minilm",
+            "layers": ["layer2", 1],
+            "inputCol": "review",
+            "outputCols": ["a", "b"],
+            "combine": "sum",
+            "pooling": "cls",
+            "maxLength": 64,
+            "batchSize": 8,
+            "device": "cpu",
+            "errors": "drop",
+            "errorCol": "why",
+            "outputFormat": "array",
+            "seed": 7,
+        },
+        refused={
+            "layers": ([], r"layers=\[\].*number.*name"),
+            "combine": ("add", r"combine='add'.*concat, sum"),
+            "pooling": ("average", r"pooling='average'.*mean, cls, none"),
+            "maxLength": (1, r"maxLength=1.*at least 2"),
+            "batchSize": (0, r"batchSize=0.*at least 1"),
+            "errors": ("ignore", r"errors='ignore'.*raise, null, drop"),
+            "outputFormat": ("vectors", r"outputFormat='vectors'.*did you mean 'vector'.*vector, array"),
+        },
+    )

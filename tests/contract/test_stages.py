@@ -33,6 +33,20 @@ def stage(request: pytest.FixtureRequest) -> Stage:
     return request.param
 
 
+@pytest.fixture
+def ready(stage: Stage, spark: SparkSession) -> Any:
+    """What transforms: the stage itself, or the model that it fits, once for all tests."""
+    made = stage.make()
+    if not hasattr(made, "fit"):
+        return made
+    if type(made) not in _models:
+        _models[type(made)] = made.fit(stage.frame(spark, 24))
+    return _models[type(made)].copy()
+
+
+_models: dict[type, Any] = {}
+
+
 def collected(df: DataFrame) -> list[dict[str, Any]]:
     """Rows in the order of their ids, vectors as arrays."""
     rows = sorted((row.asDict() for row in df.collect()), key=lambda row: row["id"])
@@ -47,7 +61,7 @@ def assert_same(found: DataFrame, expected: DataFrame) -> None:
     assert len(ours) == len(theirs) > 0
     for one, other in zip(ours, theirs, strict=True):
         for name, value in other.items():
-            if isinstance(value, np.ndarray):
+            if isinstance(value, (np.ndarray, float)):
                 np.testing.assert_allclose(one[name], value, atol=1e-5, err_msg=name)
             else:
                 assert one[name] == value
@@ -102,9 +116,12 @@ def test_params_explain_themselves(stage: Stage) -> None:
         assert f"{param.name}: {param.doc}" in text
 
 
-def test_copy_is_independent(stage: Stage) -> None:
-    made = stage.make()
-    name, value = next((n, v) for n, v in stage.values.items() if n in stage.defaults)
+@pytest.mark.parametrize("fitted", [False, True], ids=["stage", "model"])
+def test_copy_is_independent(stage: Stage, ready: Any, fitted: bool) -> None:
+    made = ready if fitted else stage.make()
+    name, value = next(
+        (n, v) for n, v in stage.values.items() if made.hasParam(n) and made.isDefined(n) and made.getOrDefault(n) != v
+    )
     before = made.getOrDefault(name)
     twin = made.copy({made.getParam(name): value})
     assert type(twin) is type(made)
@@ -120,24 +137,23 @@ def test_copy_is_independent(stage: Stage) -> None:
 # ---- transform
 
 
-def test_columns_are_added_at_the_end(stage: Stage, spark: SparkSession) -> None:
+def test_columns_are_added_at_the_end(stage: Stage, ready: Any, spark: SparkSession) -> None:
     df = stage.frame(spark, 4)
-    out = stage.make().transform(df)
+    out = ready.transform(df)
     assert out.columns == [*df.columns, *stage.adds]
     rows = collected(out)
     assert [row["id"] for row in rows] == [0, 1, 2, 3]
-    assert len({row[stage.feature].tobytes() for row in rows}) == 4
+    assert len({np.asarray(row[stage.feature]).tobytes() for row in rows}) == 4
 
 
-def test_params_of_a_call_win(stage: Stage, spark: SparkSession) -> None:
-    made = stage.make()
+def test_params_of_a_call_win(stage: Stage, ready: Any, spark: SparkSession) -> None:
     df = stage.frame(spark, 1).withColumnRenamed(stage.reads, "elsewhere")
-    out = made.transform(df, {made.getParam("inputCol"): "elsewhere"})
+    out = ready.transform(df, {ready.getParam(stage.reads_param): "elsewhere"})
     assert out.columns == [*df.columns, *stage.adds]
-    assert made.getOrDefault("inputCol") != "elsewhere"
+    assert ready.getOrDefault(stage.reads_param) != "elsewhere"
 
 
-def test_other_columns_pass_through_untouched(stage: Stage, spark: SparkSession) -> None:
+def test_other_columns_pass_through_untouched(stage: Stage, ready: Any, spark: SparkSession) -> None:
     indexed = stage.frame(spark, 3).withColumn("kind", F.concat(F.lit("k"), F.col("id")))
     df = (
         StringIndexer(inputCol="kind", outputCol="indexed")
@@ -163,7 +179,7 @@ def test_other_columns_pass_through_untouched(stage: Stage, spark: SparkSession)
     # What is read is neither the first nor the last of the columns.
     front = ["wall clock", "a vector", stage.reads]
     df = df.select(*front, *(f"`{name.replace('`', '``')}`" for name in df.columns if name not in front))
-    out = stage.make().transform(df)
+    out = ready.transform(df)
     assert out.columns == [*df.columns, *stage.adds]
     for name in df.columns:
         assert out.schema[name] == df.schema[name]
@@ -171,58 +187,56 @@ def test_other_columns_pass_through_untouched(stage: Stage, spark: SparkSession)
     assert df.schema["indexed"].metadata
     kept = [{name: row[name] for name in df.columns} for row in collected(out)]
     for one, other in zip(kept, collected(df), strict=True):
-        np.testing.assert_array_equal(one.pop("a vector"), other.pop("a vector"))
+        for name in [name for name, value in other.items() if isinstance(value, np.ndarray)]:
+            np.testing.assert_array_equal(one.pop(name), other.pop(name))
         assert one == other
 
 
-def test_output_columns_may_have_any_name(stage: Stage, spark: SparkSession) -> None:
-    made = stage.make()
-    if not made.hasParam("outputCols"):
-        pytest.skip("has no outputCols")
-    names = [f"a.{place} `b`" for place in range(len(made.getOutputCols()))]
+def test_output_columns_may_have_any_name(stage: Stage, ready: Any, spark: SparkSession) -> None:
     df = stage.frame(spark, 2)
-    out = made.copy({made.outputCols: names}).transform(df)
+    out = ready.copy({ready.getParam(name): value for name, value in stage.renamed.items()}).transform(df)
+    names = [name for value in stage.renamed.values() for name in ([value] if isinstance(value, str) else value)]
     assert out.columns[len(df.columns) :][: len(names)] == names
     assert all(row[name] is not None for row in out.collect() for name in names)
 
 
-def test_an_empty_data_frame(stage: Stage, spark: SparkSession) -> None:
+def test_an_empty_data_frame(stage: Stage, ready: Any, spark: SparkSession) -> None:
     df = stage.frame(spark, 1)
     empty = df.where("id < 0")
-    out = stage.make().transform(empty)
-    assert out.schema == stage.make().transform(df).schema
+    out = ready.transform(empty)
+    assert out.schema == ready.transform(df).schema
     assert out.collect() == []
-    assert stage.make().transform(spark.createDataFrame([], df.schema)).count() == 0
+    assert ready.transform(spark.createDataFrame([], df.schema)).count() == 0
 
 
-def test_empty_partitions(stage: Stage, spark: SparkSession) -> None:
+def test_empty_partitions(stage: Stage, ready: Any, spark: SparkSession) -> None:
     df = stage.frame(spark, 3)
     scattered = df.repartition(7)
-    assert_same(stage.make().transform(scattered), stage.make().transform(df.coalesce(1)))
+    assert_same(ready.transform(scattered), ready.transform(df.coalesce(1)))
 
 
-def test_nulls(stage: Stage, spark: SparkSession) -> None:
+def test_nulls(stage: Stage, ready: Any, spark: SparkSession) -> None:
     df = stage.frame(spark, 5)
     column = F.when(F.col("id") % 2 == 0, F.col(stage.reads))
-    out = {row["id"]: row for row in collected(stage.make().transform(df.withColumn(stage.reads, column)))}
-    whole = {row["id"]: row for row in collected(stage.make().transform(df))}
+    out = {row["id"]: row for row in collected(ready.transform(df.withColumn(stage.reads, column)))}
+    whole = {row["id"]: row for row in collected(ready.transform(df))}
     assert [out[number][stage.feature] is None for number in range(5)] == [False, True, False, True, False]
     for number in (0, 2, 4):
         np.testing.assert_allclose(out[number][stage.feature], whole[number][stage.feature], atol=1e-5)
-    nothing = stage.make().transform(df.withColumn(stage.reads, F.lit(None).cast(df.schema[stage.reads].dataType)))
+    nothing = ready.transform(df.withColumn(stage.reads, F.lit(None).cast(df.schema[stage.reads].dataType)))
     assert [row[stage.feature] for row in nothing.collect()] == [None] * 5
 
 
-def test_a_missing_column_is_named(stage: Stage, spark: SparkSession) -> None:
+def test_a_missing_column_is_named(stage: Stage, ready: Any, spark: SparkSession) -> None:
     df = stage.frame(spark, 1).withColumnRenamed(stage.reads, f"{stage.reads}s")
     with pytest.raises(ValueError, match=rf"no column '{stage.reads}'.*did you mean '{stage.reads}s'"):
-        stage.make().transform(df)
+        ready.transform(df)
 
 
-def test_a_column_in_the_way_is_named(stage: Stage, spark: SparkSession) -> None:
+def test_a_column_in_the_way_is_named(stage: Stage, ready: Any, spark: SparkSession) -> None:
     for name in stage.adds:
         with pytest.raises(ValueError, match=f"'{name}' exists already"):
-            stage.make().transform(stage.frame(spark, 1).withColumn(name, F.lit(1)))
+            ready.transform(stage.frame(spark, 1).withColumn(name, F.lit(1)))
 
 
 # ---- persistence, pipelines, tuning
@@ -253,19 +267,20 @@ def test_save_and_load(stage: Stage, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(CONNECT, reason="pyspark's own overwrite() of a Python stage needs a JVM session")
-def test_overwrite(stage: Stage, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fitted", [False, True], ids=["stage", "model"])
+def test_overwrite(stage: Stage, ready: Any, tmp_path: Path, fitted: bool) -> None:
     path = str(tmp_path / "stage")
-    made = stage.make()
+    made = ready if fitted else stage.make()
     made.save(path)
-    name, value = next((n, v) for n, v in stage.values.items() if n in stage.defaults)
+    name, value = next((n, v) for n, v in stage.values.items() if made.hasParam(n) and n in stage.defaults)
     made._set(**{name: value}).write().overwrite().save(path)
     assert type(made).load(path).getOrDefault(name) == value
 
 
-def test_a_fresh_process_gives_the_same(stage: Stage, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_fresh_process_gives_the_same(stage: Stage, ready: Any, spark: SparkSession, tmp_path: Path) -> None:
     df = stage.frame(spark, 6)
     df.write.parquet(str(tmp_path / "input"))
-    stage.make().save(str(tmp_path / "stage"))
+    ready.save(str(tmp_path / "stage"))
     model = Pipeline(stages=classifier(stage)).fit(df)
     model.save(str(tmp_path / "pipeline"))
     places = [f"{tmp_path / name}={tmp_path / name}-out" for name in ("stage", "pipeline")]
@@ -274,7 +289,7 @@ def test_a_fresh_process_gives_the_same(stage: Stage, spark: SparkSession, tmp_p
         [sys.executable, script, tmp_path / "input", *places], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert_same(spark.read.parquet(str(tmp_path / "stage-out")), stage.make().transform(df))
+    assert_same(spark.read.parquet(str(tmp_path / "stage-out")), ready.transform(df))
     assert_same(spark.read.parquet(str(tmp_path / "pipeline-out")), model.transform(df))
 
 
@@ -314,3 +329,76 @@ def test_cross_validator(stage: Stage, spark: SparkSession) -> None:
     best = choices[int(np.argmin(model.avgMetrics))]
     assert model.bestModel.stages[0].getOrDefault(name) == best
     assert len(collected(model.transform(df))) == 12
+
+
+# ---- estimators
+
+
+@pytest.fixture
+def estimator(stage: Stage) -> Any:
+    made = stage.make()
+    if not hasattr(made, "fit"):
+        pytest.skip("no estimator")
+    return made
+
+
+def test_a_model_has_its_estimators_params(estimator: Any, ready: Any) -> None:
+    shared = [param.name for param in ready.params]
+    assert {"featuresCol", "labelCol", "predictionCol"} <= set(shared)
+    assert {name: ready.getOrDefault(name) for name in shared} == {
+        name: estimator.getOrDefault(name) for name in shared
+    }
+    for name in shared:
+        upper = name[0].upper() + name[1:]
+        assert getattr(ready, f"get{upper}")() == ready.getOrDefault(name)
+        assert getattr(ready, f"set{upper}")("else") is ready
+        assert getattr(ready, f"get{upper}")() == "else"
+
+
+def test_params_of_a_fit_win(stage: Stage, estimator: Any, spark: SparkSession) -> None:
+    name, choices = stage.tuned
+    df = stage.frame(spark, 8)
+    maps = [{estimator.getParam(name): value} for value in choices]
+    models = estimator.fit(df, maps)
+    assert len(models) == len(choices)
+    one, other = (collected(model.transform(df)) for model in models)
+    assert not np.array_equal(one[0][stage.feature], other[0][stage.feature])
+    assert estimator.getOrDefault(name) == stage.make().getOrDefault(name)
+
+
+@pytest.mark.usefixtures("estimator")
+def test_a_model_saves_and_loads(stage: Stage, ready: Any, spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "model")
+    ready.setPredictionCol("named").save(path)
+    loaded = type(ready).load(path)
+    assert (type(loaded), loaded.uid) == (type(ready), ready.uid)
+    assert {p.name: v for p, v in loaded.extractParamMap().items()} == {
+        p.name: v for p, v in ready.extractParamMap().items()
+    }
+    df = stage.frame(spark, 6)
+    assert_same(loaded.transform(df), ready.transform(df))
+    with pytest.raises(Exception, match=r"(?i)exists"):
+        ready.save(path)
+    assert not [file for file in tmp_path.rglob("*") if file.suffix in {".pkl", ".pickle", ".pt"}]
+
+
+def test_fit_on_no_rows(stage: Stage, estimator: Any, spark: SparkSession) -> None:
+    df = stage.frame(spark, 2)
+    for empty in (df.where("id < 0"), spark.createDataFrame([], df.schema)):
+        with pytest.raises(ValueError, match="no rows"):
+            estimator.fit(empty)
+
+
+def test_fit_names_a_missing_column(stage: Stage, estimator: Any, spark: SparkSession) -> None:
+    for column in (stage.reads, "label"):
+        df = stage.frame(spark, 2).withColumnRenamed(column, f"{column}s")
+        with pytest.raises(ValueError, match=rf"no column '{column}'.*did you mean '{column}s'"):
+            estimator.fit(df)
+
+
+@pytest.mark.parametrize("column", ["reads", "label"])
+def test_fit_refuses_nulls(stage: Stage, estimator: Any, spark: SparkSession, column: str) -> None:
+    name = stage.reads if column == "reads" else column
+    df = stage.frame(spark, 5).withColumn(name, F.when(F.col("id") % 2 == 0, F.col(name)))
+    with pytest.raises(ValueError, match=rf"'{name}' is null.* 2 of 5 rows"):
+        estimator.fit(df)

@@ -172,6 +172,7 @@ def fits_somehow(work: TransferWorkload, cluster: ClusterSpec, cores: int) -> bo
     user, dl = (max(user, cores * m_mem), dl) if in_user else (user, max(dl, cores * m_mem))
     share = math.ceil(Fraction(work.structured_rows, cluster.nodes)) * tables.record_bytes
     python = cores * (128 * MIB + 4 * min(share, max(64 * MIB, f.batch_size * tables.record_bytes)))
+    python += 512 * MIB if cluster.local else 0
     driver = 512 * MIB + m.driver_bytes_per_feature * work.features
     driver += (math.isqrt(partitions) + 1) * m_mem if in_user else 0
     gpu = cores * max(f.runtime_gpu_bytes, m.runtime_gpu_bytes)
@@ -179,7 +180,7 @@ def fits_somehow(work: TransferWorkload, cluster: ClusterSpec, cores: int) -> bo
         return False
     if not cluster.local:
         machine = cluster.memory_bytes if cluster.driver_memory_bytes is None else cluster.driver_memory_bytes
-        if 3072 + mib(driver) + max(512, -(-mib(driver) // 10)) > machine / MIB:
+        if 512 + 3072 + mib(driver) + max(512, -(-mib(driver) // 10)) > machine / MIB:
             return False
     heap = np.arange(450, cluster.memory_bytes // MIB + 1)
     overhead = np.maximum(512, -(-heap // 10))

@@ -77,6 +77,23 @@ def test_nothing_is_lost_without_pooling() -> None:
     np.testing.assert_array_equal(pool(tensors, "none"), tensors.reshape(2, -1))
 
 
+@pytest.mark.parametrize("pooling", POOLINGS)
+@given(SIDES, SIDES, st.integers(1, 4))
+def test_one_map_gives_one_vector_in_every_layout(pooling: Pooling, height: int, width: int, channels: int) -> None:
+    tensors = maps(2, channels, height, width)
+    last = np.ascontiguousarray(tensors.transpose(0, 2, 3, 1))
+    assert pool(last, pooling, "NHWC").tobytes() == pool(tensors, pooling).tobytes()
+    expected = feature_length((channels, height, width), pooling)
+    assert feature_length((height, width, channels), pooling, "NHWC") == expected
+
+
+def test_layout_is_of_maps_alone() -> None:
+    for shape in ((7,), (5, 8), (2, 3, 4, 5)):
+        for pooling in POOLINGS:
+            np.testing.assert_array_equal(pool(maps(2, *shape), pooling, "NHWC"), maps(2, *shape).reshape(2, -1))
+            assert feature_length(shape, pooling, "NHWC") == math.prod(shape)
+
+
 def test_not_a_number_shows() -> None:
     tensors = maps(1, 1, 4, 4)
     tensors[0, 0, 0, 0] = np.nan

@@ -17,7 +17,8 @@ torch = pytest.importorskip("torch")
 from safetensors.torch import save_file  # noqa: E402
 
 from optimizer.errors import CerebroError  # noqa: E402
-from udfs import weights  # noqa: E402
+from udfs import weights_file  # noqa: E402
+from udfs.node_cache import CACHE_VARIABLE  # noqa: E402
 from udfs.weights import WeightsError, fit_state_dict, read_state_dict  # noqa: E402
 
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ def test_a_secret_in_a_uri_stays_out_of_the_message() -> None:
 
 
 def test_a_file_uri_is_read_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(weights.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     path = tmp_path / "with space.pt"
     torch.save(TENSORS, path)
     check(read_state_dict(path.as_uri()))
@@ -303,8 +304,8 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
         def from_uri(uri: str) -> tuple[FileSystem, str]:
             return SubTreeFileSystem(str(far), LocalFileSystem()), uri.removeprefix("far://")
 
-    monkeypatch.setattr(weights, "FileSystem", Resolver)
-    monkeypatch.setenv(weights.CACHE_VARIABLE, str(cache))
+    monkeypatch.setattr(weights_file, "FileSystem", Resolver)
+    monkeypatch.setenv(CACHE_VARIABLE, str(cache))
     return far, cache / "weights"
 
 
@@ -338,7 +339,7 @@ def test_a_copy_that_breaks_off_leaves_nothing(remote: tuple[Path, Path], monkey
         target.write(source.read(10))
         raise OSError("the line is dead")
 
-    monkeypatch.setattr("udfs.weights.shutil.copyfileobj", breaks)
+    monkeypatch.setattr("udfs.weights_file.shutil.copyfileobj", breaks)
     with pytest.raises(WeightsError, match="the line is dead"):
         read_state_dict("far://w.pt")
     assert list(cache.iterdir()) == []
@@ -350,7 +351,7 @@ def test_the_default_cache_is_private(
 ) -> None:
     far, _ = remote
     torch.save(TENSORS, far / "w.pt")
-    monkeypatch.delenv(weights.CACHE_VARIABLE)
+    monkeypatch.delenv(CACHE_VARIABLE)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     check(read_state_dict("far://w.pt"))
     folder = tmp_path / f"cerebro-{os.getuid()}"

@@ -21,10 +21,11 @@ torch = pytest.importorskip("torch")
 from optimizer.errors import UnknownLayerError  # noqa: E402
 from udfs import images  # noqa: E402
 from udfs.pooling import POOLINGS, pool  # noqa: E402
-from udfs.preprocessing import Preprocessing  # noqa: E402
+from udfs.preprocessing import Preprocessing, Preprocessings  # noqa: E402
 from udfs.weights import WeightsError  # noqa: E402
 from vista_spark import CNNFeaturizer, roster  # noqa: E402
 from vista_spark.errors import ColumnError, InvalidArgumentError, UnknownModelError  # noqa: E402
+from vista_spark.roster import FeatureLayer, ModelCard  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -498,3 +499,51 @@ def test_changed_weights_are_read_again(spark: SparkSession, tmp_path: Path, fil
         found.append(features(fire9(weights=str(tmp_path / "weights.pth")).transform(df), "f")[0])
         np.testing.assert_array_equal(found[-1], features(fire9(seed=seed).transform(df), "f")[0])
     assert np.abs(found[0] - found[1]).max() > 0.01
+
+
+# ---- networks of several inputs
+
+
+def test_a_network_of_two_inputs_reads_two_columns(spark: SparkSession, files: list[bytes]) -> None:
+    def build() -> torch.nn.Module:
+        class Both(torch.nn.Module):
+            def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+                # Tells its inputs apart, by their sizes and by what it does with them.
+                return x.mean((2, 3)) - 2 * y.amax((2, 3))
+
+        class Pair(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.both = Both()
+
+            def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+                return self.both(x, y)
+
+        return Pair()
+
+    card = ModelCard(
+        name="pair",
+        builder=build,
+        preprocessing=Preprocessings((SMALL.with_size(32), SMALL.with_size(16))),
+        layers=(FeatureLayer("both", "both"),),
+        parameters=0,
+        reference="of this test",
+    )
+    roster.register(card, overwrite=True)
+    df = spark.createDataFrame([(n, files[n], files[6 - n]) for n in range(3)], "id long, left binary, right binary")
+    df = df.unionByName(spark.createDataFrame([(3, files[0], b"no image")], df.schema))
+    made = CNNFeaturizer(model="pair", inputCols=["left", "right"], outputCols=["f"], pooling="none", batchSize=2)
+    rows = {row["id"]: row for row in made.transform(df).collect()}
+    network = roster.load("pair")
+    for number in range(3):
+        left, right = decoded([files[number]], SMALL.with_size(32)), decoded([files[6 - number]], SMALL.with_size(16))
+        with torch.inference_mode():
+            expected = network(torch.from_numpy(left), torch.from_numpy(right)).numpy()[0]
+        assert_close(rows[number]["f"].toArray(), expected.astype(np.float64))
+    assert rows[3]["f"] is None
+    assert rows[3]["image_error"]
+    with pytest.raises(ColumnError, match="pair reads 2 columns, and is given 1: left"):
+        CNNFeaturizer(model="pair", inputCol="left").transform(df)
+    with pytest.raises(ColumnError, match="no column 'middle'"):
+        CNNFeaturizer(model="pair", inputCols=["left", "middle"]).transform(df)
+    roster.unregister("pair")

@@ -211,7 +211,10 @@ def activations(network: nn.Module, paths: list[str], batch: torch.Tensor) -> di
 
 
 def test_the_tables_cover_the_roster() -> None:
-    assert roster.names() == tuple(PARAMETERS) == tuple(KEYS) == tuple(SHAPES)
+    ours = tuple(
+        name for name in roster.names() if roster.card(name).framework == "torch" and roster.card(name).kind == "image"
+    )
+    assert ours == tuple(PARAMETERS) == tuple(KEYS) == tuple(SHAPES)
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

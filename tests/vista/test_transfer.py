@@ -29,6 +29,7 @@ from real_inputs import foolbox_images, mobilenet_v2_weights
 torch = pytest.importorskip("torch")
 
 from optimizer.errors import UnknownLayerError  # noqa: E402
+from optimizer.logical import LOGICAL_PLANS  # noqa: E402
 from udfs.hog import hog_length  # noqa: E402
 from udfs.images import ImageError  # noqa: E402
 from vista_spark import CNNFeaturizer, FeatureTransfer, TransferResult, roster  # noqa: E402
@@ -117,12 +118,12 @@ def plans(tables: tuple[DataFrame, DataFrame]) -> dict[str, tuple[TransferResult
     """The same transfer by each plan, on differently scattered tables, with all that the downstream model was given."""
     structured, images = tables
     scattered = {
-        "staged": tables,
         "lazy": (structured.repartition(5), images.orderBy(F.desc("id"))),
         "eager": (structured.coalesce(1), images.repartition(3)),
     }
     found = {}
-    for plan, pair in scattered.items():
+    for plan in ("auto", *LOGICAL_PLANS):
+        pair = scattered.get(plan, tables)
         log: list[dict[int, np.ndarray]] = []
         task = transfer(plan=plan, downstream=Recorder(log), evaluator=accuracy())
         found[plan] = run(pair, task), log
@@ -137,7 +138,7 @@ def result(plans: dict[str, tuple[TransferResult, list[dict[int, np.ndarray]]]])
 # ---- what comes out
 
 
-@pytest.mark.parametrize("plan", ["lazy", "eager"])
+@pytest.mark.parametrize("plan", ["auto", *(plan for plan in LOGICAL_PLANS if plan != "staged")])
 def test_every_plan_gives_the_same(
     plan: str, plans: dict[str, tuple[TransferResult, list[dict[int, np.ndarray]]]]
 ) -> None:
@@ -150,6 +151,44 @@ def test_every_plan_gives_the_same(
     assert [row.score for row in staged.rows] == [row.score for row in other.rows]
     assert [row.name for row in staged.rows] == [row.name for row in other.rows]
     assert (staged.train_rows, staged.test_rows) == (other.train_rows, other.test_rows)
+    assert plan in (other.plan.logical, "auto")
+
+
+def test_auto_says_what_it_was_preferred_to(
+    plans: dict[str, tuple[TransferResult, list[dict[int, np.ndarray]]]],
+) -> None:
+    choice = plans["auto"][0].choice
+    compared = {name: seconds for name, seconds in choice.considered if isinstance(seconds, float)}
+    assert {"staged", "eager-reordered", "lazy-reordered"} <= compared.keys()
+    assert choice.seconds == min(compared.values())
+    assert choice.physical.cluster.local
+    assert plans["staged"][0].choice.considered == ()
+
+
+@pytest.mark.parametrize("plan", ["staged", "staged-before-join", "lazy"])
+def test_what_is_left_out_is_counted_alike(plan: str, tables: tuple[DataFrame, DataFrame]) -> None:
+    """Two bad images, one of them without a structured row: a join after inference sees both, and counts one."""
+    structured, images = tables
+    bad = images.withColumn("image", F.when(~F.col("id").isin(5, 6), F.col("image")).otherwise(F.lit(b"%PDF")))
+    found = run((structured.where("id not in (6, 7)"), bad), transfer(layers=["fire3", "fire5"], plan=plan))
+    assert found.dropped == {"image without a structured row": 2, "image: not an image": 1}
+    assert found.train_rows + found.test_rows == ROWS - 3
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("join", ("shuffle", "broadcast")), ("persistence", ("serialized", "deserialized")), ("partitions", (3, 5))],
+)
+def test_a_physical_decision_by_hand_is_kept(
+    name: str, values: tuple[Any, ...], tables: tuple[DataFrame, DataFrame], result: TransferResult
+) -> None:
+    for value in values:
+        found = run(tables, transfer(plan="staged", evaluator=accuracy(), **{name: value}))
+        decisions = ("join", "persistence", "partitions")
+        kept = {decision: getattr(found.choice.physical, decision) for decision in decisions}
+        planned = {decision: getattr(result.choice.physical, decision) for decision in decisions}
+        assert kept == planned | {name: value}
+        assert [row.score for row in found.rows] == [row.score for row in result.rows]
 
 
 def test_features_are_those_of_the_featurizer(
@@ -395,7 +434,7 @@ def test_mlflow_keeps_it(tables: tuple[DataFrame, DataFrame], tmp_path: Path) ->
         assert parent.data.params["downstream"] == "LogisticRegression"
         assert int(parent.data.params["train_rows"]) + int(parent.data.params["test_rows"]) == ROWS - 1
         folder = Path(parent.info.artifact_uri.removeprefix("file://"))
-        assert (folder / "plan.txt").read_text() == found.plan.explain()
+        assert (folder / "plan.txt").read_text() == found.choice.explain()
         assert (folder / "layers.png").read_bytes().startswith(b"\x89PNG")
         assert "structured + pool10" in (folder / "layers.csv").read_text()
         assert "not a JPEG" in "".join(path.read_text() for path in folder.glob("dropped*"))
@@ -614,7 +653,10 @@ def test_what_is_wrong_is_said_before_a_job(tables: tuple[DataFrame, DataFrame],
     [
         ({"downstream": "LogisticRegression"}, "downstream='LogisticRegression'.*estimator"),
         ({"pooling": "max"}, "pooling='max'.*max2x2, avg, none"),
-        ({"plan": "stage"}, "plan='stage'.*staged, lazy, eager"),
+        ({"plan": "stage"}, "plan='stage'.*auto, .*lazy, .*eager, .*staged"),
+        ({"join": "merge"}, "join='merge'.*broadcast, shuffle"),
+        ({"persistence": "memory"}, "persistence='memory'.*deserialized, serialized"),
+        ({"partitions": 0}, "partitions=0: at least 1"),
         ({"errors": "null"}, "errors='null'.*drop, raise"),
         ({"test_fraction": 0}, "test_fraction=0: a share between 0 and 1"),
         ({"test_fraction": 1.5}, "test_fraction=1.5"),
@@ -661,8 +703,8 @@ def test_nothing_stays_cached(spark: SparkSession, tables: tuple[DataFrame, Data
         return spark.sparkContext._jsc.getPersistentRDDs().size()
 
     before = cached()
-    for plan in ("staged", "lazy", "eager"):
-        run(tables, transfer(layers=["fire3", "fire5"], plan=plan, hog=plan == "staged"))
+    for plan in ("staged", "lazy", "staged-before-join", "pre-materialised"):
+        run(tables, transfer(layers=["fire3", "fire5"], plan=plan, hog=plan in ("staged", "lazy")))
     with pytest.raises(ImageError):
         run((tables[0], tables[1].withColumn("image", F.lit(b""))), transfer(layers=["fire3"], errors="raise"))
     assert cached() == before

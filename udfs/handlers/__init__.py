@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FRAMEWORKS", "Handler", "TensorSpec", "TracedModel", "UntraceableModelError", "handler"]
 
-FRAMEWORKS: Sequence[str] = ("torch",)
+FRAMEWORKS: Sequence[str] = ("torch", "keras")
 """The frameworks that have a handler; each is an optional extra at install."""
+
+_EXTRAS = {"torch": "torch", "keras": "tensorflow"}
 
 
 def handler(framework: str) -> Handler:
@@ -46,9 +48,10 @@ def handler(framework: str) -> Handler:
             f"no handler for {framework!r}{nearest(framework, FRAMEWORKS)}; there are: {', '.join(FRAMEWORKS)}"
         )
     try:
-        import_module(framework)
-    except ImportError as error:
-        raise ImportError(f'{framework} is not installed: pip install "cerebro-spark[{framework}]"') from error
-    module = import_module(f"udfs.handlers.{framework}")
+        module = import_module(f"udfs.handlers.{framework}")
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("udfs"):
+            raise
+        raise ImportError(f'{framework} is not installed: pip install "cerebro-spark[{_EXTRAS[framework]}]"') from error
     found: Handler = module.HANDLER
     return found

@@ -43,7 +43,7 @@ def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = No
     Returns
     -------
     np.ndarray
-        float32 of shape ``(3, crop, crop)``, C-contiguous unless `out` is not; `out` itself if given.
+        float32 of shape ``preprocessing.shape``, C-contiguous unless `out` is not; `out` itself if given.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = No
     if out is None:
         out = np.empty(shape, np.float32)
     # In place, one pass an operation: five times as fast as the expression, and bit for bit the same.
-    out[...] = pixels.transpose(2, 0, 1)
+    out[...] = pixels.transpose(2, 0, 1) if preprocessing.layout == "NCHW" else pixels
     out *= scale
     out -= mean
     out /= std
@@ -120,8 +120,9 @@ def _offset(length: int, crop: int) -> int:
 
 @lru_cache(maxsize=64)
 def _constants(preprocessing: Preprocessing) -> tuple[np.float32, FloatArray, FloatArray]:
-    mean = np.array(preprocessing.mean, np.float32).reshape(3, 1, 1)
-    std = np.array(preprocessing.std, np.float32).reshape(3, 1, 1)
+    along = (3, 1, 1) if preprocessing.layout == "NCHW" else (3,)
+    mean = np.array(preprocessing.mean, np.float32).reshape(along)
+    std = np.array(preprocessing.std, np.float32).reshape(along)
     return np.float32(preprocessing.scale), mean, std
 
 

@@ -1,18 +1,22 @@
 """The networks that the platform knows by name, with their preprocessing and their layers counted from the top.
 
 Architectures, layer order and state-dict keys are torchvision's, so that its published weights fit; torchvision itself
-is not needed. The notion of a roster is Vista's: Nakandala and Kumar, *Vista: optimized system for declarative feature
-transfer from deep CNNs at scale*, SIGMOD 2020, section 3.3.
+is not needed. Those whose names begin with ``keras_`` are the networks of ``keras.applications``; ``minilm_l6`` reads
+text. The notion of a
+roster is Vista's: Nakandala and Kumar, *Vista: optimized system for declarative feature transfer from deep CNNs at
+scale*, SIGMOD 2020, section 3.3.
 
 Examples
 --------
 >>> from vista_spark import roster
->>> roster.names()
-('alexnet', 'vgg16', 'resnet18', 'resnet50', 'inception_v3', 'mobilenet_v2', 'squeezenet1_1')
+>>> roster.names()[:4]
+('alexnet', 'vgg16', 'resnet18', 'resnet50')
+>>> [name for name in roster.names() if name.startswith("keras_")][:3]
+['keras_vgg16', 'keras_resnet50', 'keras_inception_v3']
 >>> network = roster.load("mobilenet_v2")  # seeded random weights; a second argument names real ones
 """
 
 from vista_spark.roster._card import FeatureLayer, ModelCard
-from vista_spark.roster._registry import card, load, names, register, unregister
+from vista_spark.roster._registry import card, load, names, register, text_encoder, unregister
 
-__all__ = ["FeatureLayer", "ModelCard", "card", "load", "names", "register", "unregister"]
+__all__ = ["FeatureLayer", "ModelCard", "card", "load", "names", "register", "text_encoder", "unregister"]

@@ -1,4 +1,4 @@
-"""What is known of a model before its weights are read: builder, preprocessing and named layers."""
+"""What is known of a model before its weights are read: framework, builder, preprocessing and named layers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import UnknownLayerError
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.roster._architecture import architecture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch import nn
-
-    from udfs.preprocessing import Preprocessing
+    from udfs.preprocessing import Preprocessing, Preprocessings
+    from udfs.text import Tokenization
 
 __all__ = ["FeatureLayer", "ModelCard"]
 
@@ -29,7 +29,8 @@ class FeatureLayer:
     name : str
         What the field calls it: ``"conv5"``, ``"fc6"``.
     module : str
-        Path of the module, within the network, whose output it is: after the nonlinearity, where there is one.
+        Path of the module, within the network, whose output it is: after the nonlinearity, where there is one. Torch
+        has dots between the names of a path, Keras slashes.
     """
 
     name: str
@@ -45,16 +46,21 @@ class ModelCard:
     name : str
         Key in the roster.
     builder : callable
-        Makes the network, a new one each call, with weights of its own choosing. It must be picklable, and run under
-        ``torch.device("meta")``.
-    preprocessing : Preprocessing
-        From an image to the network's input.
+        Makes the network, a new one each call, with weights of its own choosing. It must be picklable. One of torch
+        must run under ``torch.device("meta")``; one of Keras returns a built model, and where it takes an
+        ``input_shape`` it serves every image size: it is given ``preprocessing.shape``.
+    preprocessing : Preprocessing, Preprocessings or Tokenization
+        From an image, from several in columns of their own, or from a text, to the network's inputs.
     layers : tuple of FeatureLayer
         From the bottom to the top.
     parameters : int
-        Number of scalars in ``builder().parameters()``; buffers are not counted.
+        Number of scalars: of torch in ``builder().parameters()``, buffers not counted; of Keras ``count_params()``.
     reference : str
         The paper.
+    framework : {"torch", "keras"}
+        Whose network it is.
+    weights : str, optional
+        Path or URI of the weights that serve where the user names none; random ones without it.
 
     Examples
     --------
@@ -64,19 +70,22 @@ class ModelCard:
     """
 
     name: str
-    builder: Callable[[], nn.Module]
-    preprocessing: Preprocessing
+    builder: Callable[..., Any]
+    preprocessing: Preprocessing | Preprocessings | Tokenization
     layers: tuple[FeatureLayer, ...]
     parameters: int
     reference: str
+    framework: str = "torch"
+    weights: str | None = None
 
-    def skeleton(self) -> nn.Module:
-        """Build the network in evaluation mode on torch's meta device: all of its structure, none of its memory."""
-        import torch  # noqa: PLC0415  (an optional extra)
+    @property
+    def kind(self) -> str:
+        """What it reads: ``"image"`` or ``"text"``."""
+        return self.preprocessing.kind
 
-        # A builder may draw numbers that the meta device does not swallow.
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):
-            return self.builder().eval().requires_grad_(False)
+    def skeleton(self) -> Any:
+        """Build the network for its structure: of torch on the meta device, where it takes no memory."""
+        return architecture(self.framework).skeleton(self)
 
     def resolve(self, layers: int | str | Sequence[int | str]) -> tuple[FeatureLayer, ...]:
         """Find the layers that a user means.
@@ -143,23 +152,4 @@ class ModelCard:
         return self.layers[-number]
 
     def _run_order(self) -> list[str]:
-        """Paths of the modules that give a tensor at inference, in the order in which they give it."""
-        import torch  # noqa: PLC0415  (an optional extra)
-
-        network = self.skeleton()
-        finished: dict[str, None] = {}
-
-        def finish(path: str) -> Callable[[nn.Module, Any, object], None]:
-            def hook(_module: nn.Module, _inputs: Any, output: object) -> None:
-                if isinstance(output, torch.Tensor):
-                    finished.pop(path, None)
-                    finished[path] = None
-
-            return hook
-
-        for path, module in network.named_modules():
-            if path:
-                module.register_forward_hook(finish(path))
-        with torch.no_grad():
-            network(torch.empty((1, *self.preprocessing.shape), device="meta"))
-        return list(finished)
+        return architecture(self.framework).run_order(self)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import UnknownLayerError
-from udfs.weights import fit_state_dict, read_state_dict
 from vista_spark.errors import InvalidArgumentError, UnknownModelError
+from vista_spark.roster._architecture import architecture
 from vista_spark.roster._builtin import BUILT_IN
+from vista_spark.roster._keras_builtin import KERAS_BUILT_IN
+from vista_spark.roster._text_builtin import TEXT_BUILT_IN, folder_card
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     import torch
-    from torch import nn
 
     from vista_spark.roster._card import ModelCard
 
-__all__ = ["card", "load", "names", "register", "unregister"]
+__all__ = ["card", "load", "names", "register", "text_encoder", "unregister"]
+
+_SHIPPED = BUILT_IN | KERAS_BUILT_IN | TEXT_BUILT_IN
 
 _registered: dict[str, ModelCard] = {}
 
@@ -31,7 +34,7 @@ def names() -> tuple[str, ...]:
     >>> names()[:3]
     ('alexnet', 'vgg16', 'resnet18')
     """
-    return tuple({**BUILT_IN, **_registered})
+    return tuple({**_SHIPPED, **_registered})
 
 
 def card(name: str) -> ModelCard:
@@ -52,7 +55,7 @@ def card(name: str) -> ModelCard:
     >>> card("resnet50").preprocessing.shape
     (3, 224, 224)
     """
-    found = _registered.get(name) or BUILT_IN.get(name)
+    found = _registered.get(name) or _SHIPPED.get(name)
     if found is None:
         raise UnknownModelError(name, names())
     return found
@@ -63,7 +66,7 @@ def load(
     weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None = None,
     *,
     seed: int = 0,
-) -> nn.Module:
+) -> Any:
     """Build a network and give it its weights, ready for inference.
 
     Parameters
@@ -73,15 +76,16 @@ def load(
         travels.
     weights : str, path or mapping, optional
         Path or URI of a state dict (see :func:`udfs.weights.read_state_dict`), or the state dict itself. The keys must
-        be exactly the network's, which are torchvision's. By default, random weights.
+        be exactly the network's, which are torchvision's. Of a Keras model, path or URI of a ``.weights.h5``, ``.h5``
+        or ``.keras`` file (see :func:`udfs.keras_weights.fit_weights`). By default, random weights.
     seed : int
-        Of the random weights: the same seed gives the same weights. torch's global generator is left as it was.
+        Of the random weights: the same seed gives the same weights. Global generators are left as they were.
 
     Returns
     -------
-    torch.nn.Module
-        On the CPU, in evaluation mode, without gradients. Weights from a file that can be memory-mapped are, and the
-        processes of a node share them.
+    torch.nn.Module or keras.Model
+        On the CPU. One of torch is in evaluation mode and without gradients; its weights from a file that can be
+        memory-mapped are, and the processes of a node share them.
 
     Raises
     ------
@@ -98,25 +102,8 @@ def load(
     torch.Size([2, 1000])
     """
     entry = card(model) if isinstance(model, str) else model
-    if weights is None:
-        return _random(entry, seed)
-    state = weights if isinstance(weights, Mapping) else read_state_dict(weights)
-    network = entry.skeleton()
-    fit_state_dict(network, state, entry.name)
-    if any(buffer.device.type == "meta" for buffer in network.buffers()):
-        # A buffer outside the state dict has its value from the builder alone.
-        network = _random(entry, seed)
-        fit_state_dict(network, state, entry.name)
-    return network.eval().requires_grad_(False)
-
-
-def _random(entry: ModelCard, seed: int) -> nn.Module:
-    import torch  # noqa: PLC0415  (an optional extra)
-
-    with torch.random.fork_rng(devices=[]):
-        # torch.manual_seed would reseed the accelerators too, and nothing would put those back.
-        torch.default_generator.manual_seed(seed)
-        return entry.builder().eval().requires_grad_(False)
+    framework = architecture(entry.framework)
+    return framework.random(entry, seed) if weights is None else framework.load(entry, weights, seed)
 
 
 def register(model: ModelCard, overwrite: bool = False) -> None:
@@ -132,7 +119,7 @@ def register(model: ModelCard, overwrite: bool = False) -> None:
     Raises
     ------
     InvalidArgumentError
-        The name is taken, or the number of parameters is not the network's.
+        The name is taken, the framework is unknown, or the number of parameters is not the network's.
     UnknownLayerError
         A layer's module is not in the network.
 
@@ -147,16 +134,63 @@ def register(model: ModelCard, overwrite: bool = False) -> None:
     if model.name in names() and not overwrite:
         raise InvalidArgumentError(f"the roster has a model {model.name!r}; pass overwrite=True to replace it")
     network = model.skeleton()
-    paths = [path for path, _ in network.named_modules() if path]
+    framework = architecture(model.framework)
+    paths = framework.paths(model, network)
     for layer in model.layers:
         if layer.module not in paths:
             raise UnknownLayerError(layer.module, paths, f"the network of model {model.name!r}")
-    parameters = sum(parameter.numel() for parameter in network.parameters())
+    parameters = framework.parameters(network)
     if parameters != model.parameters:
         raise InvalidArgumentError(
             f"model {model.name!r} has {parameters} parameters, its card says {model.parameters}"
         )
     _registered[model.name] = model
+
+
+def text_encoder(folder: str, name: str, max_length: int = 128, overwrite: bool = False) -> ModelCard:
+    """Add the BERT or RoBERTa of a folder to the roster of this process, with each block's output as a layer.
+
+    Parameters
+    ----------
+    folder : str
+        Path or URI of a folder as ``transformers`` writes it, with ``config.json``, ``model.safetensors`` and
+        ``tokenizer.json``: its weights serve unless the user names others.
+    name : str
+        Key in the roster.
+    max_length : int
+        Tokens that a text is cut or padded to, where the user names no other number.
+    overwrite : bool
+        Replace a model of the same name.
+
+    Returns
+    -------
+    ModelCard
+        As registered: ``layer1`` is the lowest block.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The name is taken, or the network is of another kind, or has an unknown activation.
+    udfs.weights.WeightsError
+        There is no such folder, or no ``config.json`` in it.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> from pathlib import Path
+    >>> config = {"model_type": "bert", "vocab_size": 90, "hidden_size": 8, "num_hidden_layers": 2}
+    >>> config |= {"num_attention_heads": 2, "intermediate_size": 16}
+    >>> config |= {"max_position_embeddings": 32, "type_vocab_size": 2}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "config.json").write_text(json.dumps(config))
+    ...     mine = text_encoder(folder, name="mine")
+    >>> [layer.name for layer in mine.layers], mine.preprocessing.max_length
+    (['layer1', 'layer2'], 32)
+    >>> unregister("mine")
+    """
+    found = folder_card(folder.rstrip("/"), name, max_length)
+    register(found, overwrite)
+    return found
 
 
 def unregister(name: str) -> None:

@@ -1,6 +1,7 @@
 """Feature transfer: CNN layers joined with structured columns, and a downstream model on each (Vista)."""
 
+from vista_spark.transfer._planning import plan_feature_transfer
 from vista_spark.transfer._result import LayerResult, TransferResult
 from vista_spark.transfer._transfer import FeatureTransfer
 
-__all__ = ["FeatureTransfer", "LayerResult", "TransferResult"]
+__all__ = ["FeatureTransfer", "LayerResult", "TransferResult", "plan_feature_transfer"]

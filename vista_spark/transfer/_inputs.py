@@ -1,4 +1,4 @@
-"""The two tables of a transfer: checked, cleaned and joined before any inference (plan E of Vista's Figure 5)."""
+"""The two tables of a transfer: checked, cleaned, and joined before or after inference (Vista's Figure 5)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import BooleanType, DoubleType, FloatType, NumericType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DoubleType,
+    FloatType,
+    NumericType,
+    StringType,
+    StructType,
+)
 
-from vista_spark._columns import check_image, check_present
+from vista_spark._columns import check_present
 from vista_spark._spark import quoted
 from vista_spark.errors import ColumnError, DuplicateIdError, EmptyInputError, LabelError, MissingIdError
 
@@ -22,14 +31,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
-__all__ = ["Columns", "Joined", "join"]
+    from optimizer.memory import Join
+
+__all__ = ["Columns", "Matched", "match"]
 
 _LOG = logging.getLogger(__name__)
 
 # Names that the training table has beside the user's.
 _RESERVED = ("image_error", "transfer_")
 _COMPLETE = "transfer_complete"
+
+# Images whose size is looked at.
+_SAMPLED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +81,75 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """One row an example.
+class Matched:
+    """Two tables that share ids, one row an id in each.
 
     Attributes
     ----------
-    df : DataFrame
-        Columns: id, label, structured features, image.
+    structured : DataFrame
+        Columns: id, label, structured features. Complete rows only.
+    images : DataFrame
+        Columns: id, image.
+    on : str
+        The id.
     rows : int
+        Ids that both have.
+    classes : int
+        Distinct labels.
     dropped : mapping of str to int
         Why rows were left out, and how many.
     """
 
-    df: DataFrame
+    structured: DataFrame
+    images: DataFrame
+    on: str
     rows: int
+    classes: int
     dropped: Mapping[str, int]
 
+    def joined(self, other: DataFrame, how: Join) -> DataFrame:
+        """The structured rows with those of the images, or of what was made of them.
 
-def join(structured: DataFrame, images: DataFrame, columns: Columns, errors: str, *, classification: bool) -> Joined:
-    """Check and join the tables; only ids, labels and nulls are read, no image.
+        Parameters
+        ----------
+        other : DataFrame
+            With the id.
+        how : {"broadcast", "shuffle"}
+            The structured table goes to every executor, or both tables are shuffled by the id and merged.
+        """
+        return other.join(self.structured.hint("broadcast" if how == "broadcast" else "merge"), self.on)
+
+    def width(self, features: Sequence[str]) -> int:
+        """Structured features, those within vectors counted one by one."""
+        vectors = [name for name in features if isinstance(self.structured.schema[name].dataType, VectorUDT)]
+        if not vectors:
+            return len(features)
+        sizes = [F.size(vector_to_array(F.col(quoted(name)))).alias(f"c{place}") for place, name in enumerate(vectors)]
+        found = self.structured.select(*sizes).first()
+        return len(features) - len(vectors) + sum(found or ())
+
+    def image_bytes(self, image: str) -> int:
+        """Encoded bytes of an image, on average over the first few; 0 where the column holds paths."""
+        column = F.col(quoted(image))
+        kind = self.images.schema[image].dataType
+        if isinstance(kind, (StructType, BinaryType)):
+            length = _octets(column, kind)
+        elif isinstance(kind, ArrayType) and isinstance(kind.elementType, (StructType, BinaryType)):
+            inner = kind.elementType
+            one = F.transform(column, lambda image: F.coalesce(_octets(image, inner), F.lit(0)).cast("long"))
+            length = F.aggregate(one, F.lit(0).cast("long"), operator.add)
+        elif isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType):
+            return 0
+        elif isinstance(kind, ArrayType):
+            length = F.size(F.flatten(column) if isinstance(kind.elementType, ArrayType) else column) * F.lit(8)
+        else:
+            return 0
+        found = self.images.select(length.alias("bytes")).limit(_SAMPLED).agg(F.avg("bytes").alias("bytes")).first()
+        return int(found["bytes"] or 0) if found is not None else 0
+
+
+def match(structured: DataFrame, images: DataFrame, columns: Columns, errors: str, *, classification: bool) -> Matched:
+    """Check the tables and match their ids; only ids, labels and nulls are read, no image.
 
     Parameters
     ----------
@@ -106,7 +171,7 @@ def join(structured: DataFrame, images: DataFrame, columns: Columns, errors: str
         *(F.col(quoted(name)) for name in (columns.on, columns.label, *columns.structured)),
         _complete(structured, columns).alias(_COMPLETE),
     )
-    complete = _check_structured(table, columns, errors, dropped, classification=classification)
+    complete, classes = _check_structured(table, columns, errors, dropped, classification=classification)
     images_ids = _check_images(images, columns, errors, dropped)
     right = images.select(*(F.col(quoted(name)) for name in (columns.on, columns.image)))
     right = right.where(F.col(quoted(columns.on)).isNotNull())
@@ -124,13 +189,13 @@ def join(structured: DataFrame, images: DataFrame, columns: Columns, errors: str
     _settle(errors, dropped, "structured row without an image", complete - matched["rows"])
     # An image whose structured row has a null label or feature is counted there, and not once more here.
     _settle(errors, dropped, "image without a structured row", images_ids - matched["ids"])
-    return Joined(left.join(right, columns.on), int(matched["rows"]), dropped)
+    return Matched(left, right, columns.on, int(matched["rows"]), classes, dropped)
 
 
 def _check_columns(structured: DataFrame, images: DataFrame, columns: Columns) -> None:
     check_present(structured, [columns.on, columns.label, *columns.structured], "the structured table")
     check_present(images, [columns.on], "the image table")
-    check_image(images, columns.image, "the image table")
+    check_present(images, [columns.image], "the image table")
     _check_roles(columns)
     _check_types(structured, images, columns)
 
@@ -174,7 +239,7 @@ def _check_types(structured: DataFrame, images: DataFrame, columns: Columns) -> 
 
 def _check_structured(
     table: DataFrame, columns: Columns, errors: str, dropped: dict[str, int], *, classification: bool
-) -> int:
+) -> tuple[int, int]:
     on, label = F.col(quoted(columns.on)), F.col(quoted(columns.label))
     # Each row is counted once, under the first of its defects.
     unlabelled = on.isNotNull() & _missing(table, columns.label)
@@ -201,7 +266,7 @@ def _check_structured(
         raise LabelError(
             f"the label {columns.label!r} has one class among {found['complete']} complete rows: a classifier needs two"
         )
-    return int(found["complete"])
+    return int(found["complete"]), int(found["classes"])
 
 
 def _check_images(df: DataFrame, columns: Columns, errors: str, dropped: dict[str, int]) -> int:
@@ -251,6 +316,10 @@ def _missing(df: DataFrame, name: str) -> Column:
         # A null vector has to be kept from vector_to_array, which fails on it.
         return F.when(column.isNull(), F.lit(True)).otherwise(~F.forall(vector_to_array(column), _finite))
     return column.isNull()
+
+
+def _octets(image: Column, kind: DataType) -> Column:
+    return F.octet_length(image.getField("data") if isinstance(kind, StructType) else image)
 
 
 def _finite(number: Column) -> Column:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.ml import Model, PipelineModel
 
     from optimizer.logical import LogicalPlan
+    from optimizer.transfer import Choice
 
 __all__ = ["LayerResult", "TransferResult"]
 
@@ -71,8 +72,8 @@ class TransferResult:
     metric : str
         What the scores are.
     larger_is_better : bool
-    plan : LogicalPlan
-        What was run; ``print(result.plan.explain())``.
+    choice : Choice
+        The plan that was run, its memory plan, and what it was preferred to; ``print(result.choice.explain())``.
     train_rows, test_rows : int
     dropped : mapping of str to int
         Why rows were left out, and how many.
@@ -85,10 +86,15 @@ class TransferResult:
     best_model: PipelineModel
     metric: str
     larger_is_better: bool
-    plan: LogicalPlan
+    choice: Choice
     train_rows: int
     test_rows: int
     dropped: Mapping[str, int]
+
+    @property
+    def plan(self) -> LogicalPlan:
+        """The order of inference and training that was followed."""
+        return self.choice.logical
 
     @property
     def rows(self) -> tuple[LayerResult, ...]:

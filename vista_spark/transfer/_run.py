@@ -2,57 +2,58 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark import StorageLevel
 from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from udfs.descriptors import HOGExtraction
-from udfs.handlers import TensorSpec
 from udfs.hog import hog_length
-from udfs.images import ImageError
-from udfs.inference import Feature, ImageFeed, Inference, Materialised, TensorFeed
 from udfs.pooling import Pooling, feature_length
 from udfs.rows import RowPolicy
-from vista_spark._spark import as_vector, describe, infer, quoted
-from vista_spark.errors import EmptyInputError, LabelError
+from vista_spark._spark import as_vector, describe, quoted
+from vista_spark.errors import DiskFullError, EmptyInputError, LabelError
 from vista_spark.transfer._downstream import is_classification, point_at
 from vista_spark.transfer._result import LayerResult
+from vista_spark.transfer._stage import ERROR, feature_column, run_stage, stage_inference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.ml import Estimator
     from pyspark.ml.evaluation import Evaluator
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
-    from optimizer.logical import InferenceStage, LogicalPlan
+    from optimizer.logical import InferenceStage
+    from optimizer.memory import Persistence
+    from optimizer.transfer import Choice
+    from udfs.inference import Inference, Reduction
     from vista_spark._network import Network
-    from vista_spark.transfer._inputs import Columns, Joined
+    from vista_spark.transfer._inputs import Columns, Matched
 
-__all__ = ["FEATURES", "Run", "parallelism"]
+__all__ = ["FEATURES", "Run"]
 
 FEATURES = "transfer_features"
 """The column in which the downstream model finds its features."""
 
 _STRUCTURED = "transfer_structured"
 _IMAGE = "transfer_image"
-_ERROR = "image_error"
 
-# Vista's p_max (Table 1): what one partition of an intermediate table may hold.
-_PARTITION_BYTES = 100_000_000
+# Spark caches a DataFrame as columns of bytes; a serialized one is a single array of bytes a partition, which
+# "spark.rdd.compress" may compress.
+_LEVELS: dict[Persistence, StorageLevel] = {
+    "deserialized": StorageLevel.MEMORY_AND_DISK_DESER,
+    "serialized": StorageLevel.MEMORY_AND_DISK,
+}
+
+# Of the operating system, in whatever Spark wraps around it.
+_NO_SPACE = "No space left on device"
 
 # Side of the picture that HOG sees, in pixels: 64 x 64 gives 1764 numbers, of the order of a CNN layer.
 _HOG_SIZE = 64
-
-
-def parallelism(spark: SparkSession) -> int:
-    """Task slots of the cluster as Spark counts them, on classic Spark and on Connect alike (runs one tiny job)."""
-    rows = spark.range(10_000).select(F.spark_partition_id().alias("partition"))
-    return int(rows.agg(F.countDistinct("partition")).collect()[0][0])
 
 
 @dataclass(slots=True)
@@ -62,7 +63,8 @@ class Run:
     Parameters
     ----------
     network : Network
-    plan : LogicalPlan
+    choice : Choice
+        The logical plan, and the join, partitions and persistence of its memory plan.
     columns : Columns
     downstream, evaluator
         Pointed at :data:`FEATURES` and the label by the run itself.
@@ -74,10 +76,12 @@ class Run:
     hog : bool
     tick : callable
         Called with what begins next.
+    several : {"mean", "max"}, optional
+        What makes one vector of a record's images; there is one image a record without it.
     """
 
     network: Network
-    plan: LogicalPlan
+    choice: Choice
     columns: Columns
     downstream: Estimator[Any]
     evaluator: Evaluator
@@ -89,11 +93,12 @@ class Run:
     seed: int
     hog: bool
     tick: Callable[[str], None]
+    several: Reduction | None = None
     dropped: dict[str, int] = field(default_factory=dict)
     train_rows: int = 0
     test_rows: int = 0
 
-    def execute(self, joined: Joined) -> tuple[LayerResult, LayerResult | None, tuple[LayerResult, ...]]:
+    def execute(self, matched: Matched) -> tuple[LayerResult, LayerResult | None, tuple[LayerResult, ...]]:
         """Train on every layer; the structured features alone come first, on the same rows.
 
         Returns
@@ -107,86 +112,91 @@ class Run:
 
         Raises
         ------
-        udfs.images.ImageError
-            An image is bad, and ``errors="raise"``.
+        udfs.images.ImageError, udfs.text.TextError
+            An image or a text is bad, and ``errors="raise"``.
         EmptyInputError, LabelError
             What is left is too little to train and test on.
+        DiskFullError
+            Tables that storage memory does not hold fill the disk of Spark's scratch folder.
         """
-        self.dropped.update(joined.dropped)
-        source = joined.df.repartition(self._partitions(joined.rows, parallelism(joined.df.sparkSession)))
-        held = [source.persist()] if self.hog or self.plan.logical == "lazy" else []
+        try:
+            return self._execute(matched)
+        except Exception as error:
+            if _NO_SPACE not in str(error):
+                raise
+            cached = self.choice.physical.cached_bytes >> 20
+            raise DiskFullError(
+                f"the disk of Spark's scratch folder is full: about {cached:,} MiB are cached at once, and what "
+                "storage memory does not hold goes there. Name a larger disk in spark.local.dir (SPARK_LOCAL_DIRS on a "
+                "cluster), give Spark more memory (`vista plan`), transfer higher layers, or pool them"
+            ) from error
+
+    def _execute(self, matched: Matched) -> tuple[LayerResult, LayerResult | None, tuple[LayerResult, ...]]:
+        self.dropped.update(matched.dropped)
+        plan, physical = self.choice.logical, self.choice.physical
+        images = matched.joined(matched.images, physical.join) if plan.joins_first else matched.images
+        source = images.repartition(physical.partitions)
+        read_again = self.hog or sum(stage.source is None for stage in plan.stages) > 1
+        held = _Held(_LEVELS[physical.persistence])
+        if read_again:
+            held.hold(source, until=len(plan.stages))
         layers: list[LayerResult] = []
         baseline: LayerResult | None = None
         hog: LayerResult | None = None
+        tables: list[DataFrame] = []
         try:
-            table = source
-            for number, stage in enumerate(self.plan.stages):
-                continued = number > 0 and bool(self.plan.stages[number - 1].writes)
-                self.tick(f"inference: {', '.join(self.plan.names[target] for target in stage.targets)}")
-                before, table = table, self._infer(table if continued else source, stage, continued=continued).persist()
-                held.append(table)
+            for number, stage in enumerate(plan.stages):
+                self.tick(f"inference: {', '.join(plan.names[target] for target in stage.targets)}")
+                held.release(before=number - 1)
+                before = source if stage.source is None else tables[stage.source]
+                table = run_stage(before, stage, self._inference(stage))
+                last = plan.last_reader(number)
+                if plan.joins_first or last > number:
+                    held.hold(table, until=last)
+                tables.append(table)
+                if not plan.joins_first:
+                    table = held.hold(matched.joined(table, physical.join), until=number)
                 started = time.perf_counter()
                 self._count(table, complain=number == 0)
                 seconds = time.perf_counter() - started
-                if before is not source:
-                    before.unpersist()
+                held.release(before=number, keep=table)
                 if baseline is None:
                     self.tick("training: structured features")
                     baseline = self._train(table, "structured")
-                    hog = self._hog(source) if self.hog else None
+                    hog = self._hog(source, matched) if self.hog else None
                 for target in stage.targets:
-                    self.tick(f"training: {self.plan.names[target]}")
-                    size = feature_length(self.network.graph[target].output_shape, self.pooling)
-                    trained = self._train(table, self.plan.names[target], _feature(target), size)
+                    self.tick(f"training: {plan.names[target]}")
+                    shape, layout = self.network.graph[target].output_shape, self.network.reads.layout
+                    size = feature_length(shape, self.pooling, layout)
+                    trained = self._train(table, plan.names[target], feature_column(target), size)
                     layers.append(replace(trained, inference_seconds=seconds, gflops=stage.flops / 1e9))
-                    seconds = 0.0  # the layers of an eager stage share one pass
+                    seconds = 0.0  # the layers of one stage share a pass
         finally:
-            for table in held:
-                table.unpersist()
+            held.release(before=len(plan.stages) + 1)
         assert baseline is not None  # noqa: S101 - a plan has at least one stage
         return baseline, hog, tuple(layers)
 
-    def _partitions(self, rows: int, slots: int) -> int:
-        """A multiple of the slots, each partition below 100 MB (Vista, equations 13 and 14)."""
-        graph = self.network.graph
-        widest = max(
-            stage.write_bytes + sum(graph[target].activation_bytes for target in stage.targets)
-            for stage in self.plan.stages
-        )
-        return slots * max(1, math.ceil(rows * widest / (_PARTITION_BYTES * slots)))
-
-    def _infer(self, table: DataFrame, stage: InferenceStage, *, continued: bool) -> DataFrame:
-        graph = self.network.graph
-        feeds: tuple[ImageFeed | TensorFeed, ...] = (
-            ImageFeed(self.columns.image, self.network.image, self.network.preprocessing),
-        )
-        if continued:
-            table = table.where(F.col(_ERROR).isNull()).drop(_ERROR)
-            feeds = tuple(
-                TensorFeed(_live(name), name, TensorSpec(graph[name].output_shape, graph[name].dtype))
-                for name in stage.reads
-            )
-        return infer(
-            table,
-            Inference(
-                source=self.network.source,
-                feeds=feeds,
-                features=tuple(Feature(name, _feature(name), self.pooling) for name in stage.targets),
-                materialised=tuple(Materialised(name, _live(name)) for name in stage.writes),
-                keep=self._kept,
-                policy=RowPolicy("null", _ERROR),
-                batch_size=self.batch_size,
-                device=self.device,
-            ),
+    def _inference(self, stage: InferenceStage) -> Inference:
+        return stage_inference(
+            self.network,
+            stage,
+            image=self.columns.image,
+            keep=self._kept,
+            pooling=self.pooling,
+            batch_size=self.batch_size,
+            device=self.device,
+            several=self.several,
         )
 
     @property
     def _kept(self) -> tuple[str, ...]:
+        if not self.choice.logical.joins_first:
+            return (self.columns.on,)
         return tuple(dict.fromkeys((self.columns.on, self.columns.label, *self.columns.structured)))
 
     def _count(self, table: DataFrame, *, complain: bool) -> None:
         """Compute a table, and the first time see what there is to train and test on."""
-        reason = F.substring_index(_ERROR, ":", 1).alias("reason")
+        reason = F.substring_index(ERROR, ":", 1).alias("reason")
         found = table.groupBy(reason, self._is_test.alias("test")).agg(
             F.count("*").alias("rows"),
             F.countDistinct(F.col(quoted(self.columns.label))).alias("classes"),
@@ -199,16 +209,16 @@ class Run:
             if group["reason"] is None:
                 continue
             if self.errors == "raise":
-                raise ImageError(
+                raise self.network.reads.error(
                     group["reason"], f'{self.columns.on} {group["example"]!r} and others; errors="drop" leaves them out'
                 )
-            key = f"image: {group['reason']}"
+            key = f"{self.network.reads.kind}: {group['reason']}"
             self.dropped[key] = self.dropped.get(key, 0) + group["rows"]
         good = {group["test"]: group for group in groups if group["reason"] is None}
         self.train_rows, self.test_rows = (good[side]["rows"] if side in good else 0 for side in (False, True))
         if not self.train_rows or not self.test_rows:
             raise EmptyInputError(
-                f"{self.train_rows} rows to train on and {self.test_rows} held out, of good images "
+                f"{self.train_rows} rows to train on and {self.test_rows} held out, of good {self.network.reads.kind}s "
                 f"({sum(self.dropped.values())} rows left out: {self.dropped}): give more rows or another test_fraction"
             )
         if is_classification(self.downstream) and good[False]["classes"] == 1:
@@ -222,7 +232,7 @@ class Run:
 
     def _train(self, table: DataFrame, name: str, image: str | None = None, size: int = 0) -> LayerResult:
         started = time.perf_counter()
-        data = self.columns.assembler(_STRUCTURED).transform(table.where(F.col(_ERROR).isNull()))
+        data = self.columns.assembler(_STRUCTURED).transform(table.where(F.col(ERROR).isNull()))
         inputs = [_STRUCTURED]
         if image is not None:
             data = data.withColumn(_IMAGE, as_vector(image, size))
@@ -235,25 +245,43 @@ class Run:
         score = point_at(self.evaluator, FEATURES, self.columns.label).evaluate(scored)
         return LayerResult(name, size, score, 0.0, time.perf_counter() - started, 0.0, model)
 
-    def _hog(self, source: DataFrame) -> LayerResult:
+    def _hog(self, source: DataFrame, matched: Matched) -> LayerResult:
         self.tick("baseline: HOG")
+        column = feature_column("hog")
         extraction = HOGExtraction(
-            self.columns.image, _feature("hog"), _HOG_SIZE, self._kept, RowPolicy("null", _ERROR), self.batch_size
+            self.columns.image, column, _HOG_SIZE, self._kept, RowPolicy("null", ERROR), self.batch_size
         )
-        table = describe(source, extraction).persist()
+        table = describe(source, extraction)
+        if not self.choice.logical.joins_first:
+            table = matched.joined(table, self.choice.physical.join)
+        table = table.persist(_LEVELS[self.choice.physical.persistence])
         try:
             started = time.perf_counter()
             self._count(table, complain=False)
             seconds = time.perf_counter() - started
-            trained = self._train(table, "hog", _feature("hog"), hog_length(_HOG_SIZE))
+            trained = self._train(table, "hog", column, hog_length(_HOG_SIZE))
         finally:
             table.unpersist()
         return replace(trained, inference_seconds=seconds)
 
 
-def _feature(layer: str) -> str:
-    return f"transfer_feature_{layer}".replace(".", "_")
+class _Held:
+    """Cached tables, each until the stage after which nobody reads it."""
 
+    def __init__(self, level: StorageLevel) -> None:
+        self._level = level
+        self._tables: list[tuple[int, DataFrame]] = []
 
-def _live(layer: str) -> str:
-    return f"transfer_live_{layer}".replace(".", "_")
+    def hold(self, table: DataFrame, *, until: int) -> DataFrame:
+        """Cache a table through a stage, by number."""
+        self._tables.append((until, table.persist(self._level)))
+        return table
+
+    def release(self, *, before: int, keep: DataFrame | None = None) -> None:
+        """Drop the tables that were held until ``before`` or earlier, but not ``keep``."""
+        rest = [(until, table) for until, table in self._tables if table is keep or until > before]
+        staying = {id(table) for _, table in rest}
+        for _, table in self._tables:
+            if id(table) not in staying:
+                table.unpersist()
+        self._tables = rest

@@ -51,9 +51,12 @@ def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) 
                 f"best_{result.metric}": result.best.score,
                 f"baseline_{result.metric}": result.baseline.score,
                 "seconds": sum(row.seconds for row in result.rows),
+                "inference_seconds": sum(row.inference_seconds for row in result.layers),
+                "predicted_inference_seconds": result.choice.seconds,
+                "predicted_peak_bytes": result.choice.physical.peak_bytes,
             }
         )
-        mlflow.log_text(result.plan.explain(), "plan.txt")
+        mlflow.log_text(result.choice.explain(), "plan.txt")
         mlflow.log_text(result.to_pandas().to_csv(index=False), "layers.csv")
         mlflow.log_figure(result.plot(), "layers.png")
         if is_remote():

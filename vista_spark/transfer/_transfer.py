@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pyspark.ml import PipelineModel
 from pyspark.ml.feature import VectorAssembler
 
 from optimizer.logical import LOGICAL_PLANS, plan_layers
+from optimizer.memory import Join, Persistence
+from udfs.inference import REDUCTIONS
 from udfs.pooling import POOLINGS
+from vista_spark import roster
+from vista_spark._columns import holds_several
+from vista_spark._envelope import envelope
 from vista_spark._network import network
 from vista_spark._progress import Progress
+from vista_spark._reads import TEXT_POOLINGS
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.featurizer import CNNFeaturizer
+from vista_spark.text_featurizer import TextFeaturizer
 from vista_spark.transfer._downstream import check_estimator, default_evaluator, is_classification, metric_name
-from vista_spark.transfer._inputs import Columns, join
+from vista_spark.transfer._inputs import Columns, match
+from vista_spark.transfer._planning import TransferData, choose, downstream_size, in_session
 from vista_spark.transfer._result import TransferResult
 from vista_spark.transfer._run import FEATURES, Run
 from vista_spark.transfer._tracking import log
@@ -28,9 +36,11 @@ if TYPE_CHECKING:
     from pyspark.ml.evaluation import Evaluator
     from pyspark.sql import DataFrame
 
-    from optimizer.logical import Logical, LogicalPlan
-    from udfs.pooling import Pooling
+    from optimizer.logical import Logical
+    from optimizer.transfer import Choice
+    from udfs.inference import Reduction
     from vista_spark._network import Network
+    from vista_spark.transfer._inputs import Matched
     from vista_spark.transfer._result import LayerResult
 
 __all__ = ["FeatureTransfer"]
@@ -42,16 +52,16 @@ _ERRORS = ("drop", "raise")
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureTransfer:
-    """Train a downstream model on the structured features joined with each of some layers of a CNN, and compare them.
+    """Train a downstream model on the structured features joined with each of some layers of a network, and compare.
 
-    The images pass through the network once, however many layers are named.
+    The images, or the texts, pass through the network once, however many layers are named.
 
     Parameters
     ----------
     model : str
         A name of :func:`vista_spark.roster.names`, a registered model's included.
     weights : str, optional
-        Path or URI of a state dict, readable by every worker; random weights without it.
+        As for :class:`vista_spark.CNNFeaturizer` and :class:`vista_spark.TextFeaturizer`.
     layers : int, str or sequence of int and str
         Names; ``n`` in a sequence is the n-th layer from the top; a bare ``k`` stands for the top ``k`` layers.
     downstream : pyspark.ml.Estimator
@@ -59,10 +69,22 @@ class FeatureTransfer:
         ``"transfer_features"`` wherever a stage's ``featuresCol`` was not set.
     evaluator : pyspark.ml.evaluation.Evaluator, optional
         F1 for a classifier by default, the root mean squared error for anything else.
-    pooling : {"max2x2", "avg", "none"}
-        As for :class:`vista_spark.CNNFeaturizer`.
-    plan : {"staged", "lazy", "eager"}
-        The order of inference and training; all give the same models (to 1e-5). Vista, section 4.2.1.
+    pooling : str, optional
+        As for :class:`vista_spark.CNNFeaturizer` (``"max2x2"`` by default), or of a text encoder as for
+        :class:`vista_spark.TextFeaturizer` (``"mean"``).
+    plan : str
+        The order of inference and training; all give the same models (to 1e-5). ``"auto"`` (default) takes the one with
+        the fewest predicted seconds among those that fit into the session's memory, and raises
+        ``InfeasiblePlanError`` where none does. By name: ``"staged"``, ``"staged-before-join"``, ``"eager"``,
+        ``"eager-reordered"``, ``"lazy"``, ``"lazy-reordered"``, ``"pre-materialised"`` (Vista, section 4.2.1 and
+        Figure 5); one that does not fit is run all the same, with a warning.
+    join : {"broadcast", "shuffle"}, optional
+        How the tables are joined. Like the next two left to the planner by default; one given by hand is kept, and what
+        is left open is planned around it (Vista, section 4.2.3).
+    persistence : {"deserialized", "serialized"}, optional
+        Format of the tables that are cached between stages.
+    partitions : int, optional
+        Of those tables; too few for the largest of them raises ``InfeasiblePlanError``.
     test_fraction : float
         Share of rows held out for the score, chosen by a hash of the id and ``seed``.
     errors : {"drop", "raise"}
@@ -72,8 +94,14 @@ class FeatureTransfer:
         Score histograms of oriented gradients as a second baseline (needs scikit-image).
     image_size : int, optional
         Height and width of the network's input, in pixels; the model's own by default.
-    batch_size : int
-        Images a run of the network.
+    max_length : int, optional
+        Of a text encoder, the tokens that a text is cut or padded to; the model's own by default.
+    several : {"mean", "max"}
+        What makes one vector of a record's images, where the column has several; as for
+        :class:`vista_spark.CNNFeaturizer`.
+    batch_size : int, optional
+        Images a run of the network. By default 32, or fewer where that would take more memory, or fewer cores, than
+        there are.
     device : str
         ``"auto"``, ``"cpu"``, ``"cuda"``, ...
     experiment : str or None
@@ -106,13 +134,18 @@ class FeatureTransfer:
     weights: str | None = None
     layers: int | str | Sequence[int | str] = 4
     evaluator: Evaluator | None = None
-    pooling: str = "max2x2"
-    plan: str = "staged"
+    pooling: str | None = None
+    plan: str = "auto"
+    join: str | None = None
+    persistence: str | None = None
+    partitions: int | None = None
     test_fraction: float = 0.2
     errors: str = "drop"
     hog: bool = False
     image_size: int | None = None
-    batch_size: int = 32
+    max_length: int | None = None
+    several: str = "mean"
+    batch_size: int | None = None
     device: str = "auto"
     experiment: str | None = "feature-transfer"
     progress: bool = True
@@ -121,20 +154,33 @@ class FeatureTransfer:
     def __post_init__(self) -> None:
         check_estimator(self.downstream)
         for name, value, allowed in (
-            ("pooling", self.pooling, POOLINGS),
-            ("plan", self.plan, LOGICAL_PLANS),
+            ("pooling", self.pooling, (None, *dict.fromkeys((*POOLINGS, *TEXT_POOLINGS)))),
+            ("several", self.several, REDUCTIONS),
+            ("plan", self.plan, ("auto", *LOGICAL_PLANS)),
             ("errors", self.errors, _ERRORS),
+            ("join", self.join, (None, *get_args(Join))),
+            ("persistence", self.persistence, (None, *get_args(Persistence))),
         ):
             if value not in allowed:
-                raise InvalidArgumentError(f"{name}={value!r}; one of: {', '.join(allowed)}")
+                raise InvalidArgumentError(f"{name}={value!r}; one of: {', '.join(map(str, allowed))}")
         if not 0 < self.test_fraction < 1:
             raise InvalidArgumentError(f"test_fraction={self.test_fraction}: a share between 0 and 1")
-        if self.batch_size < 1:
-            raise InvalidArgumentError(f"batch_size={self.batch_size}: at least 1")
+        for name, number in (("batch_size", self.batch_size), ("partitions", self.partitions)):
+            if number is not None and number < 1:
+                raise InvalidArgumentError(f"{name}={number}: at least 1")
 
     def explain(self) -> str:
-        """The plan that :meth:`run` would follow, in words; needs no data."""
-        return self._plan(self._network()).explain()
+        """The logical plan that :meth:`run` would follow, in words; needs no data.
+
+        With ``plan="auto"`` it is the staged plan, which the choice starts from: the choice itself needs the sizes of
+        the tables and of the machines, and is in :attr:`TransferResult.choice`, in :func:`plan_feature_transfer` and in
+        ``vista plan``.
+        """
+        net = self._network()
+        logical = "staged" if self.plan == "auto" else cast("Logical", self.plan)
+        names = net.targets(self.layers, self.pooling)
+        said = {**net.inputs, **names}
+        return plan_layers(net.graph, list(names), logical, model=self.model, names=said).explain()
 
     def run(
         self,
@@ -161,7 +207,8 @@ class FeatureTransfer:
         labelCol : str
             Numeric; ``StringIndexer`` makes one of strings.
         imageCol : str
-            Encoded bytes, paths, Spark ``image`` structs, or arrays of floats.
+            What the model reads: encoded bytes, paths, Spark ``image`` structs, arrays of floats, arrays of one of the
+            first three (several images a record), or strings for a text encoder.
 
         Returns
         -------
@@ -171,26 +218,34 @@ class FeatureTransfer:
         ------
         ColumnError, EmptyInputError, DuplicateIdError, MissingIdError, LabelError
             What is wrong with the tables, before any image is read.
-        udfs.images.ImageError
-            A bad image, with ``errors="raise"``.
+        InfeasiblePlanError
+            With ``plan="auto"``, no plan fits into the session's memory.
+        udfs.images.ImageError, udfs.text.TextError
+            A bad image or text, with ``errors="raise"``.
         """
         net = self._network()
-        plan = self._plan(net)
         features = featuresCol if isinstance(featuresCol, str) else tuple(featuresCol)
         columns = Columns(on, features, labelCol, imageCol)
         evaluator = self.evaluator or default_evaluator(self.downstream)
-        steps = 2 + len(plan.stages) + sum(len(stage.targets) for stage in plan.stages) + self.hog
+        steps = 3 + 2 * len(net.targets(self.layers, self.pooling)) + self.hog
         with Progress(f"{self.model} {self.plan}", steps, shown=self.progress) as bar:
-            bar.step("checking and joining the tables")
-            joined = join(structured, images, columns, self.errors, classification=is_classification(self.downstream))
+            bar.step("checking and matching the tables")
+            net.reads.check(images, imageCol, f"the {net.reads.kind} table")
+            several = net.reads.kind == "image" and holds_several(images, imageCol)
+            if self.hog and (several or net.reads.kind != "image"):
+                raise InvalidArgumentError("hog=True describes one image a record: leave it out here")
+            matched = match(structured, images, columns, self.errors, classification=is_classification(self.downstream))
+            bar.step("planning")
+            choice = self._choice(net, matched, columns)
             run = Run(
-                network=net,
-                plan=plan,
+                network=net.shipped(structured.sparkSession),
+                choice=choice,
                 columns=columns,
                 downstream=self.downstream,
                 evaluator=evaluator,
-                pooling=cast("Pooling", self.pooling),
-                batch_size=self.batch_size,
+                pooling=net.left(self.pooling),
+                several=cast("Reduction", self.several) if several else None,
+                batch_size=choice.physical.workload.model.batch_size,
                 device=self.device,
                 errors=self.errors,
                 test_fraction=self.test_fraction,
@@ -198,7 +253,7 @@ class FeatureTransfer:
                 hog=self.hog,
                 tick=bar.step,
             )
-            baseline, hog, layers = run.execute(joined)
+            baseline, hog, layers = run.execute(matched)
         pick = max if evaluator.isLargerBetter() else min
         best = pick(layers, key=lambda layer: layer.score)
         result = TransferResult(
@@ -206,10 +261,10 @@ class FeatureTransfer:
             baseline=baseline,
             hog=hog,
             best=best,
-            best_model=self._pipeline(best, columns),
+            best_model=self._pipeline(best, columns, run.batch_size),
             metric=metric_name(evaluator),
             larger_is_better=evaluator.isLargerBetter(),
-            plan=plan,
+            choice=choice,
             train_rows=run.train_rows,
             test_rows=run.test_rows,
             dropped=run.dropped,
@@ -225,32 +280,48 @@ class FeatureTransfer:
             _LOG.exception("the transfer is done, but MLflow could not log it to experiment %r", experiment)
 
     def _network(self) -> Network:
-        return network(self.model, self.weights, self.seed, self.image_size)
+        return network(self.model, self.weights, self.seed, self.image_size, self.max_length)
 
-    def _plan(self, net: Network) -> LogicalPlan:
-        names = {net.layer(layer): layer.name for layer in net.layers(self.layers)}
-        return plan_layers(
-            net.graph,
-            list(names),
-            cast("Logical", self.plan),
-            model=self.model,
-            names={net.image: "image", **names},
+    def _choice(self, net: Network, matched: Matched, columns: Columns) -> Choice:
+        there = envelope(matched.structured.sparkSession)
+        return choose(
+            net,
+            net.targets(self.layers, self.pooling),
+            self.plan,
+            TransferData(matched.rows, matched.width(columns.structured), matched.image_bytes(columns.image)),
+            downstream_size(self.downstream, matched.classes),
+            net.left(self.pooling),
+            in_session(
+                there,
+                insist=self.plan != "auto",
+                join=cast("Join | None", self.join),
+                persistence=cast("Persistence | None", self.persistence),
+                partitions=self.partitions,
+            ),
+            batch_size=self.batch_size,
+            device=self.device,
+            cores=there.slots,
         )
 
-    def _pipeline(self, best: LayerResult, columns: Columns) -> PipelineModel:
+    def _pipeline(self, best: LayerResult, columns: Columns, batch_size: int) -> PipelineModel:
         """From a joined DataFrame to predictions, with nothing that the training alone needed."""
-        featurizer = CNNFeaturizer(
+        of_text = roster.card(self.model).kind == "text"
+        own: dict[str, Any] = {"maxLength": self.max_length} if of_text else {"imageSize": self.image_size}
+        stage = TextFeaturizer if of_text else CNNFeaturizer
+        if not of_text:
+            own["several"] = self.several
+        featurizer = stage(
             model=self.model,
             weights=self.weights,
             layers=[best.name],
             inputCol=columns.image,
             outputCols=["transfer_image"],
             pooling=self.pooling,
-            imageSize=self.image_size,
-            batchSize=self.batch_size,
+            batchSize=batch_size,
             device=self.device,
             errors=self.errors,
             seed=self.seed,
+            **own,
         )
         joint = VectorAssembler(inputCols=["transfer_structured", "transfer_image"], outputCol=FEATURES)
         return PipelineModel([columns.assembler("transfer_structured"), featurizer, joint, best.model])

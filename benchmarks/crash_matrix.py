@@ -1,0 +1,175 @@
+"""Plans under limits of memory that are enforced: which finish, which are refused with a reason, which crash.
+
+``python benchmarks/crash_matrix.py`` runs every plan for every model under every limit, each in processes of its own,
+all of them together under one limit (a cgroup where this user may make one, a watchdog like YARN's otherwise). The
+naive plans run as one would set Spark up by habit: three quarters of the memory for the JVM, a task on every core, as
+many partitions as Spark chooses. Ours runs as `vista plan` says. Every cell extracts the same layers from the same
+photographs and trains the same models. What counts: ours never crashes, finishes where it said that it would, and stays
+below its prediction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from _limited import Outcome, enforcement, run_limited
+from _report import Report, load_average
+
+from vista_spark._plan_command import memory
+from vista_spark.profile import profile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CELL = Path(__file__).resolve().parent / "_crash_cell.py"
+
+# Name, logical plan, task slots (0: every core).
+_PLANS = (
+    ("lazy, 1 worker", "lazy", 1),
+    ("lazy, all cores", "lazy", 0),
+    ("eager, all cores", "eager", 0),
+    ("pre-materialised, all cores", "pre-materialised", 0),
+    ("ours", "auto", 0),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run.
+
+    Attributes
+    ----------
+    verdict : {"finished", "refused", "crashed", "timed out"}
+    predicted_bytes : int
+        The plan's peak; 0 for a naive plan and a refused one.
+    outcome : Outcome
+    said : str
+        Why it was refused, or what it said last.
+    """
+
+    model: str
+    limit: str
+    plan: str
+    verdict: str
+    predicted_bytes: int
+    outcome: Outcome
+    said: str
+
+    @property
+    def measured_over_predicted(self) -> float | None:
+        """Of a plan of ours that ran."""
+        return self.outcome.peak_bytes / self.predicted_bytes if self.predicted_bytes else None
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the matrix and print it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default="mobilenet_v2,alexnet,vgg16")
+    parser.add_argument("--limits", default="3g", help="of all processes together, with commas")
+    parser.add_argument("--images", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=3, help="the top so many")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=300, help="seconds a cell")
+    parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
+    options = parser.parse_args(arguments)
+    models = options.models.split(",")
+    for model in models:
+        profile(model)  # measured before, and outside of any limit
+    cells = [
+        _run(model, limit, plan, options) for model in models for limit in options.limits.split(",") for plan in _PLANS
+    ]
+    _report(cells, options)
+
+
+def _run(model: str, limit: str, plan: tuple[str, str, int], options: argparse.Namespace) -> Cell:
+    name, logical, slots = plan
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer.json"
+        wanted = {
+            "model": model,
+            "plan": logical,
+            "slots": slots or options.cores,
+            "limit": memory(limit),
+            "images": options.images,
+            "layers": options.layers,
+            "answer": str(answer),
+            "scratch": folder,
+        }
+        outcome = run_limited(
+            [sys.executable, str(_CELL), json.dumps(wanted)], memory(limit), timeout=options.timeout, environment={}
+        )
+        said: dict[str, Any] = json.loads(answer.read_text()) if answer.is_file() else {}
+    if outcome.timed_out:
+        verdict = "timed out"
+    elif "refused" in said:
+        verdict = "refused"
+    else:
+        verdict = "finished" if outcome.returncode == 0 and said.get("scores") else "crashed"
+    last = (outcome.output.strip().splitlines() or [""])[-1]
+    words = said.get("refused") or (last[:100] if verdict != "finished" else "")
+    cell = Cell(model, limit, name, verdict, int(said.get("predicted_bytes", 0)), outcome, words)
+    print(f"{model} {limit} {name}: {verdict}, {outcome.seconds:.0f} s", file=sys.stderr, flush=True)
+    return cell
+
+
+def _report(cells: list[Cell], options: argparse.Namespace) -> None:
+    report = Report(
+        f"Crash matrix: {options.images} photographs, top {options.layers} layers, {options.cores} cores, "
+        f"limits by {enforcement()}; load {load_average()}"
+    )
+    mega = 2**20
+    report.table(
+        "Every plan under every limit",
+        (
+            "model, limit, plan",
+            "verdict",
+            "seconds",
+            "peak MiB",
+            "predicted MiB",
+            "ratio",
+            "jvm / workers / driver MiB, and why",
+        ),
+        [
+            (
+                f"{cell.model}, {cell.limit}, {cell.plan}",
+                cell.verdict + (" (killed)" if cell.outcome.killed else ""),
+                f"{cell.outcome.seconds:.0f}",
+                f"{cell.outcome.peak_bytes / mega:,.0f}",
+                f"{cell.predicted_bytes / mega:,.0f}" if cell.predicted_bytes else "",
+                f"{ratio:.2f}" if (ratio := cell.measured_over_predicted) else "",
+                " / ".join(
+                    f"{cell.outcome.by_process.get(kind, 0) / mega:,.0f}" for kind in ("jvm", "worker", "driver")
+                )
+                + (f"; {cell.said}" if cell.said else ""),
+            )
+            for cell in cells
+        ],
+    )
+    ours = [cell for cell in cells if cell.plan == "ours"]
+    failed = ("crashed", "timed out")
+    report.ratio(
+        "crashes_ours", sum(cell.verdict in failed for cell in ours), f"cells of {len(ours)} in which ours crashed", 0
+    )
+    report.ratio(
+        "crashes_naive",
+        sum(cell.verdict in failed for cell in cells if cell.plan != "ours"),
+        f"cells of {len(cells) - len(ours)} in which a naive plan crashed",
+        1,
+    )
+    ratios = [ratio for cell in ours if cell.verdict == "finished" and (ratio := cell.measured_over_predicted)]
+    if ratios:
+        report.ratio("measured_over_predicted_min", min(ratios), "peak measured / predicted, ours, the lowest", 0.7)
+        report.ratio("measured_over_predicted_max", max(ratios), "the highest: never above 1", 1.0)
+    report.show(as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,349 @@
+"""Spark's own cluster manager on loopback, started from the installed pyspark: real processes that a test may kill."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import venv
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import pyspark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+__all__ = ["Executor", "SparkConnectServer", "StandaloneCluster", "bare_python", "spark_environment"]
+
+SPARK_HOME = Path(pyspark.__file__).parent
+_START_SECONDS = 90
+_LOG_LINES = 40
+# PR_SET_PDEATHSIG: what a context manager cannot do is end its processes after a kill -9 of its own.
+_MORTAL = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
+# Java's second compiler pays off after minutes; before that it takes a small machine's cores.
+_QUICK = "-XX:TieredStopAtLevel=1"
+_DEFAULTS = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": _QUICK,
+    "spark.executor.memory": "1g",
+    "spark.executor.extraJavaOptions": _QUICK,
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    pid: int
+    parent: int
+    session: int
+    command: tuple[str, ...]
+
+    def option(self, name: str) -> str:
+        return self.command[self.command.index(name) + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """One executor's JVM."""
+
+    pid: int
+    application: str
+    id: str
+    worker: int
+    """Place in :attr:`StandaloneCluster.workers`."""
+
+
+def bare_python(folder: Path) -> Path:
+    """An interpreter with the third-party packages of this one, and without this project.
+
+    The project is installed editable, by a ``.pth`` file: in a folder that is itself named by a ``.pth`` file, Python
+    does not look at those.
+    """
+    venv.create(folder, with_pip=False, symlinks=True)
+    third_party = [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    (folder / "lib" / version / "site-packages" / "third_party.pth").write_text("\n".join(third_party) + "\n")
+    return folder / "bin" / "python"
+
+
+def spark_environment(folder: Path, python: Path, **added: str) -> dict[str, str]:
+    """This process's environment, without what it says to Spark and Python.
+
+    Parameters
+    ----------
+    folder : Path
+        For Spark's scratch and its ``spark-defaults.conf``.
+    python : Path
+        The Python of workers.
+    **added : str
+        More variables.
+    """
+    configuration = folder / "conf"
+    configuration.mkdir(parents=True, exist_ok=True)
+    defaults = "\n".join(f"{name} {value}" for name, value in _DEFAULTS.items())
+    (configuration / "spark-defaults.conf").write_text(f"{defaults}\n")
+    meant_for_us = ("SPARK_", "PYSPARK_", "PYTHON", "MLFLOW_", "COVERAGE_", "VIRTUAL_ENV")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(meant_for_us)}
+    return {
+        **kept,
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_CONF_DIR": str(configuration),
+        "SPARK_LOCAL_DIRS": str(folder / "scratch"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": str(python),
+        "COLUMNS": "200",
+        **added,
+    }
+
+
+class _Daemon:
+    """A process with a log, and everything that it starts, which ends with it."""
+
+    def __init__(self, name: str, folder: Path, command: Sequence[str], environment: dict[str, str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.log = folder / f"{name}.log"
+        with self.log.open("wb") as log:
+            # A session of its own, which its descendants keep whatever process group they move to: Python's workers do
+            # move. Started in its own folder, which Python puts on the path of its workers.
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _MORTAL, *command],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait_for(self, pattern: str) -> str:
+        """The first group of a pattern, once the log has it."""
+        found = _until(lambda: re.search(pattern, self.log.read_text(errors="replace")), self._check)
+        return found[1]
+
+    def _check(self) -> None:
+        if self.process.poll() is not None:
+            raise RuntimeError(f"{self.name} ended with {self.process.returncode}:\n{_tail(self.log)}")
+
+    def stop(self) -> None:
+        """End it and all that it started; nothing survives, whatever happened before."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        for process in _processes():
+            if process.session == self.process.pid:
+                _signal(process.pid, signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stop()
+
+
+class StandaloneCluster:
+    """A master and workers on 127.0.0.1, as a context manager; Linux only.
+
+    Parameters
+    ----------
+    folder : Path
+        For logs, the executors' files and Spark's scratch.
+    python : Path
+        The Python of the nodes.
+    workers : int
+        How many there are at the start.
+    cores : int
+        Of each worker.
+    memory : str
+        Of each worker, as Spark writes it.
+    """
+
+    def __init__(self, folder: Path, python: Path, *, workers: int = 2, cores: int = 1, memory: str = "2g") -> None:
+        self.folder = folder
+        self.python = python
+        self.workers: list[_Daemon] = []
+        self.url = ""
+        self._size = workers
+        self._cores = cores
+        self._memory = memory
+        self._running = ExitStack()
+
+    def __enter__(self) -> Self:
+        with self._running:
+            master = self._start("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+            self.url = master.wait_for(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
+            for _ in range(self._size):
+                self.add_worker(wait=False)
+            for worker in self.workers:
+                worker.wait_for(r"(Successfully registered) with master")
+            # From here on it is __exit__ that stops them.
+            self._running = self._running.pop_all()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._running.close()
+
+    def add_worker(self, *, wait: bool = True) -> None:
+        """Start one more worker."""
+        name = f"worker-{len(self.workers)}"
+        options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", "--cores", str(self._cores)]
+        options += ["--memory", self._memory, "--work-dir", str(self.folder / name / "work")]
+        worker = self._start(name, "worker.Worker", *options, self.url)
+        self.workers.append(worker)
+        if wait:
+            worker.wait_for(r"(Successfully registered) with master")
+
+    def kill_worker(self, place: int) -> None:
+        """``kill -9`` a worker with its executors and their Python workers, as a node that loses power."""
+        process = self.workers[place].process
+        process.kill()
+        process.wait()
+        self.workers[place].stop()
+
+    def executors(self, application: str | None = None) -> list[Executor]:
+        """The executors that run now, of one application or of all."""
+        places = {worker.process.pid: place for place, worker in enumerate(self.workers)}
+        found = [
+            Executor(process.pid, process.option("--app-id"), process.option("--executor-id"), places[process.session])
+            for process in _processes()
+            if process.session in places and any("CoarseGrainedExecutorBackend" in word for word in process.command)
+        ]
+        return [executor for executor in found if application in (None, executor.application)]
+
+    def python_workers(self, application: str | None = None) -> list[int]:
+        """Process ids of the Python workers that run now; their daemon, the executor's child, is none of them."""
+        processes = list(_processes())
+        executors = {executor.pid for executor in self.executors(application)}
+        daemons = {process.pid for process in processes if process.parent in executors}
+        return [process.pid for process in processes if process.parent in daemons]
+
+    def kill(self, pid: int) -> None:
+        """``kill -9`` a process of this cluster: an executor, a Python worker."""
+        sessions = {worker.process.pid for worker in self.workers}
+        if pid not in {process.pid for process in _processes() if process.session in sessions}:
+            raise ValueError(f"process {pid} is none of this cluster")
+        _signal(pid, signal.SIGKILL)
+
+    def submit(
+        self, script: Path, *arguments: str, py_files: Sequence[Path] = (), conf: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a script with ``spark-submit`` in client mode; the driver has the nodes' Python too."""
+        place = self.folder / "driver"
+        command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", self.url, *_settings(conf)]
+        command += ["--py-files", ",".join(map(str, py_files))] if py_files else []
+        return subprocess.run(
+            [*command, str(script), *arguments],
+            cwd=place,
+            env=spark_environment(place, self.python),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def logs(self) -> str:
+        """The end of every log, the executors' included."""
+        paths = [*self.folder.rglob("*.log"), *self.folder.rglob("stderr")]
+        return "\n".join(f"--- {path.relative_to(self.folder)}\n{_tail(path)}" for path in sorted(paths))
+
+    def _start(self, name: str, daemon: str, *options: str) -> _Daemon:
+        started = _Daemon(
+            name,
+            self.folder / name,
+            [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{daemon}", *options],
+            spark_environment(
+                self.folder / name,
+                self.python,
+                SPARK_DAEMON_MEMORY="256m",
+                # Not the master's second endpoint, whose port is fixed.
+                SPARK_DAEMON_JAVA_OPTS=f"{_QUICK} -Dspark.master.rest.enabled=false",
+                SPARK_NO_DAEMONIZE="1",
+            ),
+        )
+        return self._running.enter_context(started)
+
+
+class SparkConnectServer(_Daemon):
+    """A Spark Connect server on 127.0.0.1; ``url`` is what a client is given.
+
+    Parameters
+    ----------
+    folder : Path
+        For the log and Spark's scratch.
+    master : str
+        Where it runs its jobs.
+    python : Path
+        The Python of its workers.
+    conf : mapping of str to str
+        Spark settings.
+    """
+
+    def __init__(self, folder: Path, master: str, python: Path, conf: Mapping[str, str] | None = None) -> None:
+        settings = {
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": "0",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            **(conf or {}),
+        }
+        command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, *_settings(settings)]
+        command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        super().__init__("connect-server", folder, command, spark_environment(folder, python))
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        try:
+            port = self.wait_for(r"Spark Connect server started at: \S*:(\d+)")
+        except BaseException:
+            self.stop()
+            raise
+        self.url = f"sc://127.0.0.1:{port}"
+        return self
+
+    def logs(self) -> str:
+        """The end of its log."""
+        return f"--- {self.name}\n{_tail(self.log)}"
+
+
+def _settings(conf: Mapping[str, str] | None) -> list[str]:
+    return [word for name, value in (conf or {}).items() for word in ("--conf", f"{name}={value}")]
+
+
+def _until(attempt: Callable[[], re.Match[str] | None], check: Callable[[], None]) -> re.Match[str]:
+    deadline = time.monotonic() + _START_SECONDS
+    while (found := attempt()) is None:
+        check()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {_START_SECONDS} s")
+        time.sleep(0.1)
+    return found
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # it was faster
+        os.kill(pid, number)
+
+
+def _processes() -> Iterator[_Process]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                # The name of the program stands in parentheses and may hold any character.
+                status = (entry / "stat").read_text().rpartition(")")[2].split()
+                command = (entry / "cmdline").read_bytes().rstrip(b"\0").decode(errors="replace")
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it ended meanwhile
+            yield _Process(int(entry.name), int(status[1]), int(status[3]), tuple(command.split("\0")))

@@ -1,0 +1,100 @@
+"""Keras's own graph of symbolic calls: the order of its nodes, and what lies within a model or a layer of layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["in_order", "inference", "is_functional", "opened", "symbols_of"]
+
+
+def in_order(outputs: Sequence[Any], known: Mapping[int, int]) -> list[Any]:
+    """List the nodes that lead to ``outputs``, each after those that it reads."""
+    order: dict[int, Any] = {}
+    ahead = [(_node(symbol), False) for symbol in reversed(outputs) if id(symbol) not in known]
+    while ahead:
+        node, read = ahead.pop()
+        if id(node) in order:
+            continue
+        if read:
+            order[id(node)] = node
+            continue
+        ahead.append((node, True))
+        before = [symbol for symbol in node.arguments.keras_tensors if id(symbol) not in known]
+        ahead.extend((_node(symbol), False) for symbol in reversed(before))
+    return list(order.values())
+
+
+def _node(symbol: Any) -> Any:
+    operation, index, _ = symbol._keras_history  # noqa: SLF001 - Keras has no public way along its graph
+    return operation._inbound_nodes[index]  # noqa: SLF001
+
+
+def opened(node: Any) -> tuple[list[Any], list[Any]] | None:
+    """Find the symbolic inputs and outputs within the operation of a node, or None where it stays whole."""
+    operation, symbols = node.operation, node.arguments.keras_tensors
+    if is_functional(operation):
+        inputs, outputs = list(operation.inputs), list(operation.outputs)
+        # A functional model adapts ranks and types of what it is given; such a call stays whole.
+        same = len(inputs) == len(symbols) and all(
+            (len(own.shape), own.dtype) == (len(given.shape), given.dtype)
+            for own, given in zip(inputs, symbols, strict=False)
+        )
+        return (inputs, outputs) if same and len(outputs) == len(node.outputs) else None
+    if not _is_composite(operation) or any(symbol.shape[:1] != (None,) for symbol in symbols):
+        return None
+    fresh = {id(symbol): keras.Input(symbol.shape[1:], dtype=symbol.dtype) for symbol in symbols}
+
+    def renewed(argument: Any) -> Any:
+        return fresh.get(id(argument), argument)
+
+    args, kwargs = keras.tree.map_structure(renewed, (node.arguments.args, node.arguments.kwargs))
+    try:
+        outputs = symbols_of(operation.call(*args, **{**kwargs, **inference(operation)}))
+        in_order(outputs, dict.fromkeys(map(id, fresh.values()), 0))
+    except Exception:  # noqa: BLE001 - the user's own Python may raise anything; the layer runs as it is
+        return None
+    same = len(outputs) == len(node.outputs) and all(
+        (own.shape, own.dtype) == (given.shape, given.dtype) for own, given in zip(outputs, node.outputs, strict=False)
+    )
+    return ([fresh[id(symbol)] for symbol in symbols], outputs) if same else None
+
+
+def is_functional(operation: Any) -> bool:
+    """Whether its ``call`` is Keras's own run through a graph; the class itself is no public name."""
+    own = isinstance(operation, keras.Sequential) or type(operation).__name__ == "Functional"
+    if not own and isinstance(operation, keras.Model):
+        own = any(
+            base.__name__ == "Functional" and base.__module__.startswith("keras.") for base in type(operation).__mro__
+        )
+    call = getattr(type(operation), "call", None)
+    return (
+        own and str(getattr(call, "__module__", "")).startswith("keras.") and bool(getattr(operation, "inputs", None))
+    )
+
+
+def _is_composite(operation: Any) -> bool:
+    """Whether it is a layer of the user's own that is made of layers, in the types that it was given."""
+    return (
+        isinstance(operation, keras.Layer)
+        and not type(operation).__module__.startswith("keras.")
+        and next(iter(operation._flatten_layers(include_self=False)), None) is not None  # noqa: SLF001
+        and operation.compute_dtype == operation.variable_dtype
+    )
+
+
+def inference(operation: Any) -> dict[str, bool]:
+    """Give the argument that asks an operation for inference, where it takes one."""
+    return {"training": False} if getattr(operation, "_call_has_training_arg", False) else {}
+
+
+def symbols_of(returned: Any) -> list[Any]:
+    """Flatten what a symbolic call returned; a TypeError where it is anything but tensors."""
+    flat = keras.tree.flatten(returned)
+    if not flat or not all(isinstance(symbol, keras.KerasTensor) for symbol in flat):
+        raise TypeError(f"it returns {', '.join(type(entry).__name__ for entry in flat) or 'nothing'}, not tensors")
+    return list(flat)

@@ -1,0 +1,80 @@
+"""The folder of a node where its processes leave for each other what is costly to come by."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optimizer.errors import CerebroError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["CACHE_VARIABLE", "NodeCacheError", "node_folder", "written_once"]
+
+CACHE_VARIABLE = "CEREBRO_SPARK_CACHE"
+"""Environment variable that names the node's cache folder; a private folder under the temporary one without it."""
+
+
+class NodeCacheError(CerebroError, OSError):
+    """The node's cache folder cannot be used; the message says why and how to name another."""
+
+
+def node_folder(kind: str) -> Path:
+    """Give the node's cache folder for one kind of files, made where it is not there.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the folder within the cache.
+
+    Raises
+    ------
+    NodeCacheError
+        It belongs to another user, or cannot be made.
+
+    Examples
+    --------
+    >>> node_folder("doctest").name
+    'doctest'
+    """
+    named = os.environ.get(CACHE_VARIABLE)
+    root = Path(named) if named else Path(tempfile.gettempdir()) / f"cerebro-{os.getuid()}"
+    try:
+        root.mkdir(mode=0o777 if named else 0o700, parents=bool(named), exist_ok=True)
+        owner = root.lstat().st_uid
+        folder = root / kind
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise NodeCacheError(f"{root}: {error}; name another cache folder in {CACHE_VARIABLE}") from error
+    # In a shared temporary folder somebody else may have been there first, to choose our files for us.
+    if not named and owner != os.getuid():
+        raise NodeCacheError(f"{root} belongs to another user; name a cache folder in {CACHE_VARIABLE}")
+    return folder
+
+
+@contextmanager
+def written_once(path: Path) -> Iterator[Path]:
+    """Give a name to write under, which becomes ``path`` when the block ends well: nobody reads half a file.
+
+    The processes of a node may race; each writes its own, and the last one stays.
+
+    Examples
+    --------
+    >>> target = node_folder("doctest") / "answer"
+    >>> with written_once(target) as partial:
+    ...     _ = partial.write_text("42")
+    >>> target.read_text()
+    '42'
+    """
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
+    os.close(handle)
+    partial = Path(name)
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

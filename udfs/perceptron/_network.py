@@ -1,0 +1,101 @@
+"""The network itself, in torch, and its form on disk and on the wire: safetensors."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, cast
+
+import torch
+from safetensors.torch import load, save
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Perceptron", "choose_device", "from_bytes", "to_bytes"]
+
+
+class Perceptron(nn.Module):
+    """Linear layers with ReLU between them, on inputs that it standardises itself.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Of the input, of every hidden layer and of the output.
+
+    Attributes
+    ----------
+    layers : torch.nn.Sequential
+        From standardised inputs, to logits or to a standardised value.
+    mean, scale : torch.Tensor
+        Of the inputs, float64, shape ``(sizes[0],)``.
+    target_mean, target_scale : torch.Tensor
+        Of the output, float64 scalars; 0 and 1 for logits.
+
+    Examples
+    --------
+    >>> Perceptron([4, 8, 3])(torch.zeros(2, 4)).shape
+    torch.Size([2, 3])
+    """
+
+    mean: torch.Tensor
+    scale: torch.Tensor
+    target_mean: torch.Tensor
+    target_scale: torch.Tensor
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.sizes = tuple(sizes)
+        self.layers = nn.Sequential()
+        for before, after in pairwise(sizes):
+            if len(self.layers):
+                self.layers.append(nn.ReLU())
+            # The weights come from a seed of their own: torch's global one is the process's, not ours to move.
+            self.layers.append(nn.utils.skip_init(nn.Linear, before, after))  # type: ignore[no-untyped-call]
+        self.register_buffer("mean", torch.zeros(sizes[0], dtype=torch.float64))
+        self.register_buffer("scale", torch.ones(sizes[0], dtype=torch.float64))
+        self.register_buffer("target_mean", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("target_scale", torch.ones((), dtype=torch.float64))
+        self.initialise(0)
+
+    def initialise(self, seed: int) -> None:
+        """Draw weights (He et al. 2015, uniform; of gain 1 for the output); biases are zero."""
+        draw = torch.Generator().manual_seed(seed)
+        linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        for layer in linear:
+            gain: Literal["linear", "relu"] = "linear" if layer is linear[-1] else "relu"
+            nn.init.kaiming_uniform_(layer.weight, nonlinearity=gain, generator=draw)
+            nn.init.zeros_(layer.bias)
+
+    def standardised(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs as the layers take them; shape as before, float32."""
+        return ((inputs.double() - self.mean) / self.scale).float()
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Logits or values of shape ``(n, sizes[-1])``, float64, from inputs of shape ``(n, sizes[0])``."""
+        outputs = self.layers(self.standardised(inputs))
+        return cast("torch.Tensor", outputs.double() * self.target_scale + self.target_mean)
+
+
+def to_bytes(network: Perceptron) -> bytes:
+    """A safetensors file of the state dict, the sizes in its header."""
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    return save(state, {"sizes": json.dumps(network.sizes)})
+
+
+def from_bytes(raw: bytes) -> Perceptron:
+    """What :func:`to_bytes` wrote, on the CPU and ready to be evaluated."""
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length])
+    with torch.device("meta"):
+        network = Perceptron(json.loads(header["__metadata__"]["sizes"]))
+    network.load_state_dict(load(raw), assign=True)
+    return network.eval()
+
+
+def choose_device(name: str) -> torch.device:
+    """``"auto"`` takes an accelerator where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)

@@ -1,0 +1,167 @@
+"""Rows of features and labels in memory, and what is wrong with them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+__all__ = ["Census", "Rows", "dense", "read_rows"]
+
+
+@dataclass(slots=True)
+class Census:
+    """What some rows are like; that of several tasks adds up.
+
+    Parameters
+    ----------
+    rows : int
+        All of them, the bad ones included.
+    null_features, odd_features : int
+        Rows whose features are null; rows with a NaN, an infinity or a null among them.
+    null_labels, odd_labels : int
+        Rows whose label is null, NaN included; rows with an infinite one.
+    fractional : int
+        Rows whose label is no whole number from 0 on.
+    shortest, longest : int
+        Numbers of features; 0 where there is no row.
+    least, most : float
+        Of the good labels.
+    """
+
+    rows: int = 0
+    null_features: int = 0
+    odd_features: int = 0
+    null_labels: int = 0
+    odd_labels: int = 0
+    fractional: int = 0
+    shortest: int = 0
+    longest: int = 0
+    least: float = np.inf
+    most: float = -np.inf
+
+    def __add__(self, other: Census) -> Census:
+        counts = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in ("rows", "null_features", "odd_features", "null_labels", "odd_labels", "fractional")
+        }
+        return Census(
+            **counts,
+            shortest=min(filter(None, (self.shortest, other.shortest)), default=0),
+            longest=max(self.longest, other.longest),
+            least=min(self.least, other.least),
+            most=max(self.most, other.most),
+        )
+
+    def to_dict(self) -> dict[str, float]:
+        """As JSON takes it (Python's own has infinities)."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of one partition; ``features`` and ``labels`` hold the good ones, as long as all have one length.
+
+    Parameters
+    ----------
+    features : array of float32, shape (n, d)
+    labels : array of float64, shape (n,)
+    census : Census
+    """
+
+    features: NDArray[np.float32]
+    labels: NDArray[np.float64]
+    census: Census = field(default_factory=Census)
+
+
+def dense(column: pa.Array) -> tuple[NDArray[np.float32], NDArray[np.bool_], tuple[int, int]]:
+    """Lists of numbers as one array.
+
+    Parameters
+    ----------
+    column : pyarrow array of lists of float
+        Nulls are allowed, of lists and in them.
+
+    Returns
+    -------
+    features : array of float32, shape (valid.sum(), d)
+        Of the good rows, those without NaN, infinities and nulls. Without columns where lengths differ.
+    valid : array of bool, shape (n,)
+    lengths : tuple of int
+        The least and the greatest number in a list; 0 where all are null.
+    """
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    if not valid.any():
+        return np.empty((0, 0), np.float32), valid, (0, 0)
+    found = pc.min_max(pc.list_value_length(column)).as_py()
+    shortest, longest = found["min"], found["max"]
+    if shortest != longest:
+        return np.empty((0, 0), np.float32), valid, (shortest, longest)
+    flat = column.flatten().to_numpy(zero_copy_only=False).astype(np.float32, copy=False)
+    features = flat.reshape(int(valid.sum()), longest)
+    good = np.isfinite(features).all(axis=1)
+    if not good.all():
+        valid = valid.copy()
+        valid[valid] = good
+        features = features[good]
+    return features, valid, (shortest, longest)
+
+
+def read_rows(batches: Iterable[pa.RecordBatch]) -> Rows:
+    """Read a partition whose first column is a list of numbers and whose second is a label, as float64."""
+    features: list[NDArray[np.float32]] = []
+    labels: list[NDArray[np.float64]] = []
+    census = Census()
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        matrix, valid, (shortest, longest) = dense(batch.column(0))
+        label = batch.column(1).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+        census += _census(batch.column(0), label, valid, shortest, longest)
+        if census.shortest != census.longest:
+            features, labels = [], []  # no matrix will come of it
+            continue
+        good = np.isfinite(label)
+        features.append(matrix[good[valid]])
+        labels.append(label[valid & good])
+    return Rows(_stacked(features), np.concatenate(labels) if labels else np.empty(0), census)
+
+
+def _census(
+    features: pa.Array, label: NDArray[np.float64], valid: NDArray[np.bool_], shortest: int, longest: int
+) -> Census:
+    finite = label[np.isfinite(label)]
+    null_features = features.null_count
+    return Census(
+        rows=len(label),
+        null_features=null_features,
+        odd_features=len(label) - int(valid.sum()) - null_features,
+        null_labels=int(np.isnan(label).sum()),
+        odd_labels=int(np.isinf(label).sum()),
+        fractional=int(((finite < 0) | (finite != np.floor(finite))).sum()),
+        shortest=shortest,
+        longest=longest,
+        least=float(finite.min(initial=np.inf)),
+        most=float(finite.max(initial=-np.inf)),
+    )
+
+
+def _stacked(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """One array of all, freeing each part as it goes: not twice the memory."""
+    if not parts:
+        return np.empty((0, 0), np.float32)
+    whole = np.empty((sum(map(len, parts)), parts[0].shape[1]), np.float32)
+    end = len(whole)
+    while parts:
+        part = parts.pop()
+        whole[end - len(part) : end] = part
+        end -= len(part)
+    return whole

@@ -1,0 +1,143 @@
+"""The cards of text encoders: one that ships, and those that a user has a folder of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from udfs.text import TOKENIZER, Tokenization
+from udfs.weights import local_file
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.roster._card import FeatureLayer, ModelCard
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["ACTIVATIONS", "TEXT_BUILT_IN", "WEIGHTS", "BertShape", "folder_card", "text_card"]
+
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+# By their own names; the layers are the same.
+_KINDS = ("bert", "roberta", "xlm-roberta", "camembert")
+
+WEIGHTS = "model.safetensors"
+"""Name of the file in which ``transformers`` keeps a model's weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class BertShape:
+    """Sizes of a BERT: equal and picklable, and called it makes the network.
+
+    Parameters
+    ----------
+    vocabulary, hidden, blocks, heads, intermediate, positions, segments : int
+        As in the paper: tokens known, width of a token, blocks, heads of a block, width within a block, the longest
+        text in tokens, segments known.
+    activation : {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"}
+    epsilon : float
+        Of the normalisations.
+    deviation : float
+        Of random weights.
+    first : int
+        Number of the first place of a text: RoBERTa's tables of places begin with two that no token has.
+    """
+
+    vocabulary: int = 30_522
+    hidden: int = 768
+    blocks: int = 12
+    heads: int = 12
+    intermediate: int = 3_072
+    positions: int = 512
+    segments: int = 2
+    activation: str = "gelu"
+    epsilon: float = 1e-12
+    deviation: float = 0.02
+    first: int = 0
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest text."""
+        return self.positions - self.first
+
+    def __call__(self) -> nn.Module:
+        """Build the network."""
+        built: nn.Module = import_module("vista_spark.roster._bert").BertEncoder(self)
+        return built
+
+    @property
+    def parameters(self) -> int:
+        """Scalars of the network."""
+        embeddings = self.hidden * (self.vocabulary + self.positions + self.segments + 2)
+        attention = 4 * self.hidden * (self.hidden + 1) + 2 * self.hidden
+        dense = self.intermediate * (self.hidden + 1) + self.hidden * (self.intermediate + 1) + 2 * self.hidden
+        return embeddings + self.blocks * (attention + dense)
+
+
+def text_card(
+    name: str,
+    shape: BertShape,
+    max_length: int,
+    reference: str,
+    *,
+    weights: str | None = None,
+    tokenizer: str | None = None,
+) -> ModelCard:
+    """Make the card of a BERT, with each block's output as a layer: ``layer1`` is the lowest."""
+    return ModelCard(
+        name=name,
+        builder=shape,
+        preprocessing=Tokenization(max_length, tokenizer),
+        layers=tuple(FeatureLayer(f"layer{block + 1}", f"encoder.layer.{block}") for block in range(shape.blocks)),
+        parameters=shape.parameters,
+        reference=reference,
+        weights=weights,
+    )
+
+
+def folder_card(folder: str, name: str, max_length: int) -> ModelCard:
+    """Make the card of a folder that ``transformers`` wrote; see :func:`vista_spark.roster.text_encoder`."""
+    config = json.loads(local_file(f"{folder}/config.json").read_text())
+    kind = config.get("model_type")
+    plain = config.get("position_embedding_type", "absolute") == "absolute" and not config.get("is_decoder")
+    if kind not in _KINDS or not plain:
+        raise InvalidArgumentError(
+            f"{folder} has a network of the kind {kind!r}; known are the encoders of {', '.join(_KINDS)}"
+        )
+    activation = config.get("hidden_act", "gelu")
+    if activation not in ACTIVATIONS:
+        raise InvalidArgumentError(f"{folder}: activation {activation!r}; known are {', '.join(ACTIVATIONS)}")
+    shape = BertShape(
+        vocabulary=config["vocab_size"],
+        hidden=config["hidden_size"],
+        blocks=config["num_hidden_layers"],
+        heads=config["num_attention_heads"],
+        intermediate=config["intermediate_size"],
+        positions=config["max_position_embeddings"],
+        segments=config["type_vocab_size"],
+        activation=activation,
+        epsilon=config.get("layer_norm_eps", 1e-12),
+        first=0 if kind == "bert" else config.get("pad_token_id", 1) + 1,
+    )
+    return text_card(
+        name,
+        shape,
+        min(max_length, shape.longest),
+        folder,
+        weights=f"{folder}/{WEIGHTS}",
+        tokenizer=f"{folder}/{TOKENIZER}",
+    )
+
+
+TEXT_BUILT_IN: dict[str, ModelCard] = {
+    card.name: card
+    for card in (
+        text_card(
+            "minilm_l6",
+            BertShape(hidden=384, blocks=6, intermediate=1_536),
+            128,
+            "Wang et al., MiniLM: deep self-attention distillation for task-agnostic compression, NeurIPS 2020",
+        ),
+    )
+}
+"""By name."""

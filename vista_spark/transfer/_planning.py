@@ -1,0 +1,305 @@
+"""A feature transfer as the optimizer takes it: its workload, its cost, and the choice of a plan."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from optimizer.errors import InfeasiblePlanError
+from optimizer.logical import plan_layers
+from optimizer.memory import SPARK4, Downstream, TransferWorkload, plan_inside, plan_transfer
+from optimizer.transfer import Choice, TransferCost, choose_transfer
+from udfs.pooling import feature_length
+from vista_spark._network import network
+from vista_spark.profile import profile_network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from optimizer.logical import Logical, LogicalPlan
+    from optimizer.memory import ClusterSpec, Constants, Envelope, Join, Persistence, TransferPlan
+    from optimizer.profile import ModelProfile
+    from udfs.pooling import Pooling
+    from vista_spark._network import Network
+
+__all__ = ["TransferData", "choose", "downstream_size", "in_session", "named_size", "plan_feature_transfer"]
+
+_LOG = logging.getLogger(__name__)
+
+# Of Spark's trees, by default: 32 bins of a feature in each of the 32 nodes of a level, a float64 for each class.
+_TREE_BYTES = 32 * 32 * 8
+
+# Tried in this order; activations shrink with the batch.
+_BATCHES = (32, 8, 2)
+
+# Of an MLPClassifier, by default (Vista, section 5).
+_HIDDEN = (1024, 1024, 1024)
+
+# The envelope of a plan that was asked for by name and fits nowhere: nothing is short.
+_BOUNDLESS = 1 << 50
+
+
+@dataclass(frozen=True, slots=True)
+class TransferData:
+    """Sizes of the tables.
+
+    Parameters
+    ----------
+    rows : int
+        Ids that both tables have.
+    structured_features : int
+        Columns, or the length of the vector.
+    image_bytes : int
+        Of an encoded image, on average.
+    """
+
+    rows: int
+    structured_features: int
+    image_bytes: int
+
+
+def plan_feature_transfer(
+    model: str,
+    cluster: ClusterSpec,
+    *,
+    rows: int,
+    structured_features: int,
+    image_bytes: int,
+    weights: str | None = None,
+    layers: int | str | Sequence[int | str] = 4,
+    pooling: str | None = None,
+    image_size: int | None = None,
+    max_length: int | None = None,
+    plan: str = "auto",
+    batch_size: int | None = None,
+    device: str = "auto",
+    downstream: Downstream | None = None,
+    constants: Constants = SPARK4,
+) -> Choice:
+    """Plan a feature transfer for machines on which no Spark runs yet.
+
+    Parameters
+    ----------
+    model : str
+        A name of :func:`vista_spark.roster.names`.
+    cluster : ClusterSpec
+    rows : int
+        Ids that both tables have.
+    structured_features : int
+        Columns beside the id and the label.
+    image_bytes : int
+        Of an encoded image, on average.
+    weights, layers, pooling, image_size, max_length, plan, batch_size, device
+        As for :class:`vista_spark.FeatureTransfer`.
+    downstream : Downstream, optional
+        A logistic regression of two classes by default.
+    constants : Constants
+        Of the memory model.
+
+    Returns
+    -------
+    Choice
+        ``choice.physical`` is what :func:`vista_spark.session` takes as ``plan``; ``print(choice.explain())``.
+
+    Raises
+    ------
+    InfeasiblePlanError
+        No plan fits; the message has the smallest machines on which one would.
+    UnknownModelError, UnknownLayerError, WeightsError
+        As everywhere.
+
+    Examples
+    --------
+    >>> from optimizer.memory import ClusterSpec
+    >>> choice = plan_feature_transfer(
+    ...     "squeezenet1_1",
+    ...     ClusterSpec(nodes=2, cores=4, memory_bytes=32 << 30),
+    ...     layers=2,
+    ...     batch_size=2,
+    ...     rows=10_000,
+    ...     structured_features=20,
+    ...     image_bytes=50_000,
+    ... )
+    >>> choice.physical.cores, choice.physical.join
+    (4, 'broadcast')
+    """
+    net = network(model, weights, 0, image_size, max_length)
+
+    def apportion(workload: TransferWorkload, logical: Logical) -> TransferPlan:
+        return plan_transfer(workload, cluster, constants, logical=logical)
+
+    return choose(
+        net,
+        net.targets(layers, pooling),
+        plan,
+        TransferData(rows, structured_features, image_bytes),
+        downstream or Downstream.logistic_regression(),
+        net.left(pooling),
+        apportion,
+        batch_size=batch_size,
+        device=device,
+        cores=cluster.cores,
+    )
+
+
+def choose(
+    net: Network,
+    names: dict[str, str],
+    plan: str,
+    data: TransferData,
+    downstream: Downstream,
+    pooling: Pooling,
+    apportion: Callable[[TransferWorkload, Logical], TransferPlan],
+    *,
+    batch_size: int | None,
+    device: str,
+    cores: int,
+) -> Choice:
+    """Choose a plan, or lay out the one that was asked for, with the batch that gives the fewest seconds.
+
+    Parameters
+    ----------
+    net : Network
+    names : dict of str to str
+        What the user calls the graph's layers: the targets, from the bottom to the top.
+    plan : str
+        ``"auto"``, or one of :data:`optimizer.logical.LOGICAL_PLANS`.
+    data : TransferData
+    downstream : Downstream
+    pooling : {"max2x2", "avg", "none"}
+    apportion : callable
+        The memory plan of a workload.
+    batch_size : int or None
+        ``None`` tries smaller batches as long as memory keeps a core idle.
+    device : str
+    cores : int
+        Of a node.
+
+    Raises
+    ------
+    InfeasiblePlanError
+        Nothing fits.
+    """
+    best: Choice | None = None
+    refusal: InfeasiblePlanError | None = None
+    for size in (batch_size,) if batch_size else _BATCHES:
+        profile = profile_network(net, batch_size=size, device=device)
+        try:
+            found = _with_profile(net, names, plan, data, profile, downstream, pooling, apportion)
+        except InfeasiblePlanError as error:
+            refusal = error
+            continue
+        if best is None or found.seconds < best.seconds:
+            best = found
+        if found.physical.cores == cores:
+            break
+    if best is None:
+        assert refusal is not None  # noqa: S101 - some batch was tried
+        raise refusal
+    return best
+
+
+def _with_profile(
+    net: Network,
+    names: dict[str, str],
+    plan: str,
+    data: TransferData,
+    profile: ModelProfile,
+    downstream: Downstream,
+    pooling: Pooling,
+    apportion: Callable[[TransferWorkload, Logical], TransferPlan],
+) -> Choice:
+    graph = net.graph
+    lengths = {target: feature_length(graph[target].output_shape, pooling, net.reads.layout) for target in names}
+
+    def planned(logical: LogicalPlan) -> TransferPlan:
+        workload = TransferWorkload.from_plan(
+            graph,
+            logical,
+            profile.footprint,
+            downstream,
+            structured_rows=data.rows,
+            # The label is a column too.
+            structured_features=data.structured_features + 1,
+            image_bytes=data.image_bytes,
+            features=lengths,
+        )
+        return apportion(workload, logical.logical)
+
+    said = {**net.inputs, **names}
+    cost = TransferCost(profile)
+    if plan == "auto":
+        return choose_transfer(graph, list(names), planned, cost, model=net.card.name, names=said)
+    logical = plan_layers(graph, list(names), cast("Logical", plan), model=net.card.name, names=said)
+    physical = planned(logical)
+    return Choice(logical, physical, cost.seconds(logical, physical), ())
+
+
+def in_session(
+    envelope: Envelope,
+    *,
+    insist: bool,
+    join: Join | None = None,
+    persistence: Persistence | None = None,
+    partitions: int | None = None,
+) -> Callable[[TransferWorkload, Logical], TransferPlan]:
+    """Memory plans within a session.
+
+    Parameters
+    ----------
+    envelope : Envelope
+    insist : bool
+        Plan even where memory is short, and log what is: for a plan that was asked for by name.
+    join, persistence, partitions
+        Decisions made by hand.
+    """
+    inside = partial(plan_inside, join=join, persistence=persistence, partitions=partitions)
+
+    def apportion(workload: TransferWorkload, logical: Logical) -> TransferPlan:
+        try:
+            return inside(workload, envelope, logical=logical)
+        except InfeasiblePlanError as error:
+            if not insist or error.constraint == "partition":
+                raise
+            _LOG.warning('plan="%s" was asked for and may run out of memory: %s', logical, error)
+            boundless = replace(
+                envelope,
+                heap_bytes=_BOUNDLESS,
+                beside_bytes=_BOUNDLESS,
+                driver_heap_bytes=_BOUNDLESS,
+                gpu_memory_bytes=envelope.gpu_memory_bytes and _BOUNDLESS,
+            )
+            # All of it is storage, so that tables are held as the user's plan would hold them.
+            return inside(workload, boundless, logical=logical)
+
+    return apportion
+
+
+def downstream_size(estimator: Any, classes: int) -> Downstream:
+    """What is known of an estimator's memory.
+
+    Parameters
+    ----------
+    estimator : pyspark.ml.Estimator
+        Or one that holds another: the inner one counts.
+    classes : int
+        Distinct labels.
+    """
+    for name in ("estimator", "classifier"):
+        if estimator.hasParam(name) and estimator.isDefined(name):
+            return downstream_size(estimator.getOrDefault(name), classes)
+    if hasattr(estimator, "getStages") and estimator.getStages():
+        return downstream_size(estimator.getStages()[-1], classes)
+    hidden = estimator.getOrDefault("layers") if estimator.hasParam("layers") else ()
+    return named_size(type(estimator).__name__, classes, hidden)
+
+
+def named_size(kind: str, classes: int, hidden: Sequence[int] = ()) -> Downstream:
+    """The same by the name of an estimator's class, before there is a Spark to make one."""
+    if kind.startswith("MLP"):
+        return Downstream.mlp(hidden or _HIDDEN, max(1, classes))
+    if kind.startswith(("RandomForest", "GBT", "DecisionTree")):
+        return Downstream(kind, "user", bytes_per_feature=_TREE_BYTES * max(2, classes))
+    return replace(Downstream.logistic_regression(classes), name=kind)

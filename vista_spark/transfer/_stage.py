@@ -1,0 +1,95 @@
+"""A stage of a logical plan as the pass that Spark runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+
+from udfs.handlers import TensorSpec
+from udfs.inference import Feature, Inference, Materialised, TensorFeed
+from udfs.rows import RowPolicy
+from vista_spark._spark import infer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from optimizer.logical import InferenceStage
+    from udfs.feeds import Feed
+    from udfs.inference import Reduction
+    from udfs.pooling import Pooling
+    from vista_spark._network import Network
+
+__all__ = ["ERROR", "feature_column", "run_stage", "stage_inference"]
+
+ERROR = "image_error"
+"""Why a row's image or text is bad; null for a good row."""
+
+
+def feature_column(layer: str) -> str:
+    """The column of a layer's features."""
+    return f"transfer_feature_{layer}".replace(".", "_")
+
+
+def _live_column(layer: str) -> str:
+    return f"transfer_live_{layer}".replace(".", "_")
+
+
+def stage_inference(
+    network: Network,
+    stage: InferenceStage,
+    *,
+    image: str,
+    keep: tuple[str, ...],
+    pooling: Pooling,
+    batch_size: int,
+    device: str,
+    several: Reduction | None = None,
+) -> Inference:
+    """What a stage reads and delivers, over a table of images or over what its source wrote.
+
+    Parameters
+    ----------
+    network : Network
+    stage : InferenceStage
+    image : str
+        Column of the images, or of what else the network reads.
+    keep : tuple of str
+        Columns that pass through.
+    pooling, batch_size, device
+        As for :class:`udfs.inference.Inference`.
+    several : {"mean", "max"}, optional
+        What becomes of several images of a record; there are not several without it.
+    """
+    graph = network.graph
+    feeds: tuple[Feed, ...]
+    if stage.source is None:
+        feeds = network.feeds(image)
+    else:
+        feeds = tuple(
+            TensorFeed(
+                _live_column(name),
+                name,
+                TensorSpec(graph[name].output_shape, graph[name].dtype),
+                several=several is not None,
+            )
+            for name in stage.reads
+        )
+    return Inference(
+        source=network.source,
+        feeds=feeds,
+        features=tuple(Feature(name, feature_column(name), pooling, network.reads.layout) for name in stage.targets),
+        materialised=tuple(Materialised(name, _live_column(name)) for name in stage.writes),
+        keep=keep,
+        policy=RowPolicy("null", ERROR, network.reads.error),
+        batch_size=batch_size,
+        device=device,
+        several=several or "mean",
+    )
+
+
+def run_stage(table: DataFrame, stage: InferenceStage, inference: Inference) -> DataFrame:
+    """Run a stage, lazily; of what its source wrote only the good rows go in."""
+    if stage.source is not None:
+        table = table.where(F.col(ERROR).isNull()).drop(ERROR)
+    return infer(table, inference)
