@@ -9,12 +9,13 @@ PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
 
-.PHONY: help demo dist test cluster-test lint format test-compat bench java clean
+.PHONY: help demo dist test test-extended cluster-test lint format test-compat bench java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
 	@echo "make dist         dist/: what spark-submit takes, for a cluster without cerebro-spark"
-	@echo "make test         the whole suite but the compat set and the cluster"
+	@echo "make test         the core suite: minutes"
+	@echo "make test-extended  what takes longer: Keras's networks, every stage through Connect, benchmarks"
 	@echo "make cluster-test a Spark standalone cluster and a Connect server of their own, on this machine"
 	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
 	@echo "make lint         ruff and mypy"
@@ -30,13 +31,16 @@ dist: $(VENV)/demo.stamp
 	$(VENV)/bin/vista package --out dist
 
 test: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest -m "not cluster"
+	$(VENV)/bin/python -m pytest -m "not cluster and not extended"
+
+test-extended: java $(VENV)/test.stamp
+	$(VENV)/bin/python -m pytest -m "extended and not cluster"
 
 cluster-test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest -m cluster tests/cluster
 
 test-compat: java $(COMPAT)/test.stamp
-	$(COMPAT)/bin/python -m pytest -m contract
+	$(COMPAT)/bin/python -m pytest -m "contract and not extended"
 
 lint: $(VENV)/test.stamp
 	$(VENV)/bin/ruff check

@@ -85,11 +85,6 @@ class Tokenization:
         """The input's size in words: ``"128 tokens"``."""
         return f"{self.max_length} tokens"
 
-    @property
-    def crop(self) -> int:
-        """The number of tokens, by the name that an image's side has."""
-        return self.max_length
-
     def with_size(self, max_length: int) -> Tokenization:
         """The same for another number of tokens."""
         return replace(self, max_length=max_length)

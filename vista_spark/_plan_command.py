@@ -7,7 +7,7 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from optimizer.transfer import Choice
-    from udfs.pooling import Pooling
 
 __all__ = ["memory", "plan_command", "profile_command"]
 
@@ -63,7 +62,7 @@ def profile_command(
 
 
 def plan_command(
-    images: Annotated[str, typer.Option(help="Folder of image files, or a .parquet.")],
+    images: Annotated[str, typer.Option(help="Folder of image files, or a .parquet of images or texts.")],
     table: Annotated[str, typer.Option(help="Structured data: a .csv with a header, or a .parquet.")],
     label: Annotated[str, typer.Option(help="The label's column.")],
     model: Annotated[str, typer.Option(help="The network; `vista models` lists them.")],
@@ -73,9 +72,9 @@ def plan_command(
         str, typer.Option(help="Names or numbers from the top, with commas; a bare number k: the top k.")
     ] = "4",
     features: Annotated[str | None, typer.Option(help="Structured columns; every numeric one by default.")] = None,
-    image: Annotated[str, typer.Option(help="The image's column, where --images is a .parquet.")] = "image",
+    image: Annotated[str, typer.Option(help="The column of images or texts, where --images is a .parquet.")] = "image",
     downstream: Annotated[str, typer.Option(help="As for `vista transfer`.")] = "logistic",
-    pooling: Annotated[str, typer.Option(help="max2x2, avg or none.")] = "max2x2",
+    pooling: Annotated[str | None, typer.Option(help="As for `vista transfer`.")] = None,
     plan: Annotated[str, typer.Option(help="auto, or a logical plan by name.")] = "auto",
     batch_size: Annotated[
         int | None, typer.Option(help="Images a run of the network; 32 by default, fewer where memory is short.")
@@ -119,7 +118,7 @@ def plan_command(
             image_bytes=found.image_bytes,
             weights=weights,
             layers=layers_of(layers),
-            pooling=cast("Pooling", pooling),
+            pooling=pooling,
             plan=plan,
             batch_size=batch_size,
             downstream=named_size(downstream_name(downstream), found.classes),

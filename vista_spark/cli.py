@@ -58,7 +58,7 @@ def models() -> None:
     for name in roster.names():
         card = roster.card(name)
         layers = ", ".join(f"{number} {layer.name}" for number, layer in enumerate(reversed(card.layers), 1))
-        table.add_row(name, f"{card.preprocessing.crop} px", f"{card.parameters:,}", layers)
+        table.add_row(name, card.preprocessing.size, f"{card.parameters:,}", layers)
     _CONSOLE.print(table)
 
 
@@ -77,7 +77,9 @@ def package(
 
 @app.command()
 def transfer(
-    images: Annotated[str, typer.Option(help="Folder of image files (the name is the id), or a .parquet.")],
+    images: Annotated[
+        str, typer.Option(help="Folder of image files (the name is the id), or a .parquet of images or texts.")
+    ],
     table: Annotated[str, typer.Option(help="Structured data: a .csv with a header, or a .parquet.")],
     label: Annotated[str, typer.Option(help="The label's column; strings are indexed.")],
     model: Annotated[str, typer.Option(help="The network; `vista models` lists them.")],
@@ -92,11 +94,13 @@ def transfer(
     features: Annotated[
         str | None, typer.Option(help="Structured columns, with commas; every numeric one by default.")
     ] = None,
-    image: Annotated[str, typer.Option(help="The image's column, where --images is a .parquet.")] = "image",
+    image: Annotated[str, typer.Option(help="The column of images or texts, where --images is a .parquet.")] = "image",
     downstream: Annotated[
         str, typer.Option(help=f"{', '.join(_DOWNSTREAM)}, or package.module:callable that returns an estimator.")
     ] = "logistic",
-    pooling: Annotated[str, typer.Option(help="max2x2, avg or none.")] = "max2x2",
+    pooling: Annotated[
+        str | None, typer.Option(help="max2x2 (default), avg or none; of a text encoder mean (default), cls or none.")
+    ] = None,
     plan: Annotated[str, typer.Option(help="auto, or a logical plan by name; `vista plan` compares them.")] = "auto",
     errors: Annotated[str, typer.Option(help="Bad rows: drop or raise.")] = "drop",
     test_fraction: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2,
@@ -113,7 +117,7 @@ def transfer(
         bool, typer.Option("--ship", help="Send these packages to workers whose Python has the third-party ones only.")
     ] = False,
 ) -> None:
-    """Find the layer of a pre-trained CNN that helps most beside the structured features."""
+    """Find the layer of a pre-trained network that helps most beside the structured features."""
     # What is wrong with the words of the command is said before Spark takes its seconds to start.
     card = roster.card(model)
     wanted = layers_of(layers)

@@ -9,14 +9,21 @@ from pathlib import Path
 
 import pytest
 from sessions import CONNECT
+from stages import STAGES
+
+# The stages share their base with the first; their Connect runs are for the extended lane.
+_FIRST = "CNNFeaturizer"
 
 
 @pytest.mark.connect
 @pytest.mark.contract
 @pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
-def test_the_contract_holds_on_spark_connect(pytestconfig: pytest.Config) -> None:
+@pytest.mark.parametrize(
+    "stage", [pytest.param(name, marks=() if name == _FIRST else pytest.mark.extended) for name in STAGES]
+)
+def test_the_contract_holds_on_spark_connect(stage: str, pytestconfig: pytest.Config) -> None:
     suite = Path(__file__).with_name("test_stages.py")
-    options = ["-p", "no:cacheprovider", "-q", "-c", str(pytestconfig.inipath)]
+    options = ["-p", "no:cacheprovider", "-q", "-c", str(pytestconfig.inipath), "-k", f"[{stage}"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(suite)],
         env=os.environ | {"SPARK_REMOTE": "local[2]"},

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.extended
+
 NAMES = [name for name in roster.names() if roster.card(name).framework == "keras"]
 
 # Spatial size and depth of each named layer at the network's own image size, from the papers' tables.

@@ -171,7 +171,8 @@ def test_what_is_left_out_is_counted_alike(plan: str, tables: tuple[DataFrame, D
     structured, images = tables
     bad = images.withColumn("image", F.when(~F.col("id").isin(5, 6), F.col("image")).otherwise(F.lit(b"%PDF")))
     found = run((structured.where("id not in (6, 7)"), bad), transfer(layers=["fire3", "fire5"], plan=plan))
-    assert found.dropped == {"image without a structured row": 2, "image: not an image": 1}
+    unknown = "image: not a JPEG, PNG, WEBP, GIF, BMP or TIFF image"
+    assert found.dropped == {"image without a structured row": 2, unknown: 1}
     assert found.train_rows + found.test_rows == ROWS - 3
 
 
