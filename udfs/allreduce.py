@@ -251,7 +251,7 @@ def gang(timeout_s: float = _TIMEOUT_S) -> Iterator[Gang]:
     ...     yield pa.record_batch({"counts": [b" ".join(sorted(counts)).decode()]})
     >>> from pyspark.sql import SparkSession
     >>> spark = SparkSession.active()
-    >>> spark.range(5).repartition(2).mapInArrow(sizes, "counts string", barrier=True).first()[0]
+    >>> spark.range(5).repartition(2).mapInArrow(sizes, "counts string", barrier=True).collect()[0][0]
     '2 3'
     """
     context = TaskContext.get()
