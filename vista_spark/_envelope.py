@@ -45,7 +45,8 @@ def envelope(spark: SparkSession) -> Envelope:
     """
     found = _known.get(spark)
     if found is None:
-        found = _known[spark] = _local(spark) if _is_local(spark) else _cluster(spark)
+        fresh = _as_started(spark)
+        found = _known[spark] = _local(fresh) if _is_local(fresh) else _cluster(fresh)
     return found
 
 
@@ -64,8 +65,14 @@ def not_set(spark: SparkSession, plan: TransferPlan) -> dict[str, tuple[str, str
         By setting: what the session has, and what the plan would have.
     """
     wanted = {name: value for name, value in plan.to_spark_conf().items() if not name.startswith("spark.sql.")}
-    there = {name: _get(spark, name, "not set") for name in wanted}
+    fresh = _as_started(spark)
+    there = {name: _get(fresh, name, "not set") for name in wanted}
     return {name: (there[name], value) for name, value in wanted.items() if there[name] != value}
+
+
+def _as_started(spark: SparkSession) -> SparkSession:
+    """A session whose settings are those that Spark was started with, whatever was set in this one later."""
+    return spark if is_remote() else spark.newSession()
 
 
 def _is_local(spark: SparkSession) -> bool:

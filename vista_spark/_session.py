@@ -85,8 +85,10 @@ def _joined(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     # The workers' Python is this one, unless the cluster's administrator set another.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("vista")
-    settings = {"spark.ui.showConsoleProgress": "false"}
-    if master is not None:
+    # Of a session that is there already, only what the user asks for is changed.
+    there = SparkSession.getActiveSession() is not None
+    settings = {} if there else {"spark.ui.showConsoleProgress": "false"}
+    if master is not None and not there:
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

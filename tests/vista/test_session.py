@@ -5,8 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from sessions import CONNECT
+
+from vista_spark import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,3 +55,12 @@ def test_a_users_folder_that_hides_a_package_is_named(tmp_path: Path) -> None:
     (tmp_path / "optimizer" / "__init__.py").write_text("")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import vista_spark"
     assert str(tmp_path / "optimizer") in _python(code, tmp_path).stderr
+
+
+@pytest.mark.skipif(CONNECT, reason="a Connect client joins a server by its address")
+def test_a_session_that_is_there_keeps_its_settings(spark: SparkSession) -> None:
+    before = {name: spark.conf.get(name) for name in ("spark.driver.memory", "spark.sql.shuffle.partitions")}
+    there = session("local[1]", conf={"spark.sql.ansi.enabled": "true"})
+    assert there.range(1).count() == 1
+    assert {name: there.conf.get(name) for name in before} == before
+    assert there.conf.get("spark.sql.ansi.enabled") == "true"
