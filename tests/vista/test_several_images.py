@@ -109,6 +109,7 @@ class Recorder(Estimator, HasFeaturesCol, HasLabelCol):
         return LogisticRegression(featuresCol=features, labelCol=self.getLabelCol(), maxIter=2).fit(dataset)
 
 
+@pytest.mark.extended
 def test_a_transfer_of_several_images(spark: SparkSession, single: Any) -> None:
     found = [*albums(), *albums()]
     structured = spark.createDataFrame(

@@ -19,6 +19,8 @@ from vista_spark.errors import ColumnError, InvalidArgumentError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.extended
+
 ROWS = 30
 PLANS = ("auto", "staged", "eager", "lazy")
 
