@@ -53,3 +53,7 @@ class Progress:
         """The step before is done, ``name`` begins."""
         self._bar.update(self._task, advance=1 if self._begun else 0, description=name)
         self._begun = True
+
+    def expect(self, steps: int) -> None:
+        """How many steps there will be in all, once that is known better."""
+        self._bar.update(self._task, total=steps)

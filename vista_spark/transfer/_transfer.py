@@ -237,6 +237,8 @@ class FeatureTransfer:
             matched = match(structured, images, columns, self.errors, classification=is_classification(self.downstream))
             bar.step("planning")
             choice = self._choice(net, matched, columns)
+            stages = choice.logical.stages
+            bar.expect(3 + len(stages) + sum(len(stage.targets) for stage in stages) + self.hog)
             run = Run(
                 network=net.shipped(structured.sparkSession),
                 choice=choice,
