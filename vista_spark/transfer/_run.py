@@ -42,8 +42,8 @@ FEATURES = "transfer_features"
 _STRUCTURED = "transfer_structured"
 _IMAGE = "transfer_image"
 
-# Spark caches a DataFrame as columns of bytes; a serialized one is a single array of bytes a partition, compressed where
-# Spark was told to.
+# Spark caches a DataFrame as columns of bytes; a serialized one is a single array of bytes a partition, compressed
+# where Spark was told to.
 _LEVELS: dict[Persistence, StorageLevel] = {
     "deserialized": StorageLevel.MEMORY_AND_DISK_DESER,
     "serialized": StorageLevel.MEMORY_AND_DISK,
