@@ -248,7 +248,7 @@ def gang(timeout_s: float = _TIMEOUT_S) -> Iterator[Gang]:
     ...     rows = sum(batch.num_rows for batch in batches)
     ...     with gang() as tasks:
     ...         counts = tasks.all_gather(str(rows).encode())
-    ...     yield pa.record_batch({"counts": [b" ".join(sorted(counts)).decode()]})
+    ...     yield pa.RecordBatch.from_pydict({"counts": [b" ".join(sorted(counts)).decode()]})
     >>> from pyspark.sql import SparkSession
     >>> spark = SparkSession.active()
     >>> spark.range(5).repartition(2).mapInArrow(sizes, "counts string", barrier=True).collect()[0][0]

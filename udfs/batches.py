@@ -52,7 +52,7 @@ def rebatch(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordB
 
     Examples
     --------
-    >>> source = [pa.record_batch({"x": range(n)}) for n in (3, 0, 4)]
+    >>> source = [pa.RecordBatch.from_pydict({"x": range(n)}) for n in (3, 0, 4)]
     >>> [batch.num_rows for batch in rebatch(source, 2)]
     [2, 2, 2, 1]
     """

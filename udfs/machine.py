@@ -99,7 +99,7 @@ class MachineReport:
             pass
         time.sleep(self.seconds)
         memory, contained = memory_limit()
-        yield pa.record_batch(
+        yield pa.RecordBatch.from_pydict(
             {
                 "host": [socket.gethostname()],
                 "executor": pa.array([os.getppid()], pa.int64()),

@@ -94,7 +94,7 @@ def profile_network(net: Network, *, batch_size: int, device: str, fresh: bool =
         batch_size=batch_size,
         device=device,
     )
-    batch = pa.record_batch({name: [net.reads.sample()] * batch_size for name in samples})
+    batch = pa.RecordBatch.from_pydict({name: [net.reads.sample()] * batch_size for name in samples})
     found = measure(ProfilingRequest(net.card.name, inference, batch, tuple(targets)))
     with written_once(path) as partial:
         partial.write_text(json.dumps(found.to_dict()))

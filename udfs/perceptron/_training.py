@@ -114,7 +114,7 @@ class Training:
         if fault is not None:
             network, report = None, {"fault": fault}
         if tasks.rank == 0:
-            yield pa.record_batch(
+            yield pa.RecordBatch.from_pydict(
                 {"network": pa.array([network], pa.binary()), "report": pa.array([json.dumps(report)])}
             )
 
