@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from _limited import Outcome, enforcement, run_limited
 from _report import Report, load_average
 
-from vista_spark._plan_command import memory
+from vista_spark._sizes import memory
 from vista_spark.profile import profile
 
 if TYPE_CHECKING:

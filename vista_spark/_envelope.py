@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -10,6 +9,7 @@ from pyspark.sql import is_remote
 
 from optimizer.memory import SPARK4, Envelope
 from udfs.machine import MachineReport, memory_limit
+from vista_spark._sizes import memory
 from vista_spark._slots import task_slots
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from optimizer.memory import TransferPlan
 
 __all__ = ["envelope", "not_set"]
-
-_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 
 # spark.kubernetes.memoryOverheadFactor for programs that are not the JVM's alone.
 _KUBERNETES_FACTOR = 0.4
@@ -82,13 +80,13 @@ def _is_local(spark: SparkSession) -> bool:
 
 def _local(spark: SparkSession) -> Envelope:
     # A session that a Connect client talks to may be on another machine; its tasks know which.
-    memory, contained, gpu = _machines(spark, 1)[0][2:] if is_remote() else (*memory_limit(), 0)
-    heap = _bytes(_get(spark, "spark.driver.memory", "1g"))
+    machine, contained, gpu = _machines(spark, 1)[0][2:] if is_remote() else (*memory_limit(), 0)
+    heap = memory(_get(spark, "spark.driver.memory", "1g"))
     return Envelope(
         executors=1,
         slots=task_slots(spark),
         heap_bytes=heap,
-        beside_bytes=max(0, memory - _reserved(memory, contained=contained) - heap),
+        beside_bytes=max(0, machine - _reserved(machine, contained=contained) - heap),
         memory_fraction=float(_get(spark, "spark.memory.fraction", "0.6")),
         gpu_memory_bytes=gpu,
         local=True,
@@ -101,14 +99,14 @@ def _cluster(spark: SparkSession) -> Envelope:
     # A task may have come to a busy slot's neighbour; what was asked for at the start is a lower bound as well.
     executors = max(len({report[:2] for report in reports}), int(_get(spark, "spark.executor.instances", "0")))
     hosts = len({report[0] for report in reports})
-    heap = _bytes(_get(spark, "spark.executor.memory", "1g"))
+    heap = memory(_get(spark, "spark.executor.memory", "1g"))
     return Envelope(
         executors=executors,
         slots=max(1, -(-slots // executors)),
         heap_bytes=heap,
         beside_bytes=_beside(spark, heap, min(report[2:4] for report in reports), max(1, -(-executors // hosts))),
         memory_fraction=float(_get(spark, "spark.memory.fraction", "0.6")),
-        driver_heap_bytes=_bytes(_get(spark, "spark.driver.memory", "1g")),
+        driver_heap_bytes=memory(_get(spark, "spark.driver.memory", "1g")),
         gpu_memory_bytes=min(report[4] for report in reports),
     )
 
@@ -121,15 +119,15 @@ def _beside(spark: SparkSession, heap: int, machine: tuple[int, bool], sharing: 
         factor = 0.1 if master == "yarn" else _KUBERNETES_FACTOR
         factor = float(_get(spark, "spark.executor.memoryOverheadFactor", str(factor)))
         # A number alone is in MiB there.
-        return _bytes(given, "m") if given else max(384 * 2**20, int(heap * factor))
+        return memory(given, "m") if given else max(384 * 2**20, int(heap * factor))
     # Nothing holds a standalone executor to its overhead: what it may take is its share of the machine.
-    memory, contained = machine
-    return max(0, (memory - _reserved(memory, contained=contained)) // sharing - heap)
+    whole, contained = machine
+    return max(0, (whole - _reserved(whole, contained=contained)) // sharing - heap)
 
 
-def _reserved(memory: int, *, contained: bool) -> int:
+def _reserved(machine: int, *, contained: bool) -> int:
     """For the operating system: nothing of a container's limit, of a small machine a tenth."""
-    return 0 if contained else min(SPARK4.os_reserved_bytes, memory // 10)
+    return 0 if contained else min(SPARK4.os_reserved_bytes, machine // 10)
 
 
 def _machines(spark: SparkSession, tasks: int) -> list[tuple[str, int, int, bool, int]]:
@@ -140,11 +138,3 @@ def _machines(spark: SparkSession, tasks: int) -> list[tuple[str, int, int, bool
 
 def _get(spark: SparkSession, name: str, default: str) -> str:
     return spark.conf.get(name, default) or default
-
-
-def _bytes(text: str, unit: str = "b") -> int:
-    """Spark's own notation: ``"512m"``, ``"4g"``, ``"1073741824"``."""
-    match = re.fullmatch(r"(\d+)([bkmgtp]?)b?", text.strip().lower())
-    if match is None:
-        return 0
-    return int(match[1]) * _UNITS[match[2] or unit]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -13,37 +12,16 @@ import typer
 from rich.console import Console
 
 from optimizer.memory import SPARK4, ClusterSpec
-from vista_spark.errors import InvalidArgumentError
+from vista_spark._sizes import memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from optimizer.transfer import Choice
 
-__all__ = ["memory", "plan_command", "profile_command"]
+__all__ = ["plan_command", "profile_command"]
 
 _CONSOLE = Console()
-
-_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-
-
-def memory(text: str) -> int:
-    """Bytes of ``"32g"``, ``"512m"`` or a number, in Spark's notation: powers of 1024.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Something else.
-
-    Examples
-    --------
-    >>> memory("2g")
-    2147483648
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([bkmgt]?)(?:i?b)?", text.strip().lower())
-    if match is None:
-        raise InvalidArgumentError(f"{text!r} is no size of memory: write 32g, 512m or a number of bytes")
-    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def profile_command(

@@ -23,7 +23,7 @@ from udfs.profiling import ProfilingError
 from vista_spark import plan_feature_transfer, profile
 from vista_spark._envelope import envelope, not_set
 from vista_spark._memory_figure import memory_figure
-from vista_spark._plan_command import memory
+from vista_spark._sizes import memory
 from vista_spark.cli import app
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.transfer._planning import downstream_size, in_session, named_size
@@ -157,7 +157,6 @@ spark = session(plan=choice.physical, conf={"spark.ui.enabled": "false", "spark.
 for name, value in choice.physical.to_spark_conf().items():
     found = spark.conf.get(name)
     assert found == ("3" if name == "spark.sql.shuffle.partitions" else value), (name, found, value)
-heap = spark.range(1).selectExpr("java_method('java.lang.Runtime', 'getRuntime')").count()
 print(spark.conf.get("spark.master"), spark.conf.get("spark.driver.memory"))
 """
 
