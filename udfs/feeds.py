@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from udfs.handlers import TensorSpec
     from udfs.preprocessing import Preprocessing
 
-__all__ = ["Feed", "ImageFeed", "Read", "TensorFeed"]
+__all__ = ["Feed", "ImageFeed", "NumbersFeed", "Read", "TensorFeed"]
+
+# How Spark ML's vectors mark themselves in Arrow: a struct of type, size, indices and values.
+_DENSE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,41 @@ class TensorFeed:
         return Read({self.layer: array}, reasons, counts)
 
 
+@dataclass(frozen=True, slots=True)
+class NumbersFeed:
+    """A layer whose tensor the user holds as numbers: a dense Spark ML vector, or an array, flat or nested.
+
+    Parameters
+    ----------
+    column, layer : str
+    spec : TensorSpec
+    """
+
+    column: str
+    layer: str
+    spec: TensorSpec
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.column,)
+
+    def take(self, batch: pa.RecordBatch) -> Read:
+        """Copy the column into one array; a null and a tensor of the wrong shape are bad."""
+        found: list[NDArray[np.float32]] = []
+        reasons: list[str | None] = []
+        for value in batch.column(self.column):
+            try:
+                found.append(_numbers(value, self.spec.shape))
+                reasons.append(None)
+            except images.ImageError as error:
+                reasons.append(str(error))
+        array = np.empty((len(found), *self.spec.shape), self.spec.dtype)
+        for place, one in enumerate(found):
+            array[place] = one
+        return Read({self.layer: array}, reasons)
+
+
 def _several(kind: pa.DataType) -> bool:
     """Whether values are lists of images; a list of numbers is one image's tensor."""
     if not pa.types.is_list(kind) and not pa.types.is_large_list(kind):
@@ -189,7 +227,20 @@ def _value(value: pa.Scalar, shape: tuple[int, ...]) -> Any:
     """What :func:`udfs.images.decode` takes; arrays of numbers become one tensor without a Python list of floats."""
     if not value.is_valid or not pa.types.is_list(value.type):
         return value.as_py()
-    flat = value.values
+    return _tensor(value.values, shape)
+
+
+def _numbers(value: pa.Scalar, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    if not value.is_valid:
+        raise images.ImageError("null")
+    if not pa.types.is_struct(value.type):
+        return _tensor(value.values, shape)
+    if value["type"].as_py() != _DENSE:
+        raise images.ImageError("sparse vector", "a layer's tensor is a dense one")
+    return _tensor(value["values"].values, shape)
+
+
+def _tensor(flat: pa.Array, shape: tuple[int, ...]) -> NDArray[np.float32]:
     found: tuple[int | None, ...] = (len(flat),)
     while pa.types.is_list(flat.type):
         # Height, width, channels are as many numbers in another order: the nesting has to be the tensor's own.
@@ -198,4 +249,5 @@ def _value(value: pa.Scalar, shape: tuple[int, ...]) -> Any:
         flat = flat.flatten()
     if flat.null_count or found not in (shape, (math.prod(shape),)):
         raise images.ImageError("tensor of the wrong shape", f"{found}, {flat.null_count} null, for {shape}")
-    return flat.to_numpy(zero_copy_only=False).astype(np.float32).reshape(shape)
+    numbers: NDArray[np.float32] = flat.to_numpy(zero_copy_only=False).astype(np.float32)
+    return numbers.reshape(shape)

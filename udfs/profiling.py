@@ -146,7 +146,8 @@ def _seconds(
     request: ProfilingRequest, model: TracedModel, records: pa.RecordBatch
 ) -> tuple[float, tuple[tuple[int, float], ...]]:
     """Seconds of one record: for its input, and by depth, where each part continues from the one before it."""
-    plan = plan_layers(model.graph, request.depths, "staged")
+    begin = [layer for feed in request.inference.feeds for layer in feed.take(records).arrays]
+    plan = plan_layers(model.graph.above(begin), request.depths, "staged")
     inputs: list[float] = []
     parts: list[list[float]] = [[] for _ in plan.stages]
     for _ in range(_TIMED_RUNS):

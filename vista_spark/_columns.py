@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.ml.linalg import VectorUDT
 from pyspark.sql.types import ArrayType, BinaryType, DataType, DoubleType, FloatType, StringType, StructType
 
 from optimizer.errors import nearest
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["check_absent", "check_image", "check_present", "check_text", "holds_several"]
+__all__ = ["check_absent", "check_image", "check_numbers", "check_present", "check_text", "holds_several"]
 
 _IMAGE_FIELDS = {"origin", "height", "width", "nChannels", "mode", "data"}
 
@@ -57,6 +58,17 @@ def check_text(df: DataFrame, column: str, what: str) -> None:
         raise ColumnError(f"{what}: column {column!r} is {found.simpleString()}; a text is a string")
 
 
+def check_numbers(df: DataFrame, column: str, what: str) -> None:
+    """Raise ``ColumnError`` unless ``column`` holds tensors: Spark ML vectors, or arrays of numbers."""
+    check_present(df, [column], what)
+    found = df.schema[column].dataType
+    if not isinstance(found, VectorUDT) and not _holds_floats(found):
+        raise ColumnError(
+            f"{what}: column {column!r} is {found.simpleString()}; the tensor of a layer is a Spark ML vector or an "
+            'array of float or double, as CNNFeaturizer(pooling="none") writes them'
+        )
+
+
 def holds_several(df: DataFrame, column: str) -> bool:
     """Whether a column of images has several a record."""
     found = df.schema[column].dataType
@@ -66,8 +78,12 @@ def holds_several(df: DataFrame, column: str) -> bool:
 def _holds_images(found: DataType) -> bool:
     if not isinstance(found, ArrayType):
         return _holds_one(found)
-    if _holds_one(found.elementType):
-        return True
+    return _holds_one(found.elementType) or _holds_floats(found)
+
+
+def _holds_floats(found: DataType) -> bool:
+    if not isinstance(found, ArrayType):
+        return False
     while isinstance(found, ArrayType):
         found = found.elementType
     return isinstance(found, (FloatType, DoubleType))

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
 
+from optimizer.errors import GraphError
+from udfs.handlers import TensorSpec
 from udfs.inference import Feature
 from udfs.model import ModelSource
 from udfs.text import TOKENIZER, Tokenization, open_tokenizer
 from udfs.weights_file import file_version
 from vista_spark import roster
-from vista_spark._reads import Images, Texts, reads
+from vista_spark._reads import Images, Layers, Texts, reads
 from vista_spark._shipping import ship_weights
 from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.roster._text_builtin import WEIGHTS
@@ -45,19 +47,47 @@ class Network:
     card: ModelCard
     weights: str | None
     seed: int
-    reads: Images | Texts
+    reads: Images | Texts | Layers
     source: ModelSource
     traced: TracedModel
-
-    @property
-    def graph(self) -> LayerGraph:
-        """The whole network."""
-        return self.traced.graph
+    graph: LayerGraph
 
     @property
     def structure(self) -> str:
         """Tells networks apart by all but their weights."""
-        return self.source.key.partition("|weights|")[0]
+        whole = self.source.key.partition("|weights|")[0]
+        return f"{whole}|{'+'.join(self.graph.inputs)}" if isinstance(self.reads, Layers) else whole
+
+    def above(self, start: str | None) -> Network:
+        """The part of it that begins at a layer which the user has materialised; all of it without one.
+
+        Parameters
+        ----------
+        start : str or None
+            A layer's name, as in :meth:`layers`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The network reads text, or what is above the layer reads more than the layer.
+        optimizer.errors.UnknownLayerError
+            No such layer.
+        """
+        if start is None:
+            return self
+        if not isinstance(self.reads, Images):
+            raise InvalidArgumentError(f"start_layer={start!r}: {self.card.name} reads text, which it begins with")
+        (feature,) = self.layers(start)
+        layer = self.layer(feature)
+        try:
+            graph = self.graph.above([layer])
+        except GraphError as error:
+            raise InvalidArgumentError(
+                f"start_layer={start!r}: the layers above it also read what lies beside it, so its tensor alone is not "
+                f"enough to go on from; start at another one ({error})"
+            ) from error
+        spec = TensorSpec(self.graph[layer].output_shape, self.graph[layer].dtype)
+        return replace(self, reads=Layers(self.reads, spec), graph=graph)
 
     @property
     def image(self) -> str:
@@ -115,11 +145,14 @@ class Network:
         Raises
         ------
         InvalidArgumentError
-            Another pooling.
+            Another pooling, or a layer below the one that the network begins at.
         """
         wanted = self.pooling(pooling)
-        module = self.reads.pooled(self.card, layer, wanted)
-        return Feature(self.traced.layer(module), column, self.reads.left(wanted), self.reads.layout)
+        found = self.traced.layer(self.reads.pooled(self.card, layer, wanted))
+        if found not in self.graph:
+            begin = ", ".join(self.graph.inputs)
+            raise InvalidArgumentError(f"layer {layer.name!r} lies below the start layer ({begin}): it is not computed")
+        return Feature(found, column, self.reads.left(wanted), self.reads.layout)
 
     def targets(self, wanted: int | str | Sequence[int | str], pooling: str | None) -> dict[str, str]:
         """The graph's layers that give the features of the wanted ones, bottom to top, and what the user calls them."""
@@ -232,7 +265,8 @@ def _network(card: ModelCard, weights: str | None, version: str, seed: int) -> N
         build=partial(roster.load, card, weights, seed=seed),
         skeleton=card.skeleton if card.framework == "torch" else None,
     )
-    return Network(card, weights, seed, held, source, source.open("cpu"))
+    traced = source.open("cpu")
+    return Network(card, weights, seed, held, source, traced, traced.graph)
 
 
 def _pickled(builder: object) -> bytes:

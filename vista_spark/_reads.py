@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from PIL import Image
 
-from udfs.feeds import ImageFeed
+from udfs.feeds import ImageFeed, NumbersFeed
 from udfs.images import ImageError
 from udfs.pooling import POOLINGS
 from udfs.text import TextError, TextFeed, Tokenization
-from vista_spark._columns import check_image, check_text
+from vista_spark._columns import check_image, check_numbers, check_text
 from vista_spark.errors import InvalidArgumentError, WeightsError
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from udfs.feeds import Feed
+    from udfs.handlers import TensorSpec
     from udfs.pooling import Pooling
     from udfs.preprocessing import Layout, Preprocessing, Preprocessings
     from vista_spark.roster import FeatureLayer, ModelCard
 
-__all__ = ["TEXT_POOLINGS", "Images", "Texts", "reads"]
+__all__ = ["TEXT_POOLINGS", "Images", "Layers", "Texts", "reads"]
 
 TEXT_POOLINGS = ("mean", "cls", "none")
 """The mean of the tokens that are not padding, the first token, or all of them one after the other."""
@@ -146,6 +148,49 @@ class Texts:
     def sample(self) -> Any:
         """A value to measure with: as many tokens as there may be."""
         return "a " * self.preprocessing.max_length
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """A column of a layer's tensors, where the user has materialised the layer before (``start_layer``)."""
+
+    images: Images
+    spec: TensorSpec
+
+    kind = "tensor"
+    error = ImageError
+    poolings = POOLINGS
+    columns = 1
+
+    @property
+    def preprocessing(self) -> Preprocessing | Preprocessings:
+        """Of the images that the tensors were made of."""
+        return self.images.preprocessing
+
+    @property
+    def layout(self) -> Layout:
+        """Where feature maps have their channels."""
+        return self.images.layout
+
+    def pooled(self, card: ModelCard, layer: FeatureLayer, pooling: str) -> str:
+        """Which module gives a layer's features."""
+        return self.images.pooled(card, layer, pooling)
+
+    def left(self, pooling: str) -> Pooling:
+        """What of a pooling is done outside the network: all of it."""
+        return self.images.left(pooling)
+
+    def feeds(self, inputs: Sequence[str], columns: Sequence[str]) -> tuple[Feed, ...]:
+        """What fills the layer that the network begins with."""
+        return (NumbersFeed(columns[0], inputs[0], self.spec),)
+
+    def check(self, df: DataFrame, column: str, what: str) -> None:
+        """Raise ``ColumnError`` unless a column is of vectors or arrays of numbers."""
+        check_numbers(df, column, what)
+
+    def sample(self) -> Any:
+        """A value to measure with."""
+        return np.ones(math.prod(self.spec.shape), np.float32)
 
 
 def reads(card: ModelCard) -> Images | Texts:

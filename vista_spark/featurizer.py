@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from pyspark import keyword_only
-from pyspark.ml.param import Param
+from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasInputCols
 
 from udfs.inference import REDUCTIONS, Reduction
@@ -53,6 +53,9 @@ class CNNFeaturizer(NetworkFeaturizer, HasInputCols):
         section 5.
     imageSize : int, optional
         Height and width of the network's input in pixels; the model's own by default.
+    startLayer : str, optional
+        A layer that was materialised before: `inputCol` then holds its tensors instead of images, as vectors or arrays
+        of float (what ``pooling="none"`` gives), and nothing below it is computed.
     batchSize : int
         Images a run of the network, which reads as many records at a time. Default 32.
     device : str
@@ -89,6 +92,9 @@ class CNNFeaturizer(NetworkFeaturizer, HasInputCols):
     imageSize: Param[int] = Param(
         UNBOUND, "imageSize", "height and width of the network's input, in pixels", at_least("imageSize", 1)
     )
+    startLayer: Param[str] = Param(
+        UNBOUND, "startLayer", "layer whose tensors inputCol holds instead of images", TypeConverters.toString
+    )
     several: Param[str] = Param(
         UNBOUND,
         "several",
@@ -109,6 +115,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasInputCols):
         combine: str | None = None,
         pooling: str | None = None,
         imageSize: int | None = None,
+        startLayer: str | None = None,
         several: str | None = None,
         batchSize: int | None = None,
         device: str | None = None,
@@ -134,6 +141,14 @@ class CNNFeaturizer(NetworkFeaturizer, HasInputCols):
         """Set height and width of the network's input, in pixels."""
         return self._set(imageSize=value)
 
+    def getStartLayer(self) -> str | None:
+        """The layer whose tensors are read, or ``None`` where images are."""
+        return self.getOrDefault(self.startLayer) if self.isDefined(self.startLayer) else None
+
+    def setStartLayer(self, value: str) -> Self:
+        """Set the layer whose tensors are read."""
+        return self._set(startLayer=value)
+
     def setInputCols(self, value: list[str]) -> Self:
         """Set the columns of a network with several inputs."""
         return self._set(inputCols=value)
@@ -147,7 +162,8 @@ class CNNFeaturizer(NetworkFeaturizer, HasInputCols):
         return self._set(several=value)
 
     def _network(self) -> Network:
-        return network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
+        whole = network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
+        return whole.above(self.getStartLayer())
 
     def _read(self) -> list[str]:
         return self.getInputCols() if self.isDefined(self.inputCols) else super()._read()

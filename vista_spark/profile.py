@@ -78,7 +78,7 @@ def profile_network(net: Network, *, batch_size: int, device: str, fresh: bool =
     batch_size, device, fresh
         As for :func:`profile`.
     """
-    targets = [net.layer(layer) for layer in net.card.layers]
+    targets = [name for name in map(net.layer, net.card.layers) if name in net.graph]
     path = _path(net, batch_size, device)
     if path.is_file() and not fresh:
         return ModelProfile.from_dict(json.loads(path.read_text()))

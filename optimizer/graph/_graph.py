@@ -171,6 +171,28 @@ class LayerGraph:
         needed = set(self.ancestors(outputs))
         return LayerGraph((layer for layer in pinned(self.layers) if layer.name in needed), outputs)
 
+    def above(self, have: Iterable[str]) -> LayerGraph:
+        """The network that begins at materialised tensors, which become its inputs; the outputs stay as they are.
+
+        Parameters
+        ----------
+        have : iterable of str
+            The graph's own inputs give the graph itself.
+
+        Raises
+        ------
+        UnknownLayerError
+            A name that the graph does not have.
+        GraphError
+            An output takes a graph input that is not in ``have``.
+        """
+        have = self.resolve(have)
+        if set(have) == set(self.inputs):
+            return self
+        part = self.part(have, self.outputs)
+        begin = [Layer(name, INPUT, output_shape=self[name].output_shape, dtype=self[name].dtype) for name in have]
+        return LayerGraph([*begin, *(self[name] for name in part.layers)], self.outputs)
+
     def expression(self, name: str) -> str:
         """Hash of all that ``name`` computes, from the graph inputs on (Nautilus, definitions 4.1 and 4.3).
 

@@ -166,3 +166,24 @@ def test_a_chain_of_parts_equals_the_whole(data: st.DataObject) -> None:
     done += last.layers
     # Each layer that the outputs need ran once, and no other ran at all.
     assert sorted(done) == sorted(graph.part(graph.inputs, graph.outputs).layers)
+
+
+def test_the_network_above_a_layer_begins_with_it() -> None:
+    whole = LayerGraph(
+        [
+            Layer("x", "input", output_shape=(4,)),
+            Layer("a", "Linear", ("x",), (3,), flops=24, fingerprint="a"),
+            Layer("b", "Linear", ("a",), (3,), flops=18, fingerprint="b"),
+            Layer("sum", "add", ("a", "b"), (3,), flops=3),
+        ],
+        ["sum"],
+    )
+    above = whole.above(["a"])
+    assert above.inputs == ("a",)
+    assert above.names == ("a", "b", "sum")
+    assert above["a"].output_shape == (3,)
+    assert above.flops() == 21
+    assert whole.above(["x"]) is whole
+    # The sum also reads what lies beside b.
+    with pytest.raises(GraphError, match="also takes the graph input x"):
+        whole.above(["b"])

@@ -134,6 +134,8 @@ class Matched:
         kind = self.images.schema[image].dataType
         if isinstance(kind, (StructType, BinaryType)):
             length = _octets(column, kind)
+        elif isinstance(kind, VectorUDT):
+            length = F.when(column.isNotNull(), F.size(vector_to_array(column)) * F.lit(8))
         elif isinstance(kind, ArrayType) and isinstance(kind.elementType, (StructType, BinaryType)):
             inner = kind.elementType
             one = F.transform(column, lambda image: F.coalesce(_octets(image, inner), F.lit(0)).cast("long"))

@@ -71,6 +71,7 @@ def plan_feature_transfer(
     layers: int | str | Sequence[int | str] = 4,
     pooling: str | None = None,
     image_size: int | None = None,
+    start_layer: str | None = None,
     max_length: int | None = None,
     plan: str = "auto",
     batch_size: int | None = None,
@@ -90,8 +91,8 @@ def plan_feature_transfer(
     structured_features : int
         Columns beside the id and the label.
     image_bytes : int
-        Of an encoded image, on average.
-    weights, layers, pooling, image_size, max_length, plan, batch_size, device
+        Of an encoded image, on average; with `start_layer` of its tensor.
+    weights, layers, pooling, image_size, start_layer, max_length, plan, batch_size, device
         As for :class:`vista_spark.FeatureTransfer`.
     downstream : Downstream, optional
         A logistic regression of two classes by default.
@@ -125,7 +126,7 @@ def plan_feature_transfer(
     >>> choice.physical.cores, choice.physical.join
     (4, 'broadcast')
     """
-    net = network(model, weights, 0, image_size, max_length)
+    net = network(model, weights, 0, image_size, max_length).above(start_layer)
 
     def apportion(workload: TransferWorkload, logical: Logical) -> TransferPlan:
         return plan_transfer(workload, cluster, constants, logical=logical)

@@ -94,6 +94,9 @@ class FeatureTransfer:
         Score histograms of oriented gradients as a second baseline (needs scikit-image).
     image_size : int, optional
         Height and width of the network's input, in pixels; the model's own by default.
+    start_layer : str, optional
+        A layer that was materialised before: the image column then holds its tensors, as
+        :class:`vista_spark.CNNFeaturizer` reads them with ``startLayer``, and only the network above it runs.
     max_length : int, optional
         Of a text encoder, the tokens that a text is cut or padded to; the model's own by default.
     several : {"mean", "max"}
@@ -143,6 +146,7 @@ class FeatureTransfer:
     errors: str = "drop"
     hog: bool = False
     image_size: int | None = None
+    start_layer: str | None = None
     max_length: int | None = None
     several: str = "mean"
     batch_size: int | None = None
@@ -282,7 +286,8 @@ class FeatureTransfer:
             _LOG.exception("the transfer is done, but MLflow could not log it to experiment %r", experiment)
 
     def _network(self) -> Network:
-        return network(self.model, self.weights, self.seed, self.image_size, self.max_length)
+        whole = network(self.model, self.weights, self.seed, self.image_size, self.max_length)
+        return whole.above(self.start_layer)
 
     def _choice(self, net: Network, matched: Matched, columns: Columns) -> Choice:
         there = envelope(matched.structured.sparkSession)
@@ -311,7 +316,7 @@ class FeatureTransfer:
         own: dict[str, Any] = {"maxLength": self.max_length} if of_text else {"imageSize": self.image_size}
         stage = TextFeaturizer if of_text else CNNFeaturizer
         if not of_text:
-            own["several"] = self.several
+            own |= {"several": self.several, "startLayer": self.start_layer}
         featurizer = stage(
             model=self.model,
             weights=self.weights,
