@@ -55,6 +55,7 @@ bench: java $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/transfer.py
 	$(VENV)/bin/python benchmarks/crash_matrix.py
 	$(VENV)/bin/python benchmarks/vista_figures.py
+	$(VENV)/bin/python benchmarks/schedulers.py
 
 java:
 	@if [ ! -x "$${JAVA_HOME:-/nonexistent}/bin/java" ] && ! command -v java >/dev/null; then \

@@ -83,6 +83,8 @@ def test_nothing_but_the_data_frame_api(path: Path) -> None:
         ("udfs.inference", {"torch", "tensorflow", "keras", "mlflow", "matplotlib", "skimage", "pandas"}),
         ("optimizer.graph", {"torch", "pyspark", "pandas", "pyarrow", "PIL"}),
         ("optimizer.logical", {"torch", "pyspark", "pandas", "pyarrow", "PIL"}),
+        ("optimizer.hopper", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp"}),
+        ("cerebro_spark", {"torch", "tensorflow", "keras", "mlflow", "matplotlib", "pulp"}),
     ],
 )
 def test_an_import_stays_light(module: str, absent: set[str]) -> None:

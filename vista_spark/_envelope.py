@@ -9,8 +9,8 @@ from pyspark.sql import is_remote
 
 from optimizer.memory import SPARK4, Envelope
 from udfs.machine import MachineReport, memory_limit
+from udfs.slots import task_slots
 from vista_spark._sizes import memory
-from vista_spark._slots import task_slots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
@@ -18,7 +17,6 @@ from pyspark.ml.param.shared import (
     HasStandardization,
     HasStepSize,
 )
-from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import ArrayType, BooleanType, NumericType
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["SOLVERS", "FittedReader", "FittedWriter", "HasNetworkCols", "HasTraining", "features_array", "label_number"]
+__all__ = ["SOLVERS", "HasNetworkCols", "HasTraining", "features_array", "label_number"]
 
 SOLVERS = ("adam", "sgd")
 
@@ -192,31 +190,3 @@ def label_number(df: DataFrame, column: str, what: str) -> Column:
             "makes numbers of classes"
         )
     return F.col(quoted(column)).cast("double")
-
-
-class FittedWriter(DefaultParamsWriter):
-    """Writes a model: Params and facts as JSON, weights in safetensors as the one value of a Parquet table.
-
-    By way of Spark, so that any path does which Spark can write, on Connect the server's.
-    """
-
-    def saveImpl(self, path: str) -> None:
-        """Save to a path that does not exist yet."""
-        model: Any = self.instance
-        self.saveMetadata(model, path, self.sparkSession, extraMetadata={"perceptron": model._facts})  # noqa: SLF001
-        held = self.sparkSession.createDataFrame([(bytearray(model._network),)], "network binary")  # noqa: SLF001
-        held.coalesce(1).write.parquet(os.path.join(path, "network"))  # noqa: PTH118 - may be a URI
-
-
-class FittedReader(DefaultParamsReader[Any]):
-    """Reads what :class:`FittedWriter` wrote."""
-
-    def load(self, path: str) -> Any:
-        """Load from a path."""
-        metadata = self.loadMetadata(path, self.sparkSession, f"{self.cls.__module__}.{self.cls.__name__}")
-        row = self.sparkSession.read.parquet(os.path.join(path, "network")).first()  # noqa: PTH118
-        assert row is not None  # noqa: S101 - the writer's one row
-        model: Any = self.cls(bytes(row["network"]), metadata["perceptron"])  # type: ignore[call-arg]
-        model._resetUid(metadata["uid"])  # noqa: SLF001
-        self.getAndSetParams(model, metadata)
-        return model

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.errors import CerebroError, UnknownLayerError, nearest
+from udfs.launch import JavaNotFoundError
 from udfs.weights import WeightsError
 
 if TYPE_CHECKING:
@@ -57,10 +58,6 @@ class LabelError(VistaError, ValueError):
 
 class DiskFullError(VistaError, OSError):
     """Tables that do not fit into storage memory go to disk, and the disk is full; the message says what would help."""
-
-
-class JavaNotFoundError(VistaError, RuntimeError):
-    """Spark needs a Java runtime, and there is none."""
 
 
 class UnknownModelError(VistaError, KeyError):

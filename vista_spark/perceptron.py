@@ -14,16 +14,15 @@ from pyspark.sql.types import ArrayType, DoubleType, FloatType, StructField, Str
 from pyspark.sql.utils import is_remote
 
 from udfs.perceptron import Scoring, Training
+from udfs.persistence import NetworkReader, NetworkWriter
+from udfs.slots import task_slots
 from vista_spark._columns import check_absent
 from vista_spark._perceptron import (
-    FittedReader,
-    FittedWriter,
     HasNetworkCols,
     HasTraining,
     features_array,
     label_number,
 )
-from vista_spark._slots import task_slots
 from vista_spark._spark import as_vector, quoted
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError
 
@@ -90,14 +89,14 @@ class _Fitted(HasNetworkCols, MLReadable[Any], MLWritable):
 
         return from_bytes(self._network)
 
-    def write(self) -> FittedWriter:
+    def write(self) -> NetworkWriter:
         """A writer of Params and facts (JSON) and weights (safetensors)."""
-        return FittedWriter(self)
+        return NetworkWriter(self)
 
     @classmethod
-    def read(cls) -> FittedReader:
+    def read(cls) -> NetworkReader:
         """A reader of what :meth:`write` wrote."""
-        return FittedReader(cls)  # type: ignore[arg-type]
+        return NetworkReader(cls)
 
     def _score(self, dataset: DataFrame, probability: str | None) -> DataFrame:
         if is_remote() and len(self._network) > _LARGEST_CONNECT:

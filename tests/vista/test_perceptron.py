@@ -18,8 +18,8 @@ from torch import nn
 
 import vista_spark.perceptron
 from udfs.perceptron._network import Perceptron
+from udfs.slots import task_slots
 from vista_spark import MLPClassificationModel, MLPClassifier, MLPRegressor
-from vista_spark._slots import task_slots
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError
 from vista_spark.transfer._downstream import default_evaluator, is_classification, point_at
 

@@ -1,0 +1,108 @@
+"""The Spark jobs that a run's workers live in: one each, started again where it is lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+    from cerebro_spark._coordinator import Coordinator
+    from udfs.hopper import HopperWorker
+
+__all__ = ["WorkerJobs"]
+
+_LOG = logging.getLogger(__name__)
+
+# Between two looks at silent workers and slow units.
+_LOOK_S = 0.5
+
+# Before a job is started again; a cluster that lost a node needs a moment.
+_PAUSE_S = 1.0
+
+_JOIN_S = 30.0
+
+
+class WorkerJobs:
+    """A Spark job a worker, each in a thread of its own.
+
+    As one barrier stage, a lost worker would abort the whole job; as jobs of one task, Spark starts the lost one alone
+    again, and this class does where Spark does not (``local[2]`` never tries a task twice).
+
+    Parameters
+    ----------
+    spark : SparkSession
+    coordinator : Coordinator
+    workers : list of HopperWorker
+    restarts : int
+        How often a worker's job is started again.
+    """
+
+    def __init__(
+        self, spark: SparkSession, coordinator: Coordinator, workers: list[HopperWorker], *, restarts: int
+    ) -> None:
+        self._spark = spark
+        self._coordinator = coordinator
+        self._restarts = restarts
+        self._over = threading.Event()
+        self._tags: dict[str, str] = {}
+        self._given_up: set[str] = set()
+        self.reports: list[Row] = []
+        self._threads = [
+            threading.Thread(target=self._serve, args=(worker,), name=worker.worker, daemon=True) for worker in workers
+        ]
+        self._watch = threading.Thread(target=self._look_after, name="watch", daemon=True)
+
+    def start(self) -> None:
+        """Start all of them."""
+        for thread in (*self._threads, self._watch):
+            thread.start()
+
+    def stop(self) -> None:
+        """Wait for the workers, which the coordinator has told to stop; end those that do not."""
+        self._over.set()
+        until = time.monotonic() + _JOIN_S
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        for tag in self._tags.values():
+            self._spark.interruptTag(tag)
+        self._watch.join()
+
+    def _serve(self, worker: HopperWorker) -> None:
+        last: Exception | None = None
+        for attempt in range(self._restarts + 1):
+            if self._over.is_set():
+                return
+            tag = f"{worker.run}-{worker.worker}-{attempt}"
+            self._tags[worker.worker] = tag
+            try:
+                self._spark.addTag(tag)
+                self.reports += self._spark.range(0, 1, 1, 1).mapInArrow(worker, worker.schema).collect()
+            except Exception as error:  # noqa: BLE001 - of Spark, of any kind: the worker is gone
+                last = error
+                if not self._over.is_set():
+                    self._coordinator.lose(worker.worker, f"its Spark job ended: {_first_line(error)}")
+                    _LOG.warning("worker %s is started again (%d of %d)", worker.worker, attempt + 1, self._restarts)
+                    self._over.wait(_PAUSE_S)
+            else:
+                return
+            finally:
+                self._spark.removeTag(tag)
+        self._given_up.add(worker.worker)
+        self._coordinator.give_up(worker.worker)
+        if len(self._given_up) == len(self._threads) and last is not None:
+            self._coordinator.fail(last)
+
+    def _look_after(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            for name in self._coordinator.look_after():
+                # It may hang where no signal of ours reaches it: Spark ends the task, and the thread starts another.
+                self._spark.interruptTag(self._tags[name])
+
+
+def _first_line(error: Exception) -> str:
+    said = [line for line in str(error).splitlines() if line.strip()]
+    return said[-1].strip() if said else type(error).__name__

@@ -1,0 +1,197 @@
+"""One run from its first epoch, or from where it stopped, to its last."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark._coordinator import Coordinator, Event
+from cerebro_spark._jobs import WorkerJobs
+from cerebro_spark.errors import RunError
+from udfs.hopper import Endpoint, HopperWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cerebro_spark._backend import SparkBackend
+    from cerebro_spark._journal import Journal, RunSpec
+    from cerebro_spark._trial import Trial
+    from cerebro_spark._watching import Watching
+    from optimizer.hopper import Placement
+    from udfs.shards import PreparedData
+
+__all__ = ["Outcome", "Run"]
+
+_LOG = logging.getLogger(__name__)
+
+_LOOK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run took.
+
+    Attributes
+    ----------
+    events : tuple of Event
+        Units that ended, those of earlier parts of the run included.
+    seconds : float
+        Of this part, from the first worker to the last epoch.
+    redone : int
+        Units that were trained or evaluated again after a loss.
+    losses : tuple of str
+        Workers that were lost, when and why.
+    decision_seconds, kept_seconds : float
+        In the scheduler; and in writing states, beside the training.
+    cpu_seconds : dict of str to float
+        Of each worker's process.
+    refused : int
+        Calls that were not the run's own.
+    """
+
+    events: tuple[Event, ...]
+    seconds: float
+    redone: int
+    losses: tuple[str, ...]
+    decision_seconds: float
+    kept_seconds: float
+    cpu_seconds: dict[str, float]
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Trials, data, and where to train them.
+
+    Parameters
+    ----------
+    spec : RunSpec
+    journal : Journal
+    backend : SparkBackend
+    prepared : PreparedData
+    trainer_fn : callable
+    trials : list of Trial
+    replicas : int
+        Workers that keep each shard.
+    unit_timeout_s : float or None
+    watching : Watching
+        Hears of everything that ends.
+    replay : mapping of int to sequence of Placement, optional
+        Visits to follow, by epoch.
+    """
+
+    spec: RunSpec
+    journal: Journal
+    backend: SparkBackend
+    prepared: PreparedData
+    trainer_fn: Callable[[dict[str, Any]], Any]
+    trials: list[Trial]
+    replicas: int
+    unit_timeout_s: float | None
+    watching: Watching
+    replay: Mapping[int, Sequence[Placement]] | None = None
+
+    def execute(self) -> Outcome:
+        """Train until every trial has ended.
+
+        Raises
+        ------
+        RunError
+            All workers were lost too often, or the store does not take the states.
+        """
+        earlier = self.journal.events()
+        going = [trial for trial in self.trials if trial.running]
+        if not going:
+            return Outcome(tuple(earlier), 0.0, 0, (), 0.0, 0.0, {}, 0)
+        epoch = min(len(trial.history) for trial in going)
+        secret = secrets.token_bytes(32)
+        coordinator = Coordinator(
+            self.trials,
+            partitions=self.prepared.partitions,
+            rows={shard.partition: shard.rows for shard in self.prepared.shards if shard.split == "train"},
+            validates=self.prepared.validation > 0,
+            epochs=self.spec.epochs,
+            epoch=epoch,
+            policy=self.spec.policy,
+            seed=self.spec.seed,
+            unit_timeout_s=self.unit_timeout_s,
+            finished_epoch=self._finished_epoch,
+            replay=self.replay,
+        )
+        endpoint = Endpoint(self.backend.host, secret, coordinator.answer)
+        jobs = WorkerJobs(
+            self.backend.spark,
+            coordinator,
+            self._workers(endpoint.location, secret),
+            restarts=self.backend.restarts,
+        )
+        try:
+            with self.backend.occupied(), self.watching:
+                jobs.start()
+                try:
+                    while not coordinator.wait(_LOOK_S):
+                        self.watching.look(coordinator)
+                except BaseException as error:
+                    coordinator.fail(error)
+                    raise
+                finally:
+                    jobs.stop()
+                self.watching.look(coordinator)
+        finally:
+            endpoint.shutdown()
+        if coordinator.error is not None:
+            raise RunError(
+                f"run {self.spec.run!r} stopped in epoch {coordinator.epoch}: {coordinator.error}. "
+                f"Go on with Selection.resume(store, {self.spec.run!r})"
+            ) from coordinator.error
+        return Outcome(
+            tuple(earlier + coordinator.events),
+            coordinator.seconds,
+            coordinator.redone,
+            tuple(coordinator.losses),
+            coordinator.decision_seconds,
+            coordinator.kept_seconds,
+            {row["worker"]: row["cpu_seconds"] for row in jobs.reports},
+            endpoint.refused,
+        )
+
+    def _workers(self, driver: str, secret: bytes) -> list[HopperWorker]:
+        partitions = self.prepared.partitions
+        count = self.backend.num_workers
+        # Every worker its own shards, then as many of the next ones' as there are replicas.
+        return [
+            HopperWorker(
+                worker=f"w{number}",
+                driver=driver,
+                secret=secret,
+                run=self.spec.run,
+                trainer_fn=self.trainer_fn,
+                prepared=self.prepared,
+                partitions=tuple(
+                    dict.fromkeys(
+                        partition
+                        for copy in range(self.replicas)
+                        for partition in partitions
+                        if partition % count == (number + copy) % count
+                    )
+                ),
+                seed=self.spec.seed,
+                threads=self.backend.threads_per_worker,
+                memory_bytes=self.backend.memory_bytes,
+                device=self.backend.device,
+            )
+            for number in range(count)
+        ]
+
+    def _finished_epoch(self, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:
+        for trial in trials:
+            if trial.running and len(trial.history) == epoch:
+                trial.history.append(self.watching.results(epoch, trial))
+        last = epoch + 1 >= self.spec.epochs
+        for trial in trials:
+            if last and trial.running:
+                trial.status = "finished"
+        self.journal.close_epoch(epoch, trials, [event for event in events if event.epoch == epoch])
+        self.watching.epoch(epoch, trials)

@@ -1,0 +1,76 @@
+"""The configurations of a search."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cerebro_spark.errors import InvalidArgumentError
+
+__all__ = ["grid"]
+
+
+def grid(space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """List the configurations of a search space.
+
+    Parameters
+    ----------
+    space : mapping of str to sequence, or sequence of mapping
+        Values by name, every combination of which is a configuration; or the configurations themselves.
+
+    Returns
+    -------
+    list of dict
+        In the order of the product, the last name varying fastest.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is empty, a configuration comes twice, or a value is not plain data: a configuration travels to the workers,
+        and into the run's record, as JSON.
+
+    Examples
+    --------
+    >>> grid({"lr": [0.1, 0.01], "width": [8]})
+    [{'lr': 0.1, 'width': 8}, {'lr': 0.01, 'width': 8}]
+    """
+    if isinstance(space, Mapping):
+        for name, values in space.items():
+            if isinstance(values, str) or not isinstance(values, Sequence):
+                raise InvalidArgumentError(f"search_space[{name!r}]={values!r}: a list of values")
+            if not values:
+                raise InvalidArgumentError(f"search_space[{name!r}] is empty, so that there is no configuration")
+        found = (
+            [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())] if space else []
+        )
+    else:
+        found = [dict(params) for params in space]
+    if not found:
+        raise InvalidArgumentError("search_space is empty: name at least one configuration")
+    seen: dict[str, int] = {}
+    for number, params in enumerate(found):
+        text = _plain(params)
+        if text in seen:
+            raise InvalidArgumentError(f"configurations {seen[text]} and {number} are the same: {params}")
+        seen[text] = number
+    return found
+
+
+def _plain(params: Mapping[str, Any]) -> str:
+    try:
+        text = json.dumps(params, sort_keys=True, allow_nan=False)
+        same = json.loads(text) == {name: _listed(value) for name, value in params.items()}
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{dict(params)!r} is not plain data ({error}): name things by strings and numbers, and let trainer_fn "
+            "make objects of them"
+        ) from error
+    if not same:
+        raise InvalidArgumentError(f"{dict(params)!r} does not survive JSON: its keys have to be strings")
+    return text
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,103 @@
+"""One configuration on its way through the epochs, as the driver knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from udfs.hopper import Record
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Trial", "merge_sums"]
+
+
+@dataclass(slots=True)
+class Trial:
+    """What has become of a configuration so far.
+
+    Parameters
+    ----------
+    config : str
+        Its id.
+    params : dict
+    """
+
+    config: str
+    params: dict[str, Any]
+    status: str = "running"
+    traceback: str = ""
+    digests: list[str] = field(default_factory=lambda: [""])
+    visits: list[tuple[int, int]] = field(default_factory=list)
+    unit_sums: list[dict[str, NDArray[np.float64]]] = field(default_factory=list)
+    holder: str | None = None
+    kept: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+    evaluated: dict[int, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
+    strikes: int = 0
+    seconds: float = 0.0
+    state_bytes: int = 0
+
+    @property
+    def version(self) -> int:
+        """Units trained."""
+        return len(self.visits)
+
+    @property
+    def running(self) -> bool:
+        """Whether there is more to train."""
+        return self.status == "running"
+
+    @property
+    def whole(self) -> bool:
+        """Whether the store has the last version."""
+        return self.kept == self.version
+
+    def done(self, epoch: int) -> tuple[int, ...]:
+        """Partitions visited in an epoch, in that order."""
+        return tuple(partition for at, partition in self.visits if at == epoch)
+
+    def record(self, epoch: int) -> dict[str, Any]:
+        """What the next unit's checkpoint goes on from."""
+        sums = {name: part.tolist() for name, part in self.training_sums(epoch).items() if part.ndim == 1}
+        return Record(self.config, self.version, self.digests[-1], tuple(self.visits), sums).to_dict()
+
+    def training_sums(self, epoch: int) -> dict[str, NDArray[np.float64]]:
+        """Contributions to the training loss of an epoch."""
+        merged: dict[str, NDArray[np.float64]] = {}
+        for (at, _), sums in zip(self.visits, self.unit_sums, strict=True):
+            if at == epoch:
+                merged = merge_sums(merged, sums)
+        return merged
+
+    def trained(self, epoch: int, partition: int, worker: str, report: dict[str, Any]) -> None:
+        """A unit has ended well."""
+        self.visits.append((epoch, partition))
+        self.digests.append(report["digest"])
+        self.unit_sums.append(report["sums"])
+        self.holder = worker
+        self.seconds += report["seconds"]
+        self.state_bytes = report["state_bytes"]
+
+    def rewind(self) -> tuple[int, ...]:
+        """Go back to what the store has; gives the partitions to be visited once more."""
+        lost = self.visits[self.kept :]
+        del self.visits[self.kept :], self.unit_sums[self.kept :], self.digests[self.kept + 1 :]
+        self.holder = None
+        self.evaluated.clear()
+        return tuple(partition for _, partition in lost)
+
+
+def merge_sums(
+    one: dict[str, NDArray[np.float64]], other: dict[str, NDArray[np.float64]]
+) -> dict[str, NDArray[np.float64]]:
+    """Contributions put together as :class:`udfs.training.Metric` does, whatever the metrics are."""
+    import numpy as np  # noqa: PLC0415 - of types alone elsewhere
+
+    merged = dict(one)
+    for name, part in other.items():
+        have = merged.get(name)
+        merged[name] = part if have is None else np.concatenate([have, part]) if part.ndim > 1 else have + part
+    return merged

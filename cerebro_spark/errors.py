@@ -1,0 +1,75 @@
+"""What the TRAIN room raises: one tree over :class:`optimizer.errors.CerebroError`."""
+
+from __future__ import annotations
+
+from optimizer.errors import CerebroError
+from udfs.shards import ShardError
+from udfs.store import StoreError
+from udfs.training import TrainerError
+
+__all__ = [
+    "BusyError",
+    "CerebroError",
+    "CerebroSparkError",
+    "ChangingInputError",
+    "ColumnError",
+    "EmptyInputError",
+    "InvalidArgumentError",
+    "LabelError",
+    "MissingPackageError",
+    "NoModelError",
+    "RunError",
+    "ShardError",
+    "StoreError",
+    "TooFewSlotsError",
+    "TrainerError",
+    "UnkeptError",
+]
+
+
+class CerebroSparkError(CerebroError):
+    """Base of what ``cerebro_spark`` raises on purpose."""
+
+
+class InvalidArgumentError(CerebroSparkError, ValueError):
+    """An argument that cannot be; the message says what would do."""
+
+
+class ColumnError(CerebroSparkError, ValueError):
+    """A column that is missing, of the wrong type, or with values that no network takes."""
+
+
+class LabelError(ColumnError):
+    """A label that cannot be learned: no number, null, or a feature as well."""
+
+
+class EmptyInputError(CerebroSparkError, ValueError):
+    """Too few rows: none at all, or fewer than there are partitions to be filled."""
+
+
+class ChangingInputError(CerebroSparkError, RuntimeError):
+    """A DataFrame that gave other rows when it was read a second time."""
+
+
+class MissingPackageError(CerebroSparkError, ImportError):
+    """An optional package that this would need is not installed; the message has the command."""
+
+
+class TooFewSlotsError(CerebroSparkError, RuntimeError):
+    """The cluster runs fewer tasks at a time than there are to be workers."""
+
+
+class BusyError(CerebroSparkError, RuntimeError):
+    """A run holds the task slots that this would need."""
+
+
+class RunError(CerebroSparkError, RuntimeError):
+    """A run that cannot begin or go on; the message says what would help."""
+
+
+class UnkeptError(RunError):
+    """The store does not take the states of the models any more."""
+
+
+class NoModelError(CerebroSparkError, LookupError):
+    """No configuration was trained to the end; the message has what became of them."""

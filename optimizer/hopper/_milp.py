@@ -1,0 +1,147 @@
+"""The scheduling problem as a mixed-integer linear program (equations 3.1 and 3.2)."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections import Counter
+from dataclasses import replace
+from math import comb
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from ._errors import HopperError
+from ._hopper import POLICIES
+from ._schedule import Schedule
+from ._simulate import simulate
+from ._unit import Placement, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ._workload import HopWorkload
+
+__all__ = ["Solver", "in_order", "schedule_milp"]
+
+Solver = Literal["highs", "cbc"]
+
+# A makespan this near the lower bound, relative, is the bound: solvers leave as much.
+_AT_BOUND = 1e-6
+
+
+def schedule_milp(
+    workload: HopWorkload, seconds: float = 60.0, *, solver: Solver = "highs", max_binaries: int = 10_000
+) -> Schedule:
+    """Search for the shortest schedule by branch and bound.
+
+    Equation 3.2 has a ``Y`` for each two units of a configuration and a ``Z`` for each two on a worker, twice over;
+    one of each two says it all. ``V`` is as small as it can be: the makespan of a list schedule, by which every unit
+    of a better one ends. That schedule is returned where the solver finds none that is better in time.
+
+    Parameters
+    ----------
+    workload : HopWorkload
+        Without replicas; a worker may hold several partitions.
+    seconds : float
+        For the solver. At their end the best schedule so far counts.
+    solver : {"highs", "cbc"}
+    max_binaries : int
+        The largest program that is tried. 16 configurations on 16 workers take 3,840, 256 on 16 take 552,960.
+
+    Returns
+    -------
+    Schedule
+        With ``optimal`` set if it is proven.
+
+    Raises
+    ------
+    HopperError
+        The program is too large, a partition is on several workers, ``seconds`` is not positive, or there is no such
+        solver.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from optimizer.hopper import HopWorkload
+    >>> found = schedule_milp(HopWorkload(np.array([[2.0, 2.0], [1.0, 2.0]])), seconds=10)
+    >>> found.makespan, found.optimal
+    (4.0, True)
+    """
+    holders = {partition: sorted(held) for partition, held in workload.availability.items()}
+    if shared := [partition for partition, held in holders.items() if len(held) > 1]:
+        raise HopperError(
+            f"partition {shared[0]} is on {len(holders[shared[0]])} workers: equation 3.2 knows no replicas; "
+            "keep one holder each, or simulate() with them"
+        )
+    if solver not in get_args(Solver):
+        raise HopperError(f"solver={solver!r}; there are {', '.join(get_args(Solver))}")
+    if not seconds > 0:
+        raise HopperError(f"seconds={seconds}: the solver needs more than none")
+    units = [(Unit(config, partition), held[0]) for config in workload.configs for partition, held in holders.items()]
+    # A pair is of one configuration, or of two on one worker.
+    count = len(workload.configs)
+    held = Counter(worker for (worker,) in holders.values())
+    binaries = count * comb(len(holders), 2)
+    binaries += sum(comb(own * count, 2) - count * comb(own, 2) for own in held.values())
+    if binaries > max_binaries:
+        raise HopperError(
+            f"{count} configurations over {len(holders)} partitions take {binaries} binaries, more than "
+            f"max_binaries={max_binaries}; simulate() has no such limit"
+        )
+    pairs = [
+        (one, other)
+        for one, other in itertools.combinations(range(len(units)), 2)
+        if units[one][0].config == units[other][0].config or units[one][1] == units[other][1]
+    ]
+    table = workload.table()
+    took = [table[unit.config, worker] for unit, worker in units]
+    listed = simulate(workload, POLICIES[0])
+    starts, proven = _solve(took, pairs, listed.makespan, workload.lower_bound, seconds, solver)
+    found = listed
+    if starts is not None:
+        order = sorted(range(len(units)), key=starts.__getitem__)
+        found = in_order(((*units[place], took[place]) for place in order), workload.lower_bound, f"MILP ({solver})")
+        found = min(found, listed, key=lambda one: one.makespan)
+    return replace(found, optimal=proven or found.makespan <= workload.lower_bound * (1 + _AT_BOUND))
+
+
+def _solve(
+    took: list[float], pairs: list[tuple[int, int]], most: float, least: float, seconds: float, solver: Solver
+) -> tuple[list[float] | None, bool]:
+    """The starts of the best schedule that the solver found, if any, and whether it is proven to be the best."""
+    import pulp  # type: ignore[import-untyped]  # noqa: PLC0415 - who solves nothing imports no solver
+
+    problem = pulp.LpProblem("hop", pulp.LpMinimize)
+    makespan = problem.add_variable("C", least, most)
+    starts = [problem.add_variable(f"X{place}", 0, most - own) for place, own in enumerate(took)]
+    problem += makespan
+    for start, own in zip(starts, took, strict=True):
+        problem += makespan >= start + own
+    for one, other in pairs:
+        later = problem.add_variable(f"B{one}_{other}", cat="Binary")
+        problem += starts[one] >= starts[other] + took[other] - most * later
+        problem += starts[other] >= starts[one] + took[one] - most * (1 - later)
+    engine: Any = pulp.HiGHS
+    if solver == "cbc":
+        # PuLP 3 brings CBC along and warns that PuLP 4 will not; whoever has one installed already is asked first.
+        engine = pulp.COIN_CMD if pulp.COIN_CMD().available() else pulp.PULP_CBC_CMD
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        problem.solve(engine(msg=False, timeLimit=seconds, threads=1))
+    if problem.sol_status not in {pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible}:
+        return None, False
+    return [float(start.value()) for start in starts], problem.sol_status == pulp.LpSolutionOptimal
+
+
+def in_order(units: Iterable[tuple[Unit, str, float]], lower_bound: float, method: str) -> Schedule:
+    """Start each unit, of a worker and of some seconds, as soon as those before it let go of worker and configuration.
+
+    A solver's starts are exact but for a tolerance, within which units overlap; their order is exact.
+    """
+    free: dict[tuple[str, str], float] = {}
+    placements: list[Placement] = []
+    for unit, worker, took in units:
+        keys = (("configuration", unit.config), ("worker", worker))
+        start = max(free.get(key, 0.0) for key in keys)
+        placements.append(Placement(unit, worker, start, start + took))
+        free |= dict.fromkeys(keys, start + took)
+    return Schedule(tuple(placements), lower_bound, method=method)

@@ -1,0 +1,90 @@
+"""What is left to do, in seconds as far as they are known: what policies weigh."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ._queue import Queue
+    from ._times import UnitTimes
+
+__all__ = ["Outlook"]
+
+
+class Outlook:
+    """A queue seen through predicted unit times.
+
+    A unit counts as many seconds as on the fastest live worker that holds its partition.
+
+    Parameters
+    ----------
+    queue : Queue
+    times : UnitTimes
+    """
+
+    def __init__(self, queue: Queue, times: UnitTimes) -> None:
+        self.times = times
+        self._queue = queue
+        self._sizes = times.sizes(queue.numbers)
+        self._changes = -1
+        self._table: NDArray[np.float64] | None = None
+        self._best = np.zeros((0, 0))
+        self._configs = self._workers = np.zeros(0, dtype=np.intp)
+
+    def left(self) -> NDArray[np.float64]:
+        """Seconds that each configuration has left in Q."""
+        self._refresh()
+        pending = self._queue.pending
+        if self._table is not None:
+            found: NDArray[np.float64] = np.einsum("pc,pc->c", self._best, pending)
+            return found
+        return np.asarray((self._fastest() * self._sizes) @ pending * self.times.costs(self._configs))
+
+    def own(self, worker: int, partition: int) -> NDArray[np.float64]:
+        """Seconds of each configuration's unit of a partition on a worker."""
+        self._refresh()
+        if self._table is not None:
+            return np.asarray(self._table[:, worker])
+        factor = self._slow()[worker] * self._sizes[partition]
+        return np.asarray(factor * self.times.costs(self._configs))
+
+    def pressure(self) -> NDArray[np.float64]:
+        """Seconds that each partition has left in Q, divided among the workers that hold it."""
+        self._refresh()
+        pending = self._queue.pending
+        fastest = self._fastest()
+        if self._table is not None:
+            seconds = np.einsum("pc,pc->p", self._best, pending)
+        else:
+            seconds = pending @ self.times.costs(self._configs) * fastest * self._sizes
+        # How many of the fastest its holders amount to.
+        holders = (self._queue.holds * (fastest / self._slow()[:, None])).sum(axis=0)
+        return np.asarray(seconds / np.where(holders > 0, holders, 1.0))
+
+    def _refresh(self) -> None:
+        """Look names up again if some came or went."""
+        queue = self._queue
+        if self._changes == queue.changes:
+            return
+        self._changes = queue.changes
+        self._configs = np.array([self.times.config(name) for name in queue.names], dtype=np.intp)
+        self._workers = np.array([self.times.worker(name) for name in queue.crew], dtype=np.intp)
+        self._table = self.times.table(queue.names, queue.crew) if queue.names and queue.crew else None
+        if self._table is not None:
+            # A partition that nobody holds cannot run; it must not make a configuration look endless either.
+            holders = [held if held.any() else ~held for held in queue.holds.T]
+            self._best = np.array([self._table[:, held].min(axis=1) for held in holders])
+
+    def _slow(self) -> NDArray[np.float64]:
+        if self._table is None:
+            return self.times.slowness(self._workers)
+        return np.asarray(np.exp(np.log(self._table).mean(axis=0)))
+
+    def _fastest(self) -> NDArray[np.float64]:
+        """The least slowness among the holders of each partition; 1 where there is none."""
+        found = np.where(self._queue.holds, self._slow()[:, None], np.inf).min(axis=0, initial=np.inf)
+        return np.where(np.isfinite(found), found, 1.0)

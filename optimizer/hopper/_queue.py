@@ -1,0 +1,201 @@
+"""What is still to run and what runs: the sets Q and Q' of Section 3.5.6, as arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ._errors import HopperError, unknown
+from ._unit import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["Queue"]
+
+_ROOM = 16
+
+
+class Queue:
+    """Q as a table of booleans, so that a decision among 100,000 units is a few operations on arrays.
+
+    Configurations, partitions and workers go by their places, in the order in which they came. Whoever has left keeps
+    its place.
+
+    Attributes
+    ----------
+    configs, workers, partitions : dict
+        Names, and their places.
+    flight : dict of Unit to int
+        Q', and the place of each unit's worker.
+    busy : dict of int to Unit
+        The same by worker.
+    held : list of array of int
+        The partitions of each worker; none for one that is gone.
+    holds : array of bool, workers x partitions
+        The same as a table.
+    live : set of int
+        Workers that are here.
+    ended : set of int
+        Configurations that were stopped.
+    changes : int
+        How often configurations or workers came or went.
+    """
+
+    def __init__(self, availability: Mapping[int, Collection[str]]) -> None:
+        self.partitions = {partition: place for place, partition in enumerate(sorted(availability))}
+        self.numbers = tuple(self.partitions)
+        self.configs: dict[str, int] = {}
+        self.names: list[str] = []
+        self.workers: dict[str, int] = {}
+        self.crew: list[str] = []
+        self.held: list[NDArray[np.intp]] = []
+        self.holds = np.zeros((0, len(self.partitions)), dtype=bool)
+        self.flight: dict[Unit, int] = {}
+        self.busy: dict[int, Unit] = {}
+        self.live: set[int] = set()
+        self.ended: set[int] = set()
+        self.changes = 0
+        self._tables = np.zeros((2, len(self.partitions), _ROOM), dtype=bool)
+        self._idle = np.zeros(_ROOM, dtype=bool)
+        self._progress = np.zeros(_ROOM, dtype=np.intp)
+        for name in sorted({name for holders in availability.values() for name in holders}):
+            self.join(name, [partition for partition, holders in availability.items() if name in holders])
+
+    @property
+    def pending(self) -> NDArray[np.bool_]:
+        """Q: booleans, partitions x configurations."""
+        return self._tables[0, :, : len(self.names)]
+
+    @property
+    def visited(self) -> NDArray[np.bool_]:
+        """What is finished: booleans, partitions x configurations."""
+        return self._tables[1, :, : len(self.names)]
+
+    @property
+    def idle(self) -> NDArray[np.bool_]:
+        """Configurations that may be trained now: not in flight, not ended."""
+        return self._idle[: len(self.names)]
+
+    @property
+    def progress(self) -> NDArray[np.intp]:
+        """How many partitions each configuration has finished."""
+        return self._progress[: len(self.names)]
+
+    def config(self, name: str) -> int:
+        """The place of a configuration."""
+        if name not in self.configs:
+            raise unknown("configuration", name, self.configs)
+        return self.configs[name]
+
+    def worker(self, name: str) -> int:
+        """The place of a worker that is here or was."""
+        if name not in self.workers:
+            raise unknown("worker", name, self.workers)
+        return self.workers[name]
+
+    def add(self, name: str, done: Collection[int]) -> int:
+        """Put the units of a new configuration into Q, and return its place."""
+        if name in self.configs:
+            raise HopperError(f"configuration {name!r} is here already; give each a name of its own")
+        finished = sorted({self._partition(one) for one in done})
+        place = self.configs[name] = len(self.names)
+        self.names.append(name)
+        if place == len(self._idle):
+            self._tables = np.pad(self._tables, ((0, 0), (0, 0), (0, place)))
+            self._idle, self._progress = np.pad(self._idle, (0, place)), np.pad(self._progress, (0, place))
+        self._tables[0, :, place] = True
+        self._tables[0, finished, place] = False
+        self._tables[1, finished, place] = True
+        self._idle[place] = True
+        self._progress[place] = len(finished)
+        self.changes += 1
+        return place
+
+    def keep(self, config: int, partitions: Collection[int]) -> None:
+        """Take the units of a configuration out of Q but for some partitions, given by their places."""
+        kept = np.zeros(len(self.partitions), dtype=bool)
+        kept[list(partitions)] = True
+        self._tables[0, :, config] &= kept
+
+    def end(self, config: int) -> None:
+        """Take what a configuration has left out of Q; what is in flight stays there."""
+        self._tables[0, :, config] = False
+        self._idle[config] = False
+        self.ended.add(config)
+
+    def take(self, config: int, partition: int, worker: int) -> Unit:
+        """Move a unit from Q to Q'."""
+        unit = Unit(self.names[config], self.numbers[partition])
+        self._tables[0, partition, config] = False
+        self._idle[config] = False
+        self.flight[unit] = worker
+        self.busy[worker] = unit
+        return unit
+
+    def settle(self, unit: Unit, *, finished: bool) -> int:
+        """Take a unit out of Q', or move it back to Q where it has not finished; return its worker's place."""
+        if unit not in self.flight:
+            running = ", ".join(f"({one})" for one in self.flight) or "nothing"
+            raise HopperError(f"({unit}) is not in flight: it was never given out, or has ended; in flight: {running}")
+        worker = self.flight.pop(unit)
+        del self.busy[worker]
+        config, partition = self.configs[unit.config], self.partitions[unit.partition]
+        if finished:
+            self._tables[1, partition, config] = True
+            self._progress[config] += 1
+        if config not in self.ended:
+            self._idle[config] = True
+            self._tables[0, partition, config] = not finished
+        return worker
+
+    def join(self, name: str, partitions: Collection[int]) -> None:
+        """A worker comes, or comes back."""
+        places = sorted({self._partition(one) for one in partitions})
+        place = self.workers.get(name)
+        if place is None:
+            place = self.workers[name] = len(self.crew)
+            self.crew.append(name)
+            self.held.append(np.zeros(0, dtype=np.intp))
+            self.holds = np.pad(self.holds, ((0, 1), (0, 0)))
+        elif place in self.busy:
+            raise HopperError(f"worker {name!r} joins while ({self.busy[place]}) is in flight on it; lose it first")
+        self.holds[place] = False
+        self.held[place] = np.array(places, dtype=np.intp)
+        self.holds[place, places] = True
+        self.live.add(place)
+        self.changes += 1
+
+    def hold(self, worker: int, partitions: Collection[int]) -> None:
+        """A worker gets partitions beside those that it has."""
+        self.holds[worker, sorted({self._partition(one) for one in partitions})] = True
+        self.held[worker] = np.flatnonzero(self.holds[worker])
+        self.changes += 1
+
+    def reopen(self, config: int, partition: int) -> None:
+        """Move a unit that was finished back to Q."""
+        place = self._partition(partition)
+        if not self._tables[1, place, config]:
+            raise HopperError(f"{self.names[config]} has not finished partition {partition}: nothing to do again")
+        self._tables[1, place, config] = False
+        self._progress[config] -= 1
+        self._tables[0, place, config] = config not in self.ended
+
+    def lose(self, worker: int) -> Unit | None:
+        """A worker goes; its unit moves back to Q and is returned."""
+        unit = self.busy.get(worker)
+        if unit is not None:
+            self.settle(unit, finished=False)
+        self.held[worker] = np.zeros(0, dtype=np.intp)
+        self.holds[worker] = False
+        self.live.discard(worker)
+        self.changes += 1
+        return unit
+
+    def _partition(self, partition: int) -> int:
+        if partition not in self.partitions:
+            raise unknown("partition", partition, self.partitions)
+        return self.partitions[partition]

@@ -1,0 +1,361 @@
+"""Training units: what hops is everything, and metrics over shards are those over all rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn import metrics as reference
+
+torch = pytest.importorskip("torch")
+
+from udfs.training import (  # noqa: E402
+    METRICS,
+    Diverged,
+    MetricError,
+    ModelTrainer,
+    StateError,
+    TrainerError,
+    TrainingFunctions,
+    initial_seed,
+    metric,
+    open_session,
+    pack,
+    row_order,
+    unpack,
+)
+from udfs.training._torch import as_array, as_tensor  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SEED = 11
+ROWS, WIDTH, BATCH = 50, 6, 16
+
+
+@dataclass
+class Data:
+    """As udfs.shards gives it."""
+
+    inputs: tuple[np.ndarray, ...]
+    labels: tuple[np.ndarray, ...]
+
+    @property
+    def rows(self) -> int:
+        return len(self.labels[0])
+
+
+def shard(number: int) -> Data:
+    draw = np.random.default_rng(number)
+    inputs = draw.normal(size=(ROWS, WIDTH)).astype(np.float32)
+    return Data((inputs,), ((inputs.sum(axis=1) > 0).astype(np.int64),))
+
+
+def torch_model() -> Any:
+    return torch.nn.Sequential(
+        torch.nn.Linear(WIDTH, 8),
+        torch.nn.BatchNorm1d(8),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(0.5),
+        torch.nn.Linear(8, 2),
+    )
+
+
+def torch_trainer(params: dict[str, Any]) -> ModelTrainer:
+    net = torch_model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=params["lr"])
+    return ModelTrainer(
+        model=net,
+        optimizer=optimizer,
+        loss=torch.nn.CrossEntropyLoss(),
+        metrics=["accuracy"],
+        batch_size=BATCH,
+        scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5),
+    )
+
+
+def plain_torch(visits: list[tuple[int, int]], config: str, *, last: int) -> dict[str, np.ndarray]:
+    """An ordinary loop over the shards in an order, with nothing of this project's but the seeds."""
+    torch.manual_seed(initial_seed(SEED, config))
+    net = torch_model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    loss_of = torch.nn.CrossEntropyLoss()
+    for place, (epoch, partition) in enumerate(visits):
+        data = shard(partition)
+        order = row_order(SEED, config, epoch, partition, data.rows)
+        net.train()
+        for start in range(0, data.rows, BATCH):
+            picked = order[start : start + BATCH]
+            optimizer.zero_grad()
+            loss_of(net(torch.from_numpy(data.inputs[0][picked])), torch.from_numpy(data.labels[0][picked])).backward()
+            optimizer.step()
+        if place % last == last - 1:
+            scheduler.step()
+    return {name: value.numpy() for name, value in net.state_dict().items()}
+
+
+def hopping(trainer_fn: Callable[..., Any], params: dict[str, Any], visits: list[tuple[int, int]], last: int) -> Any:
+    """A session a unit: each goes on from the bytes of the one before, as on another worker."""
+    state, config = None, "c0"
+    session = None
+    for place, (epoch, partition) in enumerate(visits):
+        session = open_session(trainer_fn, params, initial_seed(SEED, config))
+        if state is not None:
+            # What another configuration draws in between must not matter.
+            torch.rand(place + 1)
+            np.random.rand(place + 1)  # noqa: NPY002 - the generator in question
+            session.restore(state)
+        data = shard(partition)
+        order = row_order(SEED, config, epoch, partition, data.rows)
+        session.train(data, order, ends_epoch=place % last == last - 1)
+        session.evaluate(data)
+        state = session.checkpoint()
+    return session, state
+
+
+VISITS = [(0, 1), (0, 0), (0, 2), (1, 2), (1, 1), (1, 0)]
+
+
+def test_a_model_that_hops_equals_one_that_stays() -> None:
+    _, state = hopping(torch_trainer, {"lr": 0.01}, VISITS, 3)
+    found = unpack(state, as_tensor)["model"]
+    for name, value in plain_torch(VISITS, "c0", last=3).items():
+        np.testing.assert_array_equal(found[name].numpy(), value, err_msg=name)
+
+
+def test_a_session_that_trains_others_in_between_goes_on_as_if_it_had_not() -> None:
+    one = open_session(torch_trainer, {"lr": 0.01}, initial_seed(SEED, "c0"))
+    other = open_session(torch_trainer, {"lr": 0.5}, initial_seed(SEED, "c1"))
+    for place, (epoch, partition) in enumerate(VISITS):
+        data = shard(partition)
+        other.train(data, np.arange(data.rows), ends_epoch=False)
+        one.train(data, row_order(SEED, "c0", epoch, partition, data.rows), ends_epoch=place % 3 == 2)
+    found = unpack(one.checkpoint(), as_tensor)["model"]
+    for name, value in plain_torch(VISITS, "c0", last=3).items():
+        np.testing.assert_array_equal(found[name].numpy(), value, err_msg=name)
+
+
+@pytest.mark.extended
+def test_keras_hops_to_the_same_bits() -> None:
+    keras = pytest.importorskip("keras")
+
+    def trainer(params: dict[str, Any]) -> ModelTrainer:
+        rate = keras.optimizers.schedules.ExponentialDecay(params["lr"], 4, 0.5)
+        net = keras.Sequential(
+            [
+                keras.Input((WIDTH,)),
+                keras.layers.Dense(8),
+                keras.layers.BatchNormalization(),
+                keras.layers.Dropout(0.5),
+                keras.layers.Dense(2, "softmax"),
+            ]
+        )
+        return ModelTrainer(
+            model=net, optimizer=keras.optimizers.Adam(rate), loss="sparse_categorical_crossentropy", batch_size=BATCH
+        )
+
+    def numbers(state: bytes) -> list[np.ndarray]:
+        found = unpack(state, lambda array, _kind: array)
+        return [*found["model"], *found["optimizer"]]
+
+    _, hopped = hopping(trainer, {"lr": 0.05}, VISITS, 3)
+    keras.utils.set_random_seed(initial_seed(SEED, "c0"))
+    made = trainer({"lr": 0.05})
+    made.model.compile(optimizer=made.optimizer, loss=made.loss, jit_compile=False)
+    for epoch, partition in VISITS:
+        data = shard(partition)
+        order = row_order(SEED, "c0", epoch, partition, data.rows)
+        for start in range(0, data.rows, BATCH):
+            picked = order[start : start + BATCH]
+            made.model.train_on_batch(data.inputs[0][picked], data.labels[0][picked])
+    plain = [variable.numpy() for variable in (*made.model.variables, *made.model.optimizer.variables)]
+    for one, other in zip(numbers(hopped), plain, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_users_own_function_trains_and_hops() -> None:
+    def model_fn(params: dict[str, Any]) -> tuple[Any, Any]:
+        net = torch_model()
+        return net, torch.optim.Adam(net.parameters(), lr=params["lr"])
+
+    def train_fn(data: Any, model: Any, optimizer: Any, _params: dict[str, Any]) -> dict[str, float]:
+        rows, labels = data
+        learning = next(model.parameters()).requires_grad
+        if learning:
+            model.train()
+        loss = torch.nn.functional.cross_entropy(model(rows), labels)
+        if learning:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return {"loss": loss.item(), "distance": 3.0}
+
+    def input_fn(data: Any) -> tuple[Any, Any]:
+        read.append(data)
+        return torch.from_numpy(data.inputs[0]), torch.from_numpy(data.labels[0])
+
+    read: list[Any] = []
+    functions = TrainingFunctions(model_fn=model_fn, train_fn=train_fn, input_fn=input_fn)
+    one = open_session(lambda _params: functions, {"lr": 0.05}, 3)
+    data = shard(0)
+    first = one.results(one.train(data, np.arange(ROWS), ends_epoch=False))["loss"]
+    state = one.checkpoint()
+    evaluated = one.results(one.evaluate(data))
+    assert evaluated["distance"] == 3.0
+    assert one.checkpoint() == state, "validation has changed the model"
+    assert len(read) == 1, "a shard is read once"
+    other = open_session(lambda _params: functions, {"lr": 0.05}, 4)
+    other.restore(state)
+    for _ in range(30):
+        last = other.results(other.train(data, np.arange(ROWS), ends_epoch=False))["loss"]
+    assert last < first
+
+
+def test_what_diverges_says_so() -> None:
+    session = open_session(torch_trainer, {"lr": 1e30}, 0)
+
+    def train() -> None:
+        for _ in range(5):
+            session.train(shard(0), np.arange(ROWS), ends_epoch=False)
+
+    with pytest.raises(Diverged, match="the loss became"):
+        train()
+
+
+@pytest.mark.parametrize("name", METRICS)
+@given(data=st.data())
+def test_metrics_over_shards_are_those_over_all_rows(name: str, data: st.DataObject) -> None:
+    rows = data.draw(st.integers(2, 40))
+    binary = name in {"precision", "recall", "f1", "auc"}
+    width = data.draw(st.sampled_from([1, 2])) if binary else {"top_5_accuracy": 8}.get(name, 3)
+    if name in {"mse", "rmse", "mae"}:
+        width = 1
+    # Few distinct scores, so that there are ties.
+    scores = data.draw(hnp.arrays(np.float32, (rows, width), elements=st.sampled_from([-2.0, -0.5, 0.25, 1.0, 3.0])))
+    truth = data.draw(hnp.arrays(np.int64, rows, elements=st.integers(0, 1 if binary else max(1, width - 1))))
+    cuts = sorted(data.draw(st.lists(st.integers(1, rows - 1), max_size=3)))
+    found = metric(name)
+    total = None
+    for start, end in zip([0, *cuts], [*cuts, rows], strict=True):
+        if end > start:
+            total = found.merge(total, found.part(scores[start:end], truth[start:end]))
+    flat = scores[:, 0] if width == 1 else scores[:, 1] - scores[:, 0]
+    picked = (flat > 0).astype(int) if width <= 2 and binary else scores.argmax(axis=1)
+    expected = {
+        "accuracy": lambda: reference.accuracy_score(truth, picked),
+        "top_5_accuracy": lambda: np.mean(
+            [label in np.argsort(-row, kind="stable")[:5] for row, label in zip(scores, truth, strict=True)]
+        ),
+        "precision": lambda: reference.precision_score(truth, picked, zero_division=0),
+        "recall": lambda: reference.recall_score(truth, picked, zero_division=0),
+        "f1": lambda: reference.f1_score(truth, picked, zero_division=0),
+        "auc": lambda: reference.roc_auc_score(truth, flat) if len(set(truth.tolist())) > 1 else float("nan"),
+        "mse": lambda: reference.mean_squared_error(truth, scores),
+        "rmse": lambda: reference.root_mean_squared_error(truth, scores),
+        "mae": lambda: reference.mean_absolute_error(truth, scores),
+    }[name]()
+    assert total is not None
+    assert found.result(total) == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_probability_is_cut_at_one_half() -> None:
+    def trainer(_params: dict[str, Any]) -> ModelTrainer:
+        net = torch.nn.Sequential(torch.nn.Linear(WIDTH, 1), torch.nn.Sigmoid())
+        return ModelTrainer(
+            model=net,
+            optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+            loss=torch.nn.BCELoss(),
+            metrics=["accuracy", "mae"],
+        )
+
+    session = open_session(trainer, {}, 1)
+    data = shard(3)
+    (probabilities,) = session.predict(data.inputs)
+    found = session.results(session.evaluate(data))
+    assert found["accuracy"] == pytest.approx(((probabilities[:, 0] > 0.5) == data.labels[0]).mean())
+    assert found["mae"] == pytest.approx(np.abs(probabilities[:, 0] - data.labels[0]).mean())
+
+
+def test_bytes_of_every_type_survive() -> None:
+    state = {
+        "half": torch.randn(3).bfloat16(),
+        "scalar": torch.tensor(2.5),
+        "empty": torch.zeros(0, 4),
+        "nested": {1: [True, None, (0.1, "a")]},
+        "inf": float("inf"),
+    }
+    found = unpack(pack(state, as_array), as_tensor)
+    assert torch.equal(found["half"], state["half"])
+    assert found["half"].dtype == torch.bfloat16
+    assert found["scalar"].shape == ()
+    assert found["empty"].shape == (0, 4)
+    assert found["nested"] == state["nested"]
+    assert found["inf"] == float("inf")
+
+
+def test_what_is_no_data_is_refused() -> None:
+    with pytest.raises(StateError, match=r"function at scheduler\.anneal"):
+        pack({"scheduler": {"anneal": lambda: 0}}, as_array)
+    for junk in (b"", b"12345678", b"\x10\x00\x00\x00\x00\x00\x00\x00not json at all!"):
+        with pytest.raises(StateError, match="not a state"):
+            unpack(junk, as_tensor)
+
+
+def test_the_order_of_rows_depends_on_all_that_it_should() -> None:
+    orders = {
+        tuple(row_order(seed, config, epoch, partition, 20).tolist())
+        for seed in (0, 1)
+        for config in ("c0", "c1")
+        for epoch in (0, 1)
+        for partition in (0, 1)
+    }
+    assert len(orders) == 16
+
+
+def test_a_function_that_imports_its_framework_itself_is_seeded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys  # noqa: PLC0415
+
+    calls = []
+
+    def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
+        calls.append(len(calls))
+        monkeypatch.setitem(sys.modules, "torch", torch)
+        return torch_trainer(params)
+
+    monkeypatch.delitem(sys.modules, "torch")
+    one = open_session(trainer_fn, {"lr": 0.1}, 5)
+    assert len(calls) == 2
+    two = open_session(torch_trainer, {"lr": 0.1}, 5)
+    first, second = (unpack(session.checkpoint(), as_tensor)["model"] for session in (one, two))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model": object()}, "give a torch.nn.Module or a keras.Model"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"scheduler_step": "week"}, "batch"),
+        ({"metrics": ["acuracy"]}, "did you mean 'accuracy'"),
+    ],
+)
+def test_trainers_that_cannot_be(settings: dict[str, Any], message: str) -> None:
+    net = torch.nn.Linear(2, 2)
+    usual = {"model": net, "optimizer": torch.optim.SGD(net.parameters(), lr=0.1), "loss": torch.nn.MSELoss()}
+    with pytest.raises((TrainerError, MetricError), match=message):
+        ModelTrainer(**usual | settings)
+
+
+def test_an_optimizer_of_another_model_is_refused() -> None:
+    def trainer(_params: dict[str, Any]) -> ModelTrainer:
+        one, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+        return ModelTrainer(model=one, optimizer=torch.optim.SGD(other.parameters(), lr=0.1), loss=torch.nn.MSELoss())
+
+    with pytest.raises(TrainerError, match="parameters of another model"):
+        open_session(trainer, {}, 0)

@@ -1,0 +1,22 @@
+"""What is prepared for training: shards of plain Parquet in a store, the value that names them, and their loading."""
+
+from udfs.shards._groups import TensorColumn, TensorGroup
+from udfs.shards._loading import Tensors, load_rows, load_shard
+from udfs.shards._prepared import FOLDER, SPLITS, PreparedData, Shard, ShardError, shard_path
+from udfs.shards._writing import ShardReport, ShardWriter
+
+__all__ = [
+    "FOLDER",
+    "SPLITS",
+    "PreparedData",
+    "Shard",
+    "ShardError",
+    "ShardReport",
+    "ShardWriter",
+    "TensorColumn",
+    "TensorGroup",
+    "Tensors",
+    "load_rows",
+    "load_shard",
+    "shard_path",
+]

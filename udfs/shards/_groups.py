@@ -1,0 +1,87 @@
+"""Columns of a shard, and how they are put together to what a network reads."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["TensorColumn", "TensorGroup"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorColumn:
+    """One column of a shard.
+
+    Parameters
+    ----------
+    name : str
+        As the user named it.
+    dtype : str
+        Name of numpy's type of one number: ``"float32"``, ``"int64"`` or ``"uint8"``.
+    shape : tuple of int
+        Of one row's tensor, which lies flat in C order; ``()`` for a number.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Numbers of one row."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one row."""
+        return self.size * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGroup:
+    """One input or one label of a network.
+
+    Parameters
+    ----------
+    name : str
+    columns : tuple of TensorColumn
+        Several are put side by side in this order, as ``float32``.
+    joined : bool
+        Whether a single column is treated as several are: a number then is a vector of one. Default false: it keeps
+        its type and its shape.
+
+    Examples
+    --------
+    >>> numbers = TensorColumn("age", "float32"), TensorColumn("codes", "float32", (7,))
+    >>> TensorGroup("features", numbers).shape
+    (8,)
+    >>> label = TensorColumn("income", "int64")
+    >>> TensorGroup("income", (label,)).shape, TensorGroup("income", (label,), joined=True).shape
+    ((), (1,))
+    """
+
+    name: str
+    columns: tuple[TensorColumn, ...]
+    joined: bool = False
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether the columns make one vector."""
+        return self.joined or len(self.columns) > 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one row."""
+        return (sum(column.size for column in self.columns),) if self.side_by_side else self.columns[0].shape
+
+    @property
+    def dtype(self) -> str:
+        """Name of numpy's type of one number."""
+        return "float32" if self.side_by_side else self.columns[0].dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one row in memory."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize

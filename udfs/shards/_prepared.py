@@ -1,0 +1,248 @@
+"""What was prepared, as a value that explains itself and is kept beside the shards."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import CerebroError, nearest
+from udfs.shards._groups import TensorColumn, TensorGroup
+from udfs.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Self
+
+__all__ = ["DESCRIPTION", "FOLDER", "SPLITS", "PreparedData", "Shard", "ShardError", "shard_path"]
+
+FOLDER = "prepared"
+DESCRIPTION = "_prepared.json"
+SPLITS = ("train", "validation")
+"""The two parts of the rows; the index is what Spark's job knows them by."""
+
+_USES = dict(zip(SPLITS, ("training", "validation"), strict=True))
+
+# Of what lies in the store: another one cannot be read.
+_VERSION = 1
+_LISTED = 16
+
+
+class ShardError(CerebroError, ValueError):
+    """What was prepared is not there, or is not what its description says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The rows of one partition.
+
+    Parameters
+    ----------
+    split : {"train", "validation"}
+    partition : int
+        From 0.
+    path : str
+        Of the Parquet file, relative to the folder of the preparation.
+    rows : int
+        At least 1.
+    nbytes : int
+        Of its tensors in memory.
+    """
+
+    split: str
+    partition: int
+    path: str
+    rows: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedData:
+    """A DataFrame that was shuffled once and dealt into shards, ready to be trained from again and again.
+
+    Parameters
+    ----------
+    store : Store
+    name : str
+        The shards lie in ``prepared/<name>`` of the store.
+    inputs, labels : tuple of TensorGroup
+        What the network reads, and what it is to predict.
+    shards : tuple of Shard
+        Those with rows.
+    seed : int
+        Of the shuffle.
+    validation : float
+        Share of the rows that is kept from training.
+    fingerprint : str
+        Of the rows, the columns and all that decides which row lies where: equal ones have equal shards.
+    dropped : mapping of str to int
+        Why rows were left out, and how many.
+    """
+
+    store: Store
+    name: str
+    inputs: tuple[TensorGroup, ...]
+    labels: tuple[TensorGroup, ...]
+    shards: tuple[Shard, ...]
+    seed: int
+    validation: float
+    fingerprint: str
+    dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """Numbers of the shards to train on."""
+        return tuple(shard.partition for shard in self.shards if shard.split == "train")
+
+    @property
+    def groups(self) -> tuple[TensorGroup, ...]:
+        """Inputs and labels."""
+        return (*self.inputs, *self.labels)
+
+    @property
+    def columns(self) -> tuple[TensorColumn, ...]:
+        """The columns of a shard's file, each once."""
+        return columns_of(self.groups)
+
+    def rows(self, split: str) -> int:
+        """Rows of all shards of a split.
+
+        Parameters
+        ----------
+        split : {"train", "validation"}
+        """
+        return sum(shard.rows for shard in self.shards if shard.split == _checked(split))
+
+    def shard(self, split: str, partition: int) -> Shard:
+        """The shard of a partition; one without rows where so few rows are for validation that it got none.
+
+        Raises
+        ------
+        ShardError
+            There is no such split or partition.
+        """
+        for shard in self.shards:
+            if (shard.split, shard.partition) == (split, partition):
+                return shard
+        if partition not in self.partitions:
+            raise ShardError(f"{self.name!r} has no partition {partition}; partitions: 0 to {max(self.partitions)}")
+        return Shard(_checked(split), partition, shard_path(split, partition), 0, 0)
+
+    def path(self, shard: Shard) -> tuple[str, ...]:
+        """The parts of a shard's path within the store."""
+        return (FOLDER, self.name, shard.path)
+
+    def url(self, split: str) -> str:
+        """The folder of a split's Parquet files, for other readers: ``petastorm.make_batch_reader``, Spark."""
+        return self.store.url(FOLDER, self.name, _checked(split))
+
+    def explain(self) -> str:
+        """Say in words and a table what is where."""
+        rows = " and ".join(f"{self.rows(split):,} rows for {use}" for split, use in _USES.items())
+        lines = [f"prepared {self.name!r} in {self.store.uri}: {rows}, shuffled by seed {self.seed}"]
+        for what, groups in (("input", self.inputs), ("label", self.labels)):
+            for group in groups:
+                names = ", ".join(column.name for column in group.columns)
+                lines.append(f"  {what} {group.name!r}: {group.dtype} {group.shape} of {names}")
+        lines.append(f"  {'partition':>9} {'training rows':>13} {'validation rows':>15} {'MiB':>9}")
+        for partition in self.partitions[:_LISTED]:
+            train, held = (self.shard(split, partition) for split in SPLITS)
+            size = (train.nbytes + held.nbytes) / 2**20
+            lines.append(f"  {partition:>9} {train.rows:>13,} {held.rows:>15,} {size:>9,.1f}")
+        if len(self.partitions) > _LISTED:
+            lines.append(f"  and {len(self.partitions) - _LISTED} more")
+        lines += [f"  left out: {count:,} rows, {reason}" for reason, count in self.dropped.items()]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value as what JSON knows."""
+        return {
+            "version": _VERSION,
+            "store": self.store.uri,
+            "name": self.name,
+            "inputs": [asdict(group) for group in self.inputs],
+            "labels": [asdict(group) for group in self.labels],
+            "shards": [asdict(shard) for shard in self.shards],
+            "seed": self.seed,
+            "validation": self.validation,
+            "fingerprint": self.fingerprint,
+            "dropped": dict(self.dropped),
+        }
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+        """The value that :meth:`to_dict` wrote.
+
+        Raises
+        ------
+        ShardError
+            It was written by another version, or by something else.
+        """
+        if found.get("version") != _VERSION:
+            raise ShardError(
+                f"a preparation of version {found.get('version')!r}, and this is version {_VERSION}: prepare it again"
+            )
+        try:
+            return cls(
+                Store(found["store"]),
+                found["name"],
+                tuple(_group(group) for group in found["inputs"]),
+                tuple(_group(group) for group in found["labels"]),
+                tuple(Shard(**shard) for shard in found["shards"]),
+                found["seed"],
+                found["validation"],
+                found["fingerprint"],
+                found["dropped"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ShardError(f"the description of a preparation is damaged ({error!r}): prepare it again") from error
+
+    def save(self) -> None:
+        """Write the description beside the shards, once they are all there.
+
+        Raises
+        ------
+        udfs.store.StoreError
+            The store cannot be written.
+        """
+        self.store.write(json.dumps(self.to_dict(), indent=1).encode(), FOLDER, self.name, DESCRIPTION)
+
+    @classmethod
+    def load(cls, store: Store, name: str) -> Self:
+        """Read what was prepared under a name; the store may lie elsewhere than when it was written.
+
+        Raises
+        ------
+        ShardError
+            Nothing was prepared under the name, or its description is damaged.
+        """
+        if not store.exists(FOLDER, name, DESCRIPTION):
+            known = [other for other in store.list(FOLDER) if store.exists(FOLDER, other, DESCRIPTION)]
+            listed = f"; prepared: {', '.join(known)}" if known else ""
+            raise ShardError(f"nothing is prepared as {name!r} in {store.uri}{nearest(name, known)}{listed}")
+        try:
+            found = json.loads(store.read(FOLDER, name, DESCRIPTION))
+        except ValueError as error:
+            raise ShardError(f"{store.url(FOLDER, name, DESCRIPTION)} is not JSON: prepare it again") from error
+        return cls.from_dict({**found, "store": store.uri})
+
+
+def shard_path(split: str, partition: int) -> str:
+    """Where a shard lies, relative to the folder of its preparation."""
+    return f"{split}/shard-{partition:05d}.parquet"
+
+
+def columns_of(groups: Iterable[TensorGroup]) -> tuple[TensorColumn, ...]:
+    """The columns of groups, each once: two inputs may share one."""
+    return tuple(dict.fromkeys(column for group in groups for column in group.columns))
+
+
+def _checked(split: str) -> str:
+    if split not in SPLITS:
+        raise ShardError(f"no split {split!r}{nearest(split, SPLITS)}; splits: {', '.join(SPLITS)}")
+    return split
+
+
+def _group(found: Mapping[str, Any]) -> TensorGroup:
+    columns = tuple(TensorColumn(one["name"], one["dtype"], tuple(one["shape"])) for one in found["columns"])
+    return TensorGroup(found["name"], columns, found["joined"])

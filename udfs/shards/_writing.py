@@ -1,0 +1,185 @@
+"""Rows that Spark has dealt and sorted, written as one Parquet file a shard."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from udfs import images
+from udfs.batches import rebatch
+from udfs.preprocessing import Preprocessing
+from udfs.shards._prepared import FOLDER, SPLITS, ShardError, shard_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from udfs.shards._groups import TensorColumn
+    from udfs.store import Store
+
+__all__ = ["ShardReport", "ShardWriter", "decoded"]
+
+# Small enough that a row group is little beside a shard, large enough that reading is not a matter of row groups.
+_GROUP_BYTES = 64 * 2**20
+_GROUP_ROWS = 65_536
+# Images that are decoded before they wait for the rest of their row group.
+_DECODED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """What became of a shard.
+
+    Parameters
+    ----------
+    split : {"train", "validation"}
+    partition : int
+    rows : int
+        Written.
+    bad : mapping of str to int
+        Why rows were left out, and how many.
+    """
+
+    split: str
+    partition: int
+    rows: int
+    bad: dict[str, int]
+
+    schema = "split string, partition int, rows bigint, bad string"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWriter:
+    """Writes shards and reports each. Call it with ``mapInArrow`` on rows that are sorted by their shard.
+
+    A shard's rows have to be in one partition of Spark's. Its file is there only once it is whole, and a task that runs
+    again writes the same one.
+
+    Parameters
+    ----------
+    store : Store
+    name : str
+        Of the preparation.
+    columns : tuple of TensorColumn
+        What to write; the batches have them in this order, after the number of the shard.
+    images : tuple of str
+        Which of them arrive as images, to be decoded.
+    partitions : int
+        Shards of a split: shard ``n`` is of split ``SPLITS[n // partitions]``.
+    """
+
+    store: Store
+    name: str
+    columns: tuple[TensorColumn, ...]
+    images: tuple[str, ...]
+    partitions: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the shards of one of Spark's partitions, and yield a row for each as :class:`ShardReport` has it."""
+        for number, parts in itertools.groupby(_by_shard(batches), key=lambda part: part[0]):
+            report = self._write(number, (rows for _, rows in parts))
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "split": pa.array([report.split], pa.string()),
+                    "partition": pa.array([report.partition], pa.int32()),
+                    "rows": pa.array([report.rows], pa.int64()),
+                    "bad": pa.array([json.dumps(report.bad)], pa.string()),
+                }
+            )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of a shard's file; the shapes of its tensors are in the metadata."""
+        shapes = {column.name: list(column.shape) for column in self.columns}
+        fields = [pa.field(column.name, _kind(column), nullable=False) for column in self.columns]
+        return pa.schema(fields, {"cerebro_spark.shapes": json.dumps(shapes)})
+
+    def _write(self, number: int, parts: Iterator[pa.RecordBatch]) -> ShardReport:
+        split, partition = SPLITS[number // self.partitions], number % self.partitions
+        bad: Counter[str] = Counter()
+        rows = 0
+        size = max(1, min(_GROUP_ROWS, _GROUP_BYTES // max(1, sum(column.nbytes for column in self.columns))))
+        with (
+            self.store.writing(FOLDER, self.name, *shard_path(split, partition).split("/")) as file,
+            pq.ParquetWriter(file, self.schema, compression="zstd") as writer,
+        ):
+            for group in rebatch(self._encoded(parts, bad), size):
+                writer.write_batch(group)
+                rows += group.num_rows
+        return ShardReport(split, partition, rows, dict(bad))
+
+    def _encoded(self, parts: Iterable[pa.RecordBatch], bad: Counter[str]) -> Iterator[pa.RecordBatch]:
+        for part in parts:
+            step = _DECODED if self.images else max(1, part.num_rows)
+            for start in range(0, part.num_rows, step):
+                yield self._encode(part.slice(start, step), bad)
+
+    def _encode(self, rows: pa.RecordBatch, bad: Counter[str]) -> pa.RecordBatch:
+        reasons: list[str | None] = [None] * rows.num_rows
+        arrays = []
+        for column, found in zip(self.columns, rows.columns, strict=True):
+            if column.name in self.images:
+                arrays.append(decoded(found, column, reasons))
+            else:
+                arrays.append(_lists(found.flatten(), column, rows.num_rows) if column.shape else found)
+        bad.update(reason for reason in reasons if reason is not None)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        good = [reason is None for reason in reasons]
+        return batch if all(good) else batch.filter(pa.array(good))
+
+
+def _by_shard(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Cut batches where the number of the shard, their first column, changes."""
+    for batch in batches:
+        numbers = batch.column(0).to_numpy()
+        data = pa.RecordBatch.from_arrays(batch.columns[1:], names=batch.schema.names[1:])
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        for start, end in itertools.pairwise([*starts.tolist(), len(numbers)]):
+            yield int(numbers[start]), data.slice(start, end - start)
+
+
+def _kind(column: TensorColumn) -> pa.DataType:
+    number = pa.from_numpy_dtype(np.dtype(column.dtype))
+    return pa.list_(pa.field("element", number, nullable=False)) if column.shape else number
+
+
+def decoded(found: pa.Array, column: TensorColumn, reasons: list[str | None]) -> pa.ListArray:
+    """Decode a column to 8-bit RGB; what cannot be decoded is black, and its reason is noted."""
+    pixels: NDArray[np.uint8] = np.zeros((len(found), *column.shape), np.uint8)
+    # The decoder's float32 holds every value of an 8-bit pixel exactly.
+    decoder = Preprocessing(crop=column.shape[1], resize=column.shape[1], mean=(0, 0, 0), std=(1, 1, 1), scale=1)
+    scratch = np.empty(column.shape, np.float32)
+    for place, value in enumerate(found):
+        if reasons[place] is None:
+            try:
+                pixels[place] = images.decode(_bytes(value), decoder, out=scratch)
+            except images.ImageError as error:
+                # Without what varies from one image to the next, so that the same reason is counted together.
+                reasons[place] = f"image in {column.name!r}: {error.reason}"
+    return _lists(pa.array(pixels.reshape(-1)), column, len(found))
+
+
+def _lists(flat: pa.Array, column: TensorColumn, rows: int) -> pa.ListArray:
+    """Tensors of one shape, whose numbers lie one after the other, as lists."""
+    if len(flat) != rows * column.size:
+        raise ShardError(
+            f"column {column.name!r}: {len(flat):,} numbers in {rows:,} rows of shape {column.shape}; the DataFrame "
+            "gave other rows when it was read a second time: cache it first"
+        )
+    offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(column.size))
+    return pa.Array.from_buffers(_kind(column), rows, [None, offsets], children=[flat])
+
+
+def _bytes(value: pa.Scalar) -> Any:
+    """Encoded bytes as they lie in Arrow's memory; Spark's image struct as a mapping."""
+    if not value.is_valid or pa.types.is_struct(value.type):
+        return value.as_py()
+    return memoryview(value.as_buffer())

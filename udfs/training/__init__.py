@@ -1,0 +1,27 @@
+"""One training unit: a model, its optimiser and its random numbers, on one shard, from one checkpoint to the next."""
+
+from udfs.training._functions import TrainingFunctions
+from udfs.training._metrics import METRICS, Metric, MetricError, metric
+from udfs.training._session import Diverged, Session, TrainingError, open_session
+from udfs.training._state import StateError, pack, unpack
+from udfs.training._trainer import ModelTrainer, TrainerError
+from udfs.training._unit import initial_seed, row_order
+
+__all__ = [
+    "METRICS",
+    "Diverged",
+    "Metric",
+    "MetricError",
+    "ModelTrainer",
+    "Session",
+    "StateError",
+    "TrainerError",
+    "TrainingError",
+    "TrainingFunctions",
+    "initial_seed",
+    "metric",
+    "open_session",
+    "pack",
+    "row_order",
+    "unpack",
+]

@@ -1,0 +1,117 @@
+"""A model's state as data: tensors in safetensors' format, everything else as JSON beside them, no pickle."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from optimizer.errors import CerebroError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["StateError", "pack", "unpack"]
+
+# Keys of JSON objects that stand for what JSON has no word for.
+_TENSOR, _TUPLE, _PAIRS = "$tensor", "$tuple", "$pairs"
+
+
+class StateError(CerebroError, ValueError):
+    """A state that is not data (it holds a function, for example), or bytes that are no state."""
+
+
+def pack(state: Mapping[str, Any], as_array: Callable[[Any], tuple[NDArray[np.generic], str] | None]) -> bytes:
+    """Turn a nested state into bytes.
+
+    Parameters
+    ----------
+    state : mapping
+        Of dicts, lists, tuples, strings, numbers, ``None`` and tensors.
+    as_array : callable
+        Gives a framework's tensor as an array and a name of its type for :func:`unpack`; ``None`` for anything else.
+
+    Returns
+    -------
+    bytes
+        A safetensors file; its metadata has the nesting, under ``"state"``.
+
+    Raises
+    ------
+    StateError
+        A value that is none of these; the message has its place.
+
+    Examples
+    --------
+    >>> arrays = lambda value: (value, "numpy") if isinstance(value, np.ndarray) else None
+    >>> packed = pack({"weights": [np.ones(2)], "betas": (0.9, 0.999), 3: None}, arrays)
+    >>> unpack(packed, lambda array, kind: array)
+    {'weights': [array([1., 1.])], 'betas': (0.9, 0.999), 3: None}
+    """
+    tensors: dict[str, NDArray[np.generic]] = {}
+
+    def plain(value: Any, place: str) -> Any:
+        found = as_array(value)
+        if found is not None:
+            array, kind = found
+            tensors[place] = np.asarray(array, order="C")
+            return {_TENSOR: place, "as": kind}
+        if isinstance(value, dict):
+            if all(isinstance(key, str) and not key.startswith("$") for key in value):
+                return {key: plain(inner, f"{place}.{key}") for key, inner in value.items()}
+            return {_PAIRS: [[plain(key, place), plain(inner, f"{place}.{key}")] for key, inner in value.items()]}
+        if isinstance(value, (list, tuple)):
+            items = [plain(inner, f"{place}.{number}") for number, inner in enumerate(value)]
+            return items if isinstance(value, list) else {_TUPLE: items}
+        if value is None or isinstance(value, (str, bool, int, float)):
+            return value
+        raise StateError(
+            f"the state has a {type(value).__name__} at {place.lstrip('.')}, which is neither a tensor nor plain data: "
+            "a state hops between workers and is kept, so what it holds has to be data"
+        )
+
+    nesting = plain(dict(state), "")
+    return bytes(save(tensors, metadata={"state": json.dumps(nesting)}))
+
+
+def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) -> dict[Any, Any]:
+    """Read what :func:`pack` wrote.
+
+    Parameters
+    ----------
+    packed : bytes
+    as_tensor : callable
+        Makes a tensor of an array (a view of ``packed`` where possible) and the name of its type.
+
+    Raises
+    ------
+    StateError
+        These bytes are no such state.
+    """
+    try:
+        length = int.from_bytes(packed[:8], "little")
+        nesting = json.loads(json.loads(packed[8 : 8 + length])["__metadata__"]["state"])
+        tensors = load(packed)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise StateError(f"{len(packed)} bytes that are not a state: {error}") from error
+
+    def rich(value: Any) -> Any:
+        if isinstance(value, list):
+            return [rich(inner) for inner in value]
+        if not isinstance(value, dict):
+            return value
+        if _TENSOR in value:
+            return as_tensor(tensors[value[_TENSOR]], value["as"])
+        if _TUPLE in value:
+            return tuple(rich(value[_TUPLE]))
+        if _PAIRS in value:
+            return {rich(key): rich(inner) for key, inner in value[_PAIRS]}
+        return {key: rich(inner) for key, inner in value.items()}
+
+    found: dict[Any, Any] = rich(nesting)
+    return found

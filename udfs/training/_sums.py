@@ -1,0 +1,78 @@
+"""Contributions of batches and shards to the loss and to some metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udfs.training._metrics import MetricError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.training._metrics import Metric
+
+__all__ = ["Sums"]
+
+
+class Sums:
+    """Adds up what a loss and some metrics are made of.
+
+    Parameters
+    ----------
+    metrics : sequence of Metric
+    """
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self.metrics = metrics
+        self._by_name = {metric.name: metric for metric in metrics}
+
+    @property
+    def larger_is_better(self) -> dict[str, bool]:
+        """Of the loss and the metrics by name."""
+        return {"loss": False} | {metric.name: metric.larger_is_better for metric in self.metrics}
+
+    def of(self, outputs: NDArray[Any], labels: NDArray[Any], threshold: float) -> dict[str, NDArray[np.float64]]:
+        """Contributions of a batch to the metrics.
+
+        Parameters
+        ----------
+        outputs, labels : array of shape (rows, ...)
+            The network's first output, and the label for it.
+        threshold : float
+            Above which a single output means the second class.
+        """
+        flat = outputs.size == len(outputs)
+        margins = outputs - threshold if threshold and flat else outputs
+        found = {}
+        for metric in self.metrics:
+            try:
+                part = metric.part(margins if metric.margins else outputs, labels)
+            except (ValueError, IndexError) as error:
+                raise MetricError(
+                    f"metric {metric.name!r} does not fit outputs of shape {outputs.shape} and labels of shape "
+                    f"{labels.shape}: {error}"
+                ) from error
+            found[metric.name] = np.asarray(part, np.float64)
+        return found
+
+    def merge(
+        self, one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Put contributions together."""
+        merged = dict(one)
+        for name, part in other.items():
+            metric = self._by_name.get(name)
+            merged[name] = part + merged.get(name, 0.0) if metric is None else metric.merge(merged.get(name), part)
+        return merged
+
+    def results(self, sums: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+        """The numbers that the sums stand for."""
+        found = {}
+        for name, part in sums.items():
+            metric = self._by_name.get(name)
+            found[name] = float(part[0] / max(part[1], 1.0)) if metric is None else metric.result(part)
+        return found

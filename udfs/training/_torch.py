@@ -1,0 +1,233 @@
+"""Training by torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from udfs.training._metrics import Metric, metric
+from udfs.training._random import apply_random, take_random
+from udfs.training._session import Diverged
+from udfs.training._state import StateError, pack, unpack
+from udfs.training._sums import Sums
+from udfs.training._trainer import TrainerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.shards import Tensors
+    from udfs.training._trainer import ModelTrainer
+
+__all__ = ["TorchSession", "as_array", "as_tensor"]
+
+# Rows of a forward pass that keeps nothing for a backward one.
+_EVALUATED = 256
+
+# Losses whose outputs are probabilities of the second class.
+_OF_PROBABILITIES = (torch.nn.BCELoss,)
+
+# Losses whose labels are numbers of classes; those of all others have the outputs' shape and type.
+_OF_CLASSES = (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss, torch.nn.MultiMarginLoss)
+
+
+class TorchSession:
+    """A :class:`ModelTrainer` of torch, open; see :class:`udfs.training.Session`.
+
+    Parameters
+    ----------
+    trainer : ModelTrainer
+    device : str
+    """
+
+    def __init__(self, trainer: ModelTrainer, device: str = "cpu") -> None:
+        if not isinstance(trainer.optimizer, torch.optim.Optimizer):
+            raise TrainerError(
+                f"optimizer is a {type(trainer.optimizer).__name__}: a model of torch takes a torch.optim.Optimizer "
+                "over its parameters"
+            )
+        held = {id(parameter) for parameter in trainer.model.parameters()}
+        own = [id(parameter) for group in trainer.optimizer.param_groups for parameter in group["params"]]
+        if not held.issuperset(own):
+            raise TrainerError("the optimizer holds parameters of another model: build it from model.parameters()")
+        self._trainer = trainer
+        self._device = torch.device(device)
+        self.model = trainer.model.to(self._device)
+        self._losses = trainer.loss if isinstance(trainer.loss, (list, tuple)) else [trainer.loss]
+        self._sums = Sums([metric(wanted) for wanted in trainer.metrics])
+        self.threshold = 0.5 if isinstance(self._losses[0], _OF_PROBABILITIES) else 0.0
+        self.random = take_random()
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        """Beside the loss."""
+        return self._sums.metrics
+
+    @property
+    def larger_is_better(self) -> dict[str, bool]:
+        """Of the loss and the metrics by name."""
+        return self._sums.larger_is_better
+
+    @property
+    def state_bytes(self) -> int:
+        """Of weights, buffers and the optimiser's state as far as it is there."""
+        return sum(
+            tensor.nbytes for tensor in _tensors([self.model.state_dict(), self._trainer.optimizer.state_dict()])
+        )
+
+    def checkpoint(self) -> bytes:
+        """All that it takes to go on elsewhere."""
+        state = {
+            "model": dict(self.model.state_dict()),
+            "optimizer": self._trainer.optimizer.state_dict(),
+            "scheduler": self._trainer.scheduler.state_dict() if self._trainer.scheduler is not None else None,
+            "random": self.random,
+        }
+        return pack(state, as_array)
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a checkpoint."""
+        found = unpack(state, as_tensor)
+        try:
+            self.model.load_state_dict(found["model"])
+            self._trainer.optimizer.load_state_dict(found["optimizer"])
+            if self._trainer.scheduler is not None:
+                self._trainer.scheduler.load_state_dict(found["scheduler"])
+        except (KeyError, RuntimeError, ValueError, TypeError) as error:
+            raise StateError(f"a checkpoint of another model: {error}") from error
+        self.random = found["random"]
+
+    def train(self, data: Tensors, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
+        """One training unit."""
+        trainer = self._trainer
+        apply_random(self.random)
+        self.model.train()
+        loss_sum = 0.0
+        for inputs, labels in self._batches(data, order, trainer.batch_size):
+            trainer.optimizer.zero_grad(set_to_none=True)
+            outputs = _listed(self.model(*inputs))
+            loss = self._loss(outputs, labels)
+            loss.backward()  # type: ignore[no-untyped-call]
+            trainer.optimizer.step()
+            if trainer.scheduler is not None and trainer.scheduler_step == "batch":
+                trainer.scheduler.step()
+            value = float(loss.detach())
+            if not np.isfinite(value):
+                raise Diverged(f"the loss became {value} after {int(loss_sum)} rows of the shard")
+            loss_sum += value * len(inputs[0])
+        if trainer.scheduler is not None and trainer.scheduler_step == "epoch" and ends_epoch:
+            trainer.scheduler.step()
+        self.random = take_random()
+        return {"loss": np.array([loss_sum, data.rows], np.float64)}
+
+    def evaluate(self, data: Tensors) -> dict[str, NDArray[np.float64]]:
+        """The loss and the metrics over a shard."""
+        self.model.eval()
+        contributions: dict[str, NDArray[np.float64]] = {}
+        with torch.inference_mode():
+            for inputs, labels in self._batches(data, np.arange(data.rows), _EVALUATED):
+                outputs = _listed(self.model(*inputs))
+                loss = float(self._loss(outputs, labels)) * len(inputs[0])
+                found = {"loss": np.array([loss, len(inputs[0])], np.float64)}
+                first, truth = outputs[0].float().cpu().numpy(), labels[0].cpu().numpy()
+                found |= self._sums.of(first, truth, self.threshold)
+                contributions = self.merge(contributions, found)
+        return contributions
+
+    def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
+        """Outputs in inference mode."""
+        self.model.eval()
+        with torch.inference_mode():
+            outputs = self.model(*(self._tensor(array) for array in inputs))
+        return tuple(output.float().cpu().numpy() for output in _listed(outputs))
+
+    def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
+        """Inputs as the model itself takes them."""
+        return [self._tensor(array).cpu().numpy() for array in inputs]
+
+    def results(self, sums: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+        """The numbers that sums over shards stand for."""
+        return self._sums.results(sums)
+
+    def merge(
+        self, one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Contributions of two shards put together."""
+        return self._sums.merge(one, other)
+
+    def _batches(
+        self, data: Tensors, order: NDArray[np.int64], size: int
+    ) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor]]]:
+        for start in range(0, len(order), size):
+            picked = order[start : start + size]
+            yield (
+                [self._tensor(array[picked]) for array in data.inputs],
+                [torch.from_numpy(array[picked]).to(self._device) for array in data.labels],
+            )
+
+    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
+        tensor = torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        return tensor if tensor.is_floating_point() or tensor.dtype != torch.uint8 else tensor.float() / 255.0
+
+    def _loss(self, outputs: list[torch.Tensor], labels: list[torch.Tensor]) -> torch.Tensor:
+        if len(self._losses) == 1:
+            return self._one_loss(self._losses[0], outputs[0], labels[0])
+        if not len(self._losses) == len(outputs) == len(labels):
+            raise TrainerError(f"{len(self._losses)} losses, {len(outputs)} outputs and {len(labels)} labels: one each")
+        parts = [self._one_loss(*three) for three in zip(self._losses, outputs, labels, strict=True)]
+        return torch.stack(parts).sum()
+
+    @staticmethod
+    def _one_loss(loss: Any, output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor
+        if isinstance(loss, _OF_CLASSES):
+            found = loss(output, label if label.is_floating_point() and label.shape == output.shape else label.long())
+        elif isinstance(loss, torch.nn.Module):
+            fits = label.numel() == output.numel()
+            found = loss(output, (label.reshape(output.shape) if fits else label).to(output.dtype))
+        else:
+            found = loss(output, label)
+        return found
+
+
+def as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:
+    """A tensor, or an array, as :func:`udfs.training.pack` takes it."""
+    if isinstance(value, np.ndarray):
+        return value, "numpy"
+    if not isinstance(value, torch.Tensor):
+        return None
+    whole = value.detach().cpu().contiguous()
+    kind = str(whole.dtype).removeprefix("torch.")
+    # numpy has no bfloat16 and no float8: their bytes travel, and the type beside them.
+    try:
+        return whole.numpy(), kind
+    except TypeError:
+        return whole.reshape(*whole.shape, 1).view(torch.uint8).numpy(), f"raw {kind}"
+
+
+def as_tensor(array: NDArray[np.generic], kind: str) -> Any:
+    """The inverse, in memory of its own."""
+    if kind == "numpy":
+        return array.copy()
+    tensor = torch.from_numpy(np.array(array))
+    if kind.startswith("raw "):
+        return tensor.view(getattr(torch, kind.removeprefix("raw "))).squeeze(-1)
+    return tensor
+
+
+def _listed(outputs: Any) -> list[torch.Tensor]:
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
+def _tensors(state: Any) -> Iterator[torch.Tensor]:
+    if isinstance(state, torch.Tensor):
+        yield state
+    elif isinstance(state, dict):
+        for value in state.values():
+            yield from _tensors(value)
+    elif isinstance(state, (list, tuple)):
+        for value in state:
+            yield from _tensors(value)
