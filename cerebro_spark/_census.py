@@ -119,6 +119,11 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
     return Census(tuple(buckets.get(bucket, 0) for bucket in range(BUCKETS)), content, shapes, dropped)
 
 
+def listed(dropped: Mapping[str, int]) -> str:
+    """Reasons and counts in words."""
+    return ", ".join(f"{reason}: {rows:,} row{'' if rows == 1 else 's'}" for reason, rows in dropped.items())
+
+
 def _defect(sources: Sequence[Source], columns: Sequence[Column]) -> Column:
     """The first thing that is wrong with a row: it is counted once."""
     tests = []
@@ -139,11 +144,6 @@ def _defects(found: Iterable[Row]) -> list[int]:
 def _reason(sources: Sequence[Source], defect: int) -> str:
     name = sources[defect // 2].name
     return f"NaN or infinite in {name!r}" if defect % 2 else f"null in {name!r}"
-
-
-def listed(dropped: Mapping[str, int]) -> str:
-    """Reasons and counts in words."""
-    return ", ".join(f"{reason}: {rows:,} row{'' if rows == 1 else 's'}" for reason, rows in dropped.items())
 
 
 def _shape(source: Source, place: int, complete: Sequence[Row]) -> tuple[int, ...]:

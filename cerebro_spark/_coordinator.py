@@ -235,18 +235,18 @@ class Coordinator:
 
     def _kept(self, message: dict[str, Any]) -> dict[str, Any]:
         with self._changed:
-            trial = self._by_name[message["config"]]
-            version = int(message["version"])
+            if self._known(message) is None:
+                # Of an attempt that was taken for lost: what it trained is trained again, maybe in another order.
+                return {"wanted": False}
             self.kept_seconds += message["seconds"]
-            # What was rewound in the meantime is trained once more, to the same bits.
-            if version <= trial.version:
-                trial.kept = max(trial.kept, version)
+            # It may come before the report of the unit itself.
+            self._by_name[message["config"]].stored[int(message["version"])] = message["digest"]
             for config in message["dropped"]:
                 other = self._by_name[config]
                 if other.holder == message["worker"] and other.whole:
                     other.holder = None
             self._step()
-            return {}
+            return {"wanted": True}
 
     def _unkept(self, message: dict[str, Any]) -> dict[str, Any]:
         self.fail(

@@ -141,7 +141,7 @@ class Journal:
             # The record has the sums of its epoch put together: the last unit stands for them all.
             trial.unit_sums = [{} for _ in record.visits]
             trial.unit_sums[-1] = record.arrays()
-            trial.kept = record.version
+            trial.stored = {record.version: record.digest}
         return trial
 
     def _events(self, epoch: int) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ class Trial:
     visits: list[tuple[int, int]] = field(default_factory=list)
     unit_sums: list[dict[str, NDArray[np.float64]]] = field(default_factory=list)
     holder: str | None = None
-    kept: int = 0
+    stored: dict[int, str] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
     evaluated: dict[int, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
     strikes: int = 0
@@ -49,6 +49,13 @@ class Trial:
     def running(self) -> bool:
         """Whether there is more to train."""
         return self.status == "running"
+
+    @property
+    def kept(self) -> int:
+        """The last version that the store has; 0 is built from the seed, by anybody."""
+        return max(
+            (number for number in range(self.version, 0, -1) if self.stored.get(number) == self.digests[number]), default=0
+        )
 
     @property
     def whole(self) -> bool:
@@ -83,8 +90,9 @@ class Trial:
 
     def rewind(self) -> tuple[int, ...]:
         """Go back to what the store has; gives the partitions to be visited once more."""
-        lost = self.visits[self.kept :]
-        del self.visits[self.kept :], self.unit_sums[self.kept :], self.digests[self.kept + 1 :]
+        kept = self.kept
+        lost = self.visits[kept:]
+        del self.visits[kept:], self.unit_sums[kept:], self.digests[kept + 1 :]
         self.holder = None
         self.evaluated.clear()
         return tuple(partition for _, partition in lost)

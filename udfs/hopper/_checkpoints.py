@@ -72,22 +72,26 @@ class Checkpoints:
     run: str
 
     def write(self, record: Record, state: bytes) -> None:
-        """Keep a state, and then drop those that it replaces.
+        """Keep a state.
 
         Raises
         ------
         udfs.store.StoreError
         """
-        folder = self._folder(record.config)
-        self.store.write(state, *folder, f"{record.version:06d}.safetensors")
-        self.store.write(json.dumps(record.to_dict()).encode(), *folder, f"{record.version:06d}.json")
+        folder, name = self._folder(record.config), _name(record.version, record.digest)
+        self.store.write(state, *folder, f"{name}.safetensors")
+        self.store.write(json.dumps(record.to_dict()).encode(), *folder, f"{name}.json")
+
+    def drop(self, config: str, below: int) -> None:
+        """Delete the states of lower versions."""
+        folder = self._folder(config)
         for name in self.store.list(*folder):
-            if int(name.partition(".")[0]) < record.version:
+            if int(name.partition("-")[0]) < below:
                 self.store.delete(*folder, name)
 
-    def read(self, config: str, version: int) -> bytes:
+    def read(self, config: str, version: int, digest: str) -> bytes:
         """The state of a version."""
-        return self.store.read(*self._folder(config), f"{version:06d}.safetensors")
+        return self.store.read(*self._folder(config), f"{_name(version, digest)}.safetensors")
 
     def last(self, config: str) -> Record | None:
         """How the last whole state came to be; ``None`` where there is none."""
@@ -98,3 +102,8 @@ class Checkpoints:
 
     def _folder(self, config: str) -> tuple[str, ...]:
         return ("runs", self.run, "checkpoints", config)
+
+
+def _name(version: int, digest: str) -> str:
+    # A version may come to be twice: by a worker that was taken for lost, and by the one that trained it again.
+    return f"{version:06d}-{digest[:8]}"

@@ -249,7 +249,7 @@ class _Service:
         """Write a state to the store and say so; beside the training."""
         caller = Caller(self._worker.driver, self._worker.secret)
         who = {"worker": self._worker.worker, "attempt": self._attempt}
-        said: dict[str, Any] = {"config": record.config, "version": record.version}
+        said: dict[str, Any] = {"config": record.config, "version": record.version, "digest": record.digest}
         try:
             for wait in (*_RETRIES, None):
                 try:
@@ -262,7 +262,8 @@ class _Service:
                         caller.call("unkept", who | said | {"error": str(error)}, timeout_s=_CALL_S)
                         return
             said["dropped"] = self._states.kept(record.config, record.version)
-            caller.call("kept", who | said, timeout_s=_CALL_S)
+            if caller.call("kept", who | said, timeout_s=_CALL_S)["wanted"]:
+                self._checkpoints.drop(record.config, record.version)
         except (CallError, RefusedError):
             _LOG.warning("worker %s could not tell that it kept %s", self._worker.worker, record.config)
         finally:
@@ -297,7 +298,7 @@ class _Service:
                 self._peers[peer] = Caller(peer, self._worker.secret)
             state = self._peers[peer].fetch(f"{config}/{version}", timeout_s=_FETCH_S)
         else:
-            state = self._checkpoints.read(config, version)
+            state = self._checkpoints.read(config, version, unit["digest"])
         if digest_of(state) != unit["digest"]:
             raise CallError(f"the state of {config} at version {version} from {peer or 'the store'} is damaged")
         return state

@@ -1,0 +1,295 @@
+"""The driver's side under any sequence of faults, with workers that are played: what it hands out always adds up."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cerebro_spark import _coordinator
+from cerebro_spark._coordinator import Coordinator
+from cerebro_spark._trial import Trial
+
+EPOCHS = 2
+
+
+@dataclass
+class Player:
+    """A worker as the coordinator sees it: its state of a configuration is the list of shards that trained it."""
+
+    name: str
+    partitions: tuple[int, ...]
+    world: World
+    attempt: int = 0
+    states: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    unit: dict[str, Any] | None = None
+    writing: list[dict[str, Any]] = field(default_factory=list)
+    report: dict[str, Any] | None = None
+
+    def call(self, method: str, **message: Any) -> dict[str, Any]:
+        who = {"worker": self.name, "attempt": str(self.attempt)}
+        return self.world.coordinator.answer(method, who | message)
+
+    def join(self) -> None:
+        self.attempt += 1
+        self.states, self.unit, self.writing, self.report = {}, None, [], None
+        self.call("hello", partitions=list(self.partitions), location=f"at {self.name}", host="here")
+        self.world.alive[self.name] = self
+
+    def ask(self) -> None:
+        """Report what is done, and take the next unit."""
+        report, self.report = self.report, None
+        unit = self.call("next", report=report)
+        for config, version in unit.get("drop", []):
+            if len(self.states.get(config, ())) <= version:
+                self.states.pop(config, None)
+        self.unit = unit if unit["do"] in {"train", "evaluate"} else None
+
+    def work(self, *, fails: str | None = None) -> None:
+        unit, self.unit = self.unit, None
+        assert unit is not None
+        config = unit["config"]
+        assert unit["partition"] in self.world.coordinator._workers[self.name].partitions
+        state = self.fetched(unit)
+        if state is None:
+            self.report = {"id": unit["id"], "failed": "hop", "traceback": "gone"}
+            return
+        assert len(state) == unit["version"]
+        assert list(map(tuple, unit["record"]["visits"])) == list(state), "another state than the record says"
+        if fails is not None:
+            self.report = {"id": unit["id"], "failed": fails, "traceback": "Traceback of the user's"}
+            return
+        done = {"id": unit["id"], "seconds": 1.0, "fetched": 8, "sums": {"loss": np.array([1.0, 1.0])}}
+        if unit["do"] == "train":
+            assert [partition for epoch, partition in state if epoch == unit["epoch"]].count(unit["partition"]) == 0
+            state = (*state, (unit["epoch"], unit["partition"]))
+            assert unit["ends_epoch"] == (len(state) % len(self.world.all_partitions) == 0)
+            self.states[config] = state
+            self.writing.append({"config": config, "version": len(state), "state": state})
+            done |= {"digest": str(state), "state_bytes": 8}
+        self.report = done
+
+    def fetched(self, unit: dict[str, Any]) -> tuple[tuple[int, int], ...] | None:
+        config, version = unit["config"], unit["version"]
+        if version == 0:
+            return ()
+        mine = self.states.get(config, ())
+        if len(mine) == version:
+            return mine
+        if unit["peer"]:
+            peer = self.world.alive.get(unit["peer"].removeprefix("at "))
+            theirs = peer.states.get(config, ()) if peer is not None else ()
+            return theirs if len(theirs) == version else None
+        return self.world.store[config, unit["digest"]]
+
+    def keep(self) -> None:
+        """Write the oldest state that is to be written."""
+        entry = self.writing.pop(0)
+        config, version, digest = entry["config"], entry["version"], str(entry["state"])
+        self.world.store[config, digest] = entry["state"]
+        self.call("kept", config=config, version=version, digest=digest, seconds=0.1, dropped=[])
+
+
+class World:
+    """Some workers, a store, and a coordinator."""
+
+    def __init__(self, configs: int, workers: int, replicas: int, *, validates: bool, policy: str) -> None:
+        self.all_partitions = tuple(range(workers))
+        self.store: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
+        self.alive: dict[str, Player] = {}
+        self.histories: list[int] = []
+        self.trials = [Trial(f"c{number}", {"number": number}) for number in range(configs)]
+        self.validates = validates
+        self.coordinator = Coordinator(
+            self.trials,
+            partitions=self.all_partitions,
+            rows=dict.fromkeys(self.all_partitions, 10),
+            validates=validates,
+            epochs=EPOCHS,
+            epoch=0,
+            policy=policy,
+            seed=1,
+            unit_timeout_s=None,
+            finished_epoch=self.finished,
+        )
+        self.players = [
+            Player(f"w{number}", tuple((number + copy) % workers for copy in range(replicas)), self)
+            for number in range(workers)
+        ]
+
+    def finished(self, epoch: int, trials: Any, _events: Any) -> None:
+        for trial in trials:
+            if trial.running:
+                assert trial.whole
+                assert len(trial.done(epoch)) == len(self.all_partitions)
+                if self.validates:
+                    assert sorted(trial.evaluated) == list(self.all_partitions)
+                if epoch + 1 == EPOCHS:
+                    trial.status = "finished"
+        self.histories.append(epoch)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls come one after the other here, and the end of an epoch with them."""
+
+    class Now:
+        def __init__(self, target: Any, **_: Any) -> None:
+            self.start = target
+
+    monkeypatch.setattr(_coordinator, "_POLL_S", 0.0)
+    monkeypatch.setattr(_coordinator.threading, "Thread", Now)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    configs=st.integers(1, 4),
+    workers=st.integers(1, 4),
+    extra=st.integers(0, 2),
+    validates=st.booleans(),
+    policy=st.sampled_from(["longest-remaining-elsewhere", "randomized", "fixed"]),
+    seed=st.integers(0, 2**31),
+    losses=st.integers(0, 5),
+)
+def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(
+    configs: int, workers: int, extra: int, validates: bool, policy: str, seed: int, losses: int
+) -> None:
+    world = World(configs, workers, min(workers, 1 + extra), validates=validates, policy=policy)
+    draw = random.Random(seed)
+    for player in world.players:
+        player.join()
+    for _ in range(4000):
+        if world.coordinator._over:
+            break
+        player = draw.choice(world.players)
+        if player.name not in world.alive:
+            player.join()
+        elif losses and draw.random() < 0.05:
+            losses -= 1
+            world.alive.pop(player.name)
+            if draw.random() < 0.5:
+                world.coordinator.lose(player.name, "killed")
+            # Otherwise the next attempt takes its place before anybody has noticed.
+        elif player.writing and draw.random() < 0.4:
+            player.keep()
+        elif player.unit is not None:
+            player.work()
+        else:
+            player.ask()
+    assert world.coordinator._over
+    assert world.coordinator.error is None
+    assert world.histories == list(range(EPOCHS))
+    for trial in world.trials:
+        if trial.status == "killed its workers":
+            assert trial.strikes >= 3
+            continue
+        assert trial.status == "finished"
+        assert sorted(trial.visits) == [(epoch, part) for epoch in range(EPOCHS) for part in world.all_partitions]
+        assert world.store[trial.config, trial.digests[-1]] == tuple(trial.visits)
+
+
+def test_a_unit_trained_but_not_kept_is_trained_again() -> None:
+    world = World(1, 2, 1, validates=False, policy="fixed")
+    one, other = world.players
+    one.join()
+    other.join()
+    first = one if one.ask() or one.unit else other
+    if first.unit is None:
+        other.ask()
+        first = other
+    first.work()
+    first.ask()
+    assert world.trials[0].version == 1
+    world.alive.pop(first.name)
+    world.coordinator.lose(first.name, "killed")
+    assert world.trials[0].version == 0
+    assert world.coordinator.redone == 1
+
+
+def test_one_that_raises_ends_alone() -> None:
+    world = World(3, 2, 1, validates=True, policy="longest-remaining-first")
+    for player in world.players:
+        player.join()
+    for _ in range(400):
+        if world.coordinator._over:
+            break
+        for player in world.players:
+            if player.unit is None:
+                player.ask()
+            else:
+                player.work(fails="raised" if player.unit["config"] == "c1" else None)
+            while player.writing:
+                player.keep()
+    assert [trial.status for trial in world.trials] == ["finished", "raised", "finished"]
+    assert "user's" in world.trials[1].traceback
+
+
+def test_a_configuration_that_kills_whoever_has_it_is_ended() -> None:
+    world = World(2, 2, 1, validates=False, policy="longest-remaining-first")
+    for player in world.players:
+        player.join()
+    for _ in range(400):
+        if world.coordinator._over:
+            break
+        for player in world.players:
+            if player.name not in world.alive:
+                player.join()
+            elif player.unit is None:
+                player.ask()
+            elif player.unit["config"] == "c0":
+                world.alive.pop(player.name)
+                world.coordinator.lose(player.name, "out of memory")
+            else:
+                player.work()
+            while player.writing:
+                player.keep()
+    assert [trial.status for trial in world.trials] == ["killed its workers", "finished"]
+    assert "out of memory" in world.trials[0].traceback
+
+
+def test_what_a_lost_worker_held_goes_to_those_that_are_left() -> None:
+    world = World(2, 3, 1, validates=True, policy="randomized")
+    for player in world.players:
+        player.join()
+    world.alive.pop("w1")
+    world.coordinator.give_up("w1")
+    assert sorted(number for worker in world.coordinator._workers.values() for number in worker.partitions) == [0, 1, 2]
+    for _ in range(400):
+        if world.coordinator._over:
+            break
+        for player in list(world.alive.values()):
+            if player.unit is None:
+                player.ask()
+            else:
+                player.work()
+            while player.writing:
+                player.keep()
+    assert {trial.status for trial in world.trials} == {"finished"}
+
+
+def test_an_attempt_that_was_given_up_is_told_to_stop() -> None:
+    world = World(1, 1, 1, validates=False, policy="randomized")
+    (player,) = world.players
+    player.join()
+    world.coordinator.lose("w0", "silent")
+    assert player.call("next", report=None) == {"do": "stop"}
+    assert player.call("beat", unit=None) == {"abort": True}
+
+
+def test_a_unit_that_hangs_ends_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(1, 1, 1, validates=False, policy="randomized")
+    (player,) = world.players
+    player.join()
+    player.ask()
+    assert not player.call("beat", unit="now")["abort"]
+    world.coordinator._timeout = 0.0
+    assert world.coordinator.look_after() == ()
+    assert player.call("beat", unit="now")["abort"]
+    # One that does not even beat any more is lost.
+    monkeypatch.setattr(_coordinator, "_SILENT_S", -1.0)
+    assert world.coordinator.look_after() == ("w0",)
