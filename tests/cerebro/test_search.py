@@ -1,0 +1,421 @@
+"""A search on real Spark and real data: exact, repeatable, resumable, and clear about what is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+torch = pytest.importorskip("torch")
+
+from searches import FEATURES, adult, plain_loop, search, states, trainer  # noqa: E402
+
+from cerebro_spark import ModelTrainer, Selection, SparkBackend, Store, TrainingFunctions  # noqa: E402
+from cerebro_spark._backend import check_free  # noqa: E402
+from cerebro_spark.errors import (  # noqa: E402
+    BusyError,
+    InvalidArgumentError,
+    NoModelError,
+    RunError,
+    TooFewSlotsError,
+    TrainerError,
+)
+from udfs.hopper import Checkpoints  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 1200
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession) -> DataFrame:
+    return adult(spark, ROWS).cache()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store.from_uri(str(tmp_path_factory.mktemp("store")))
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, store: Store, table: DataFrame) -> Selection:
+    return search(spark, store).fit(table, run_id="first")
+
+
+def equal(one: dict[str, dict[str, np.ndarray]], other: dict[str, dict[str, np.ndarray]]) -> None:
+    assert one.keys() == other.keys()
+    for config, state in one.items():
+        for name, value in state.items():
+            np.testing.assert_array_equal(value, other[config][name], err_msg=f"{config} {name}")
+
+
+def test_every_model_is_that_of_a_plain_loop(found: Selection) -> None:
+    held = states(found)
+    assert sorted(held) == ["c000", "c001", "c002", "c003"]
+    for trial in found.trials:
+        plain = plain_loop(found.prepared, trial.params, trial.config, trial.visits, seed=5)
+        for name, value in plain.items():
+            np.testing.assert_array_equal(held[trial.config][name], value, err_msg=f"{trial.config} {name}")
+
+
+def test_completeness_and_what_hops(found: Selection) -> None:
+    for trial in found.trials:
+        assert sorted(trial.visits) == [(epoch, partition) for epoch in range(2) for partition in range(2)]
+        assert len(trial.history) == 2
+    trained = [event for event in found.outcome.events if event.kind == "train"]
+    assert len(trained) == 4 * 2 * 2
+    for event in trained:
+        state = len(Checkpoints(found.prepared.store, "first").read(event.config, *last(found, event.config)))
+        # Of one model at a time; the text beside the tensors varies by a few characters.
+        assert event.fetched_bytes == 0 or abs(event.fetched_bytes - state) < 600
+    by_config = [event.config for event in trained if event.fetched_bytes]
+    assert len(by_config) >= 4, "two workers, two shards a model: each has to hop at least once"
+    assert not any(event.from_store for event in trained)
+
+
+def last(found: Selection, config: str) -> tuple[int, str]:
+    record = Checkpoints(found.prepared.store, found.run_id).last(config)
+    assert record is not None
+    return record.version, record.digest
+
+
+def test_a_run_leaves_one_checkpoint_a_model(found: Selection) -> None:
+    for trial in found.trials:
+        kept = found.prepared.store.list("runs", "first", "checkpoints", trial.config)
+        assert len(kept) == 2, kept
+
+
+def test_the_numbers_are_those_of_the_model(found: Selection, table: DataFrame) -> None:
+    """The held-out accuracy of the history is that of the saved model on the held-out rows."""
+    best = found.best
+    assert best.metric == max(trial.metric for trial in found.trials)
+    assert best.history[-1]["val_accuracy"] == best.metric
+    held = table.sparkSession.read.parquet(found.prepared.url("validation"))
+    scored = found.best_model.transform(held)
+    right = scored.select(F.avg((F.col("prediction") == F.col("label")).cast("double"))).first()
+    assert right is not None
+    assert right[0] == pytest.approx(best.metric)
+    assert found.to_pandas().shape[0] == 8
+    assert "4 configurations, 2 epochs, 2 shards on 2 workers" in found.explain()
+
+
+def test_pictures(found: Selection) -> None:
+    bars = found.gantt().axes[0].patches
+    assert len(bars) == len(found.outcome.events) == 4 * 2 * 2 * 2
+    assert len(found.plot().axes[0].lines) == 4
+
+
+def test_the_same_data_is_not_prepared_twice(found: Selection, spark: SparkSession, table: DataFrame) -> None:
+    again = search(spark, found.prepared.store, seed=5).prepare(table.repartition(3))
+    assert again == found.prepared
+
+
+def test_a_replay_gives_the_same_bits(found: Selection, spark: SparkSession) -> None:
+    again = found.replay(backend=SparkBackend(spark, num_workers=2, threads=1), progress=False)
+    equal(states(again), states(found))
+    visits = {trial.config: trial.visits for trial in found.trials}
+    assert {trial.config: trial.visits for trial in again.trials} == visits
+    workers = {(event.config, event.epoch, event.partition): event.worker for event in found.outcome.events}
+    assert {(event.config, event.epoch, event.partition): event.worker for event in again.outcome.events} == workers
+    with pytest.raises(RunError, match="has a run"):
+        found.replay(backend=SparkBackend(spark, num_workers=2))
+
+
+def test_a_run_can_be_given_more_epochs(spark: SparkSession, store: Store, table: DataFrame) -> None:
+    """And the seed alone decides what comes of it, where the schedule is fixed."""
+    task = {"schedule": "fixed", "search_space": {"lr": [0.01], "hidden": [8, 16, 24]}}
+    whole = search(spark, store, **task).fit(table, run_id="whole")
+    part = search(spark, store, num_epochs=1, **task).fit(table, run_id="part")
+    assert all(len(trial.visits) == 2 for trial in part.trials)
+    backend = SparkBackend(spark, num_workers=2, threads=1)
+    rest = Selection.resume(store, "part", backend=backend, trainer_fn=trainer, num_epochs=2, progress=False)
+    equal(states(rest), states(whole))
+    assert rest.history() == whole.history()
+    assert len(rest.outcome.events) == len(whole.outcome.events)
+    again = Selection.resume(store, "part", backend=backend, trainer_fn=trainer, num_epochs=2, progress=False)
+    assert again.history() == rest.history()
+
+
+def test_one_that_fails_ends_alone(spark: SparkSession, store: Store, table: DataFrame) -> None:
+    def fragile(params: dict[str, Any]) -> ModelTrainer:
+        if params["what"] == "raises":
+            raise ZeroDivisionError("of the user's own")
+        made = trainer({"hidden": 8, "lr": 1e30 if params["what"] == "diverges" else 0.01})
+        if params["what"] == "memory":
+
+            class Hungry(torch.nn.Module):
+                def __init__(self) -> None:
+                    super().__init__()
+                    self.inner = made.model
+
+                def forward(self, rows: torch.Tensor) -> torch.Tensor:
+                    if self.training:
+                        torch.empty(1 << 50)
+                    return self.inner(rows)
+
+            hungry = Hungry()
+            return ModelTrainer(model=hungry, optimizer=made.optimizer, loss=made.loss, metrics=["accuracy"])
+        return made
+
+    space = [{"what": what} for what in ("works", "raises", "diverges", "memory")]
+    found = search(spark, store, trainer_fn=fragile, search_space=space, num_epochs=3).fit(table)
+    by_kind = {trial.params["what"]: trial for trial in found.trials}
+    assert {what: trial.status for what, trial in by_kind.items()} == {
+        "works": "finished",
+        "raises": "raised",
+        "diverges": "diverged",
+        "memory": "out of memory",
+    }
+    assert "of the user's own" in by_kind["raises"].traceback
+    assert len(by_kind["works"].history) == 3
+    assert found.best.params == {"what": "works"}
+    nothing = search(spark, store, trainer_fn=fragile, search_space=[{"what": "memory"}]).fit(table)
+    with pytest.raises(NoModelError, match="out of memory"):
+        _ = nothing.best_model
+
+
+def test_a_saved_model_needs_none_of_the_users_code(found: Selection, table: DataFrame, tmp_path: Path) -> None:
+    model = found.best_model
+    model.write().overwrite().save(str(tmp_path / "model"))
+    expected = [row["prediction"] for row in model.transform(table).select("prediction").collect()]
+    table.toPandas().to_parquet(tmp_path / "rows.parquet")
+    code = f"""
+        import sys
+        sys.path[:0] = {[str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]!r}
+        from sessions import new_session
+        from cerebro_spark import TunedModel
+        spark = new_session()
+        rows = spark.read.parquet({str(tmp_path / "rows.parquet")!r})
+        found = TunedModel.load({str(tmp_path / "model")!r}).transform(rows).select("prediction").collect()
+        print("FOUND", [row[0] for row in found])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND")]
+    assert line.removeprefix("FOUND ") == str(expected)
+
+
+def test_a_model_leaves_rows_that_it_cannot_read(found: Selection, table: DataFrame) -> None:
+    holed = table.limit(4).withColumn("age", F.when(F.col("hours_per_week") < 0, F.col("age")))
+    scored = found.best_model.setPredictionCol("guess").transform(holed).collect()
+    assert [row["guess"] is None for row in scored] == [row["age"] is None for row in scored]
+    assert found.best_model.transform(table.limit(0)).count() == 0
+
+
+def test_several_inputs_and_vectors(spark: SparkSession, store: Store, table: DataFrame) -> None:
+    from pyspark.ml.feature import VectorAssembler  # noqa: PLC0415
+
+    class Two(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.wide, self.deep = torch.nn.Linear(2, 1), torch.nn.Linear(3, 1)
+
+        def forward(self, wide: torch.Tensor, deep: torch.Tensor) -> torch.Tensor:
+            return self.wide(wide) + self.deep(deep)
+
+    def two(params: dict[str, Any]) -> ModelTrainer:
+        net = Two()
+        return ModelTrainer(
+            model=net,
+            optimizer=torch.optim.SGD(net.parameters(), lr=params["lr"], momentum=0.9),
+            loss=torch.nn.BCEWithLogitsLoss(),
+            metrics=["accuracy", "f1"],
+        )
+
+    joined = VectorAssembler(inputCols=FEATURES[:3], outputCol="deep").transform(table)
+    columns = {"wide": FEATURES[3:], "deep": ["deep"]}
+    found = search(
+        spark, store, trainer_fn=two, search_space={"lr": [0.1]}, feature_columns=columns, evaluation_metric="f1"
+    ).fit(joined)
+    assert found.best.metric > 0
+    scored = found.best_model.transform(joined)
+    assert scored.where("prediction = 1").count() > 0
+    assert scored.where("prediction = 1 and label = 1").count() / scored.where("prediction = 1").count() > 0.5
+
+
+def test_the_three_functions_of_the_paper(spark: SparkSession, store: Store, table: DataFrame) -> None:
+    def functions(_params: dict[str, Any]) -> TrainingFunctions:
+        def model_fn(params: dict[str, Any]) -> tuple[Any, Any]:
+            net = torch.nn.Linear(len(FEATURES), 2)
+            return net, torch.optim.SGD(net.parameters(), lr=params["lr"])
+
+        def train_fn(data: Any, model: Any, optimizer: Any, _params: dict[str, Any]) -> dict[str, float]:
+            loss = torch.nn.functional.cross_entropy(
+                model(torch.from_numpy(data.inputs[0])), torch.from_numpy(data.labels[0])
+            )
+            if loss.requires_grad:
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            return {"loss": loss.item()}
+
+        return TrainingFunctions(model_fn=model_fn, train_fn=train_fn)
+
+    found = search(
+        spark, store, trainer_fn=functions, search_space={"lr": [0.1, 0.5]}, num_epochs=3, evaluation_metric="loss"
+    ).fit(table)
+    assert all(trial.history[-1]["val_loss"] < trial.history[0]["val_loss"] for trial in found.trials)
+    assert found.best_model.transform(table.limit(3)).where("prediction is not null").count() == 3
+
+
+@pytest.mark.filterwarnings("default")  # mlflow's own, on import
+def test_mlflow_and_tensorboard_have_every_epoch(
+    spark: SparkSession, store: Store, table: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow  # noqa: PLC0415
+
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    mlflow.set_tracking_uri(uri)
+    mlflow.create_experiment("hopping", artifact_location=(tmp_path / "mlruns").as_uri())
+    task = {"search_space": {"lr": [0.01], "hidden": [4, 8]}, "experiment": "hopping"}
+    found = search(spark, store, tensorboard=str(tmp_path / "events"), **task).fit(table)
+    runs = mlflow.search_runs(experiment_names=["hopping"], output_format="list")
+    (parent,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    children = {run.info.run_name: run for run in runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id}
+    assert sorted(children) == ["c000", "c001"]
+    for trial in found.trials:
+        child = children[trial.config]
+        assert child.data.params == {name: str(value) for name, value in trial.params.items()}
+        logged = mlflow.MlflowClient().get_metric_history(child.info.run_id, "val_accuracy")
+        assert [metric.value for metric in logged] == [entry["val_accuracy"] for entry in trial.history]
+        assert list((tmp_path / "events" / trial.config).glob("events.out.tfevents.*"))
+    names = {artifact.path for artifact in mlflow.MlflowClient().list_artifacts(parent.info.run_id)}
+    assert names >= {"gantt.png", "learning_curves.png", "visits.json", "run.txt", "best_model"}
+    assert parent.data.tags["best_config"] == found.best.config
+    assert parent.data.tags["environment.torch"] == torch.__version__
+    mlflow.set_tracking_uri(None)
+
+
+def test_two_runs_at_once_are_refused(spark: SparkSession, store: Store, table: DataFrame, tmp_path: Path) -> None:
+    """They would wait for each other's task slots for ever."""
+    flag = tmp_path / "go"
+
+    def slow(params: dict[str, Any]) -> ModelTrainer:
+        import time  # noqa: PLC0415
+
+        made = trainer({"hidden": 4, "lr": 0.01})
+        while params["waits"] and torch.is_grad_enabled() and not flag.exists() and in_worker():
+            time.sleep(0.05)
+        return made
+
+    def in_worker() -> bool:
+        from pyspark import TaskContext  # noqa: PLC0415
+
+        return TaskContext.get() is not None
+
+    task = search(spark, store, trainer_fn=slow, search_space={"waits": [True]}, num_epochs=1)
+    prepared = task.prepare(table)
+    thread = threading.Thread(target=task.fit, args=(prepared,))
+    thread.start()
+    try:
+        for _ in range(600):
+            try:
+                check_free(spark)
+            except BusyError:
+                break
+            thread.join(0.05)
+        with pytest.raises(BusyError, match="holds its task slots"):
+            task.fit(prepared)
+    finally:
+        flag.touch()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"search_space": {}}, "search_space is empty"),
+        ({"search_space": {"lr": []}}, "'lr'.* is empty"),
+        ({"search_space": {"lr": 0.1}}, "a list of values"),
+        ({"search_space": [{"lr": 0.1}, {"lr": 0.1}]}, "configurations 0 and 1 are the same"),
+        ({"search_space": {"lr": [object()]}}, "not plain data"),
+        ({"search_space": {"lr": [float("nan")]}}, "not plain data"),
+        ({"num_epochs": 0}, "num_epochs=0"),
+        ({"mode": "best"}, 'mode=.best.: "min" or "max"'),
+        ({"schedule": "random"}, "did you mean 'randomized'"),
+        ({"replicas": 3}, "from 1 to the 2 workers"),
+        ({"partitions": 1}, "leave some idle"),
+        ({"trainer_fn": 3}, "a function of a configuration"),
+    ],
+)
+def test_arguments_that_cannot_be(settings: dict[str, Any], message: str, spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        search(spark, tmp_path, **settings)
+
+
+def test_what_is_wrong_is_said_before_anything_is_trained(
+    spark: SparkSession, store: Store, table: DataFrame, tmp_path: Path
+) -> None:
+    runs = len(store.list("runs"))
+    lock = threading.Lock()
+    with pytest.raises(TrainerError, match="cannot be sent to the workers"):
+        search(spark, store, trainer_fn=lambda params: (lock, trainer(params)))
+    with pytest.raises(TooFewSlotsError, match="the cluster runs 2 tasks"):
+        search(spark, tmp_path / "unwritten", backend=SparkBackend(spark, num_workers=3)).fit(table)
+    assert not (tmp_path / "unwritten").exists()
+    with pytest.raises(InvalidArgumentError, match="did you mean 'accuracy'"):
+        search(spark, store, evaluation_metric="acuracy").fit(table)
+    with pytest.raises(TrainerError, match=r"does not run on the prepared data.*features float32\(4, 2\)"):
+        search(spark, store, feature_columns=FEATURES[:2]).fit(table)
+    with pytest.raises(TrainerError, match="gave a NoneType"):
+        search(spark, store, trainer_fn=lambda _params: None).fit(table)
+    with pytest.raises(InvalidArgumentError, match="needs validation rows"):
+        search(spark, store, validation=0.0).fit(table)
+    small = SparkBackend(spark, num_workers=2, memory_bytes=1 << 20)
+    with pytest.raises(InvalidArgumentError, match="bytes of weights"):
+        search(spark, store, backend=small, search_space={"lr": [0.1], "hidden": [30_000]}).fit(table)
+    with pytest.raises(RunError, match=r"has no run 'frist'; runs:.*first"):
+        Selection.resume(store, "frist", backend=small)
+    assert len(store.list("runs")) == runs
+
+
+def test_without_validation_the_training_loss_decides(spark: SparkSession, store: Store, table: DataFrame) -> None:
+    task = {"validation": 0.0, "evaluation_metric": "loss", "search_space": {"lr": [0.01, 1e-6], "hidden": [8]}}
+    found = search(spark, store, **task).fit(table)
+    assert found.best.params["lr"] == 0.01
+    assert found.spec.metric == "loss"
+    assert {event.kind for event in found.outcome.events} == {"train"}
+
+
+def test_more_shards_than_workers_and_copies(spark: SparkSession, store: Store, table: DataFrame) -> None:
+    task = {"partitions": 5, "replicas": 2, "num_epochs": 1, "search_space": {"lr": [0.01], "hidden": [4, 8]}}
+    found = search(spark, store, **task).fit(table)
+    for trial in found.trials:
+        assert sorted(trial.visits) == [(0, partition) for partition in range(5)]
+
+
+@pytest.mark.connect
+@pytest.mark.extended
+def test_it_runs_on_spark_connect(tmp_path: Path) -> None:
+    code = f"""
+        import sys
+        sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]!r}
+        from sessions import new_session
+        from searches import adult, search
+        spark = new_session()
+        found = search(spark, {str(tmp_path / "store")!r}).fit(adult(spark, 400))
+        assert [trial.status for trial in found.trials] == ["finished"] * 4
+        assert found.best_model.transform(adult(spark, 10)).where("prediction is not null").count() == 10
+        print("CONNECTED")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=tmp_path,
+        env=os.environ | {"SPARK_REMOTE": "local[2]"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "CONNECTED" in done.stdout, done.stderr
