@@ -9,7 +9,7 @@ PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
 
-.PHONY: help demo dist test test-extended cluster-test lint format test-compat bench java clean
+.PHONY: help demo dist test test-extended cluster-test faults-test lint format test-compat bench java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
@@ -17,6 +17,7 @@ help:
 	@echo "make test         the core suite: minutes"
 	@echo "make test-extended  what takes longer: Keras's networks, every stage through Connect, benchmarks"
 	@echo "make cluster-test a Spark standalone cluster and a Connect server of their own, on this machine"
+	@echo "make faults-test  processes of a cluster killed in the middle of a search"
 	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        the benchmarks, small"
@@ -31,13 +32,16 @@ dist: $(VENV)/demo.stamp
 	$(VENV)/bin/vista package --out dist
 
 test: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest -m "not cluster and not extended"
+	$(VENV)/bin/python -m pytest -m "not cluster and not extended and not faults" --durations=20
 
 test-extended: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest -m "extended and not cluster"
+	$(VENV)/bin/python -m pytest -m "extended and not cluster" --durations=10
 
 cluster-test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest -m cluster tests/cluster
+
+faults-test: java $(VENV)/test.stamp
+	$(VENV)/bin/python -m pytest -m faults tests/faults
 
 test-compat: java $(COMPAT)/test.stamp
 	$(COMPAT)/bin/python -m pytest -m "contract and not extended"

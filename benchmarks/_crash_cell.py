@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.ml.classification import LogisticRegression
+from pyspark.ml.classification import LogisticRegression, RandomForestClassifier
+from pyspark.ml.functions import array_to_vector
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -18,6 +20,7 @@ from _photos import jpegs
 from optimizer.errors import InfeasiblePlanError
 from optimizer.memory import SPARK4, ClusterSpec
 from vista_spark import FeatureTransfer, plan_feature_transfer, session
+from vista_spark.transfer._planning import named_size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,8 +51,10 @@ def main(wanted: dict[str, Any]) -> None:
                 cluster,
                 layers=wanted["layers"],
                 rows=len(files),
-                structured_features=1,
+                structured_features=wanted["features"],
                 image_bytes=sum(map(len, files)) // len(files),
+                pooling=wanted["pooling"],
+                downstream=named_size(type(_downstream(wanted)).__name__, 2),
                 constants=constants,
             )
         except InfeasiblePlanError as error:
@@ -61,30 +66,37 @@ def main(wanted: dict[str, Any]) -> None:
         batch_size = choice.physical.workload.model.batch_size
         spark = session(plan=choice.physical, conf=conf)
     else:
-        heap = f"{int(_HABIT * wanted['limit']) >> 20}m"
+        heap = f"{int(wanted['heap'] or _HABIT * wanted['limit']) >> 20}m"
         spark = session(f"local[{wanted['slots']}]", conf=conf | {"spark.driver.memory": heap})
     job = FeatureTransfer(
         model=wanted["model"],
         layers=wanted["layers"],
-        downstream=LogisticRegression(maxIter=10),
+        downstream=_downstream(wanted),
+        pooling=wanted["pooling"],
         plan=wanted["plan"],
+        join=wanted["join"],
+        partitions=wanted["partitions"],
         batch_size=batch_size,
         experiment=None,
         progress=False,
     )
-    said["scores"] = _transfer(spark, job, files)
+    said["scores"] = _transfer(spark, job, files, wanted["features"])
     answer.write_text(json.dumps(said))
 
 
-def _transfer(spark: SparkSession, job: FeatureTransfer, files: list[bytes]) -> list[float]:
-    structured = spark.createDataFrame(
-        [(number, float(number % 7), float(number % 2)) for number in range(len(files))],
-        "id long, feature double, label double",
-    )
+def _downstream(wanted: dict[str, Any]) -> LogisticRegression | RandomForestClassifier:
+    return RandomForestClassifier(seed=0) if wanted["downstream"] == "forest" else LogisticRegression(maxIter=10)
+
+
+def _transfer(spark: SparkSession, job: FeatureTransfer, files: list[bytes], features: int) -> list[float]:
+    # Made by the JVM: a wide table from Python would be memory of its own.
+    numbers = F.transform(F.sequence(F.lit(1), F.lit(features)), lambda place: F.sin(place * (F.col("id") + 1)))
+    label = (F.col("id") % 2).cast("double").alias("label")
+    structured = spark.range(len(files)).select("id", array_to_vector(numbers).alias("features"), label)
     images = spark.createDataFrame(
         [(number, bytearray(file)) for number, file in enumerate(files)], "id long, image binary"
     )
-    result = job.run(structured, images, featuresCol=["feature"])
+    result = job.run(structured, images)
     return [row.score for row in result.rows]
 
 

@@ -457,10 +457,10 @@ def _fill(report: Report, timings: Timings, plan: LogicalPlan, passes: int, imag
     )
     lazy, own, staged = (timings.median(name) for name in ("predict_batch_udf", "lazy", "staged"))
     bare, ours = timings.median("bare"), timings.median("ours")
-    report.ratio("vs_bare", bare / ours, "seconds of bare / ours, both warm", 0.9)
+    report.ratio("vs_bare", bare / ours, "seconds of bare / ours, both warm", 0.95)
     report.ratio("vs_bare_cold", timings.cold["bare"] / timings.cold["ours"], "the same, cold")
     report.ratio(
-        "vs_lazy_over_flops", lazy / staged / plan.speedup, "(predict_batch_udf / staged) / speed-up by FLOPs", 0.9
+        "vs_lazy_over_flops", lazy / staged / plan.speedup, "(predict_batch_udf / staged) / speed-up by FLOPs", 0.95
     )
     report.ratio(
         "vs_lazy_over_seconds", lazy / staged / timings.predicted, "(predict_batch_udf / staged) / speed-up by segments"

@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.extended
+
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "transfer.py"
 
 

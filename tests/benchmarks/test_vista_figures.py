@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.extended
+
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "vista_figures.py"
 
 
@@ -20,7 +22,6 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=550)
 
 
-@pytest.mark.extended
 def test_pictures_tables_and_ratios(tmp_path: Path) -> None:
     small = ["--model", "squeezenet1_1", "--layers", "2", "--image-size", "64", "--images", "32"]
     done = run("--figure", "12,c3", *small, "--out", str(tmp_path), "--json")

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sessions import CONNECT
+from standalone import StandaloneCluster, spark_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_DRIVER = Path(__file__).with_name("driver.py")
+_SECONDS = 240
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "faults" in item.path.parts:
+            item.add_marker(pytest.mark.faults)
+            if CONNECT:
+                item.add_marker(pytest.mark.skip(reason="starts servers of its own"))
+            elif sys.platform != "linux":
+                item.add_marker(pytest.mark.skip(reason="finds processes in /proc"))
+
+
+@dataclass
+class Search:
+    """A search in a driver process of its own, on a cluster."""
+
+    cluster: StandaloneCluster
+    store: Path
+    run: str
+    folder: Path
+    output: str = ""
+    process: subprocess.Popen[str] | None = None
+    _reader: threading.Thread | None = None
+    _lines: list[str] = field(default_factory=list)
+
+    def start(self, mode: str = "fit", **settings: Any) -> Search:
+        command = [
+            sys.executable,
+            str(_DRIVER),
+            self.cluster.url,
+            str(self.store),
+            self.run,
+            mode,
+            json.dumps(settings),
+        ]
+        environment = spark_environment(self.folder, Path(sys.executable))
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, (Path(__file__).parents[2],)))
+        self.process = subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        return self
+
+    def _read(self) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            self._lines.extend(lines)
+
+    def wait_for_units(self, count: int) -> None:
+        """Until the store has so many states."""
+        checkpoints = self.store / "runs" / self.run / "checkpoints"
+        self.wait_until(lambda: sum(_versions(path) for path in checkpoints.glob("*")) >= count)
+
+    def wait_until(self, happened: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _SECONDS
+        while not happened():
+            assert self.process is not None
+            assert self.process.poll() is None, "".join(self._lines)
+            assert time.monotonic() < deadline, "".join(self._lines)
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def result(self) -> dict[str, Any]:
+        text = self.text()
+        (line,) = [line for line in text.splitlines() if line.startswith("FOUND ")] or [pytest.fail(text)]
+        found: dict[str, Any] = json.loads(line.removeprefix("FOUND "))
+        return found
+
+    def text(self) -> str:
+        assert self.process is not None
+        assert self._reader is not None
+        self.process.wait(_SECONDS)
+        self._reader.join()
+        return "".join(self._lines)
+
+
+def _versions(folder: Path) -> int:
+    return max((int(path.name.partition("-")[0]) for path in folder.glob("*.json")), default=0)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A master and three workers with a core each."""
+    with StandaloneCluster(tmp_path_factory.mktemp("cluster"), Path(sys.executable), workers=3) as running:
+        yield running
+
+
+@pytest.fixture
+def searching(cluster: StandaloneCluster, tmp_path: Path) -> Iterator[Callable[[str], Search]]:
+    made: list[Search] = []
+
+    def begin(run: str, store: Path | None = None) -> Search:
+        folder = tmp_path / f"driver-{len(made)}"
+        folder.mkdir()
+        made.append(Search(cluster, store or tmp_path / "store", run, folder))
+        return made[-1]
+
+    yield begin
+    for search in made:
+        if search.process is not None:
+            search.kill()
+            search.text()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(cluster: StandaloneCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the search finds when nothing happens."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return Search(cluster, folder / "store", "calm", folder).start(seconds=0.0).result()

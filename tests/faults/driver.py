@@ -1,0 +1,103 @@
+"""The driver of a search that a test disturbs: ``python driver.py MASTER STORE RUN fit|resume [SETTINGS]``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from cerebro_spark import GridSearch, ModelTrainer, Selection, SparkBackend, Store
+from cerebro_spark.errors import RunError
+from udfs.hopper import Checkpoints
+
+CONFIGS = {"lr": [0.1, 0.01], "width": [4, 8]}
+
+
+class Slow(torch.nn.Module):
+    """Takes its time in training, so that a fault finds it at work; may hang once."""
+
+    def __init__(self, width: int, seconds: float, hang: str) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(3, width), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(width, 2)
+        )
+        self.seconds, self.hang = seconds, hang
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            time.sleep(self.seconds)
+            if self.hang and not Path(self.hang).exists():
+                Path(self.hang).touch()
+                time.sleep(3600)
+        return self.layers(rows)
+
+
+def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
+    net = Slow(params["width"], SECONDS, HANG if params == {"lr": 0.01, "width": 8} else "")
+    optimizer = torch.optim.Adam(net.parameters(), lr=params["lr"])
+    return ModelTrainer(
+        model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), metrics=["accuracy"], batch_size=16
+    )
+
+
+def said(found: Selection) -> dict[str, Any]:
+    kept = Checkpoints(found.prepared.store, found.run_id)
+    records = {trial.config: kept.last(trial.config) for trial in found.trials}
+    return {
+        "digests": {config: record and record.digest for config, record in records.items()},
+        "statuses": {trial.config: trial.status for trial in found.trials},
+        "histories": found.history(),
+        "redone": found.outcome.redone,
+        "losses": found.outcome.losses,
+        "workers": sorted({event.worker for event in found.outcome.events}),
+        "units": sum(event.kind == "train" for event in found.outcome.events),
+    }
+
+
+def main() -> None:
+    master, uri, run, mode = sys.argv[1:5]
+    settings: dict[str, Any] = json.loads(sys.argv[5]) if len(sys.argv) > 5 else {}
+    global SECONDS, HANG
+    SECONDS, HANG = settings.pop("seconds", 0.05), settings.pop("hang", "")
+    backend_settings = settings.pop("backend", {})
+    cloudpickle.register_pickle_by_value(sys.modules["__main__"])
+    spark = SparkSession.builder.master(master).getOrCreate()
+    store = Store.from_uri(uri)
+    backend = SparkBackend(spark, **{"num_workers": 3, "threads": 1} | backend_settings)
+    try:
+        if mode == "resume":
+            found = Selection.resume(store, run, backend=backend, trainer_fn=trainer_fn, progress=False)
+        else:
+            rows = spark.range(480).selectExpr(
+                "sin(id) a", "cos(id * 2) b", "sin(id * 3) c", "int(sin(id) + cos(id * 2) > 0) label"
+            )
+            found = GridSearch(
+                **{
+                    "backend": backend,
+                    "store": store,
+                    "trainer_fn": trainer_fn,
+                    "search_space": CONFIGS,
+                    "num_epochs": 3,
+                    "feature_columns": ["a", "b", "c"],
+                    "label_columns": ["label"],
+                    "schedule": "fixed",
+                    "progress": False,
+                    "seed": 3,
+                }
+                | settings
+            ).fit(rows, run_id=run)
+    except RunError as error:
+        print("STOPPED", error, flush=True)
+    else:
+        print("FOUND", json.dumps(said(found)), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Real processes of a cluster killed in the middle of a search: the models are those of a run that nobody disturbed."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Search
+    from standalone import StandaloneCluster
+
+UNITS = 4 * 3 * 3
+WORKERS = 3
+
+
+def same(found: dict[str, Any], undisturbed: dict[str, Any]) -> None:
+    assert found["statuses"] == dict.fromkeys(found["statuses"], "finished")
+    assert found["digests"] == undisturbed["digests"]
+    assert found["histories"] == undisturbed["histories"]
+
+
+def application(cluster: StandaloneCluster, search: Search) -> str:
+    search.wait_until(lambda: bool(cluster.executors()))
+    return cluster.executors()[-1].application
+
+
+def test_nothing_happens(undisturbed: dict[str, Any]) -> None:
+    assert undisturbed["units"] == UNITS
+    assert undisturbed["redone"] == 0
+    assert undisturbed["losses"] == []
+    assert len(undisturbed["workers"]) == WORKERS
+
+
+def test_a_killed_executor(
+    cluster: StandaloneCluster, searching: Callable[..., Search], undisturbed: dict[str, Any]
+) -> None:
+    search = searching("executor").start()
+    search.wait_for_units(4)
+    cluster.kill(cluster.executors(application(cluster, search))[0].pid)
+    found = search.result()
+    same(found, undisturbed)
+    assert found["losses"]
+    assert found["redone"] <= WORKERS, "more than what was in flight"
+    assert len(found["workers"]) == WORKERS
+
+
+def test_a_killed_python_worker(
+    cluster: StandaloneCluster, searching: Callable[..., Search], undisturbed: dict[str, Any]
+) -> None:
+    search = searching("python").start()
+    search.wait_for_units(3)
+    cluster.kill(cluster.python_workers(application(cluster, search))[0])
+    found = search.result()
+    same(found, undisturbed)
+    assert found["losses"]
+    assert found["redone"] <= 2, "its unit, and one that it had not written yet"
+
+
+def test_a_killed_driver_is_resumed(
+    searching: Callable[..., Search], undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    first = searching("driver", tmp_path / "kept").start()
+    first.wait_for_units(14)
+    first.kill()
+    found = searching("driver", tmp_path / "kept").start("resume", seconds=0.0).result()
+    same(found, undisturbed)
+
+
+def test_a_unit_that_hangs(searching: Callable[..., Search], undisturbed: dict[str, Any], tmp_path: Path) -> None:
+    found = searching("hang").start(seconds=0.0, hang=str(tmp_path / "once"), unit_timeout_s=6.0).result()
+    same(found, undisturbed)
+    assert (tmp_path / "once").exists()
+    assert found["redone"] >= 1
+
+
+def test_a_worker_that_never_comes_back(
+    searching: Callable[..., Search], cluster: StandaloneCluster, undisturbed: dict[str, Any]
+) -> None:
+    """Its shards go to the others, which read them from the store."""
+    search = searching("given-up").start(backend={"restarts": 0})
+    search.wait_for_units(4)
+    cluster.kill(cluster.python_workers(application(cluster, search))[0])
+    found = search.result()
+    same(found, undisturbed)
+    assert found["losses"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["/bin/mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk is a tmpfs, and this user may mount none")
+    yield folder
+    subprocess.run(["/bin/umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_stops_the_run_and_room_resumes_it(
+    searching: Callable[..., Search], undisturbed: dict[str, Any], small_disk: Path
+) -> None:
+    search = searching("full", small_disk / "store").start()
+    search.wait_for_units(4)
+    filler = small_disk / "filler"
+
+    def fill() -> None:
+        with filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+
+    with pytest.raises(OSError, match="No space"):
+        fill()
+    text = search.text()
+    assert "STOPPED" in text
+    assert "would not take the state" in text
+    assert "the disk is full" in text
+    filler.unlink()
+    time.sleep(0.1)
+    found = searching("full", small_disk / "store").start("resume", seconds=0.0).result()
+    same(found, undisturbed)
