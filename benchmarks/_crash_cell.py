@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # Of a machine, by habit: most of it for the JVM.
 _HABIT = 3 / 4
 
+_ESTIMATORS = {"forest": RandomForestClassifier, "logistic": LogisticRegression}
+
 
 def main(wanted: dict[str, Any]) -> None:
     """Run the transfer and write down what was predicted, then what came of it."""
@@ -54,7 +56,7 @@ def main(wanted: dict[str, Any]) -> None:
                 structured_features=wanted["features"],
                 image_bytes=sum(map(len, files)) // len(files),
                 pooling=wanted["pooling"],
-                downstream=named_size(type(_downstream(wanted)).__name__, 2),
+                downstream=named_size(_ESTIMATORS[wanted["downstream"]].__name__, 2),
                 constants=constants,
             )
         except InfeasiblePlanError as error:
@@ -71,7 +73,7 @@ def main(wanted: dict[str, Any]) -> None:
     job = FeatureTransfer(
         model=wanted["model"],
         layers=wanted["layers"],
-        downstream=_downstream(wanted),
+        downstream=_ESTIMATORS[wanted["downstream"]](),
         pooling=wanted["pooling"],
         plan=wanted["plan"],
         join=wanted["join"],
@@ -80,12 +82,11 @@ def main(wanted: dict[str, Any]) -> None:
         experiment=None,
         progress=False,
     )
-    said["scores"] = _transfer(spark, job, files, wanted["features"])
+    try:
+        said["scores"] = _transfer(spark, job, files, wanted["features"])
+    except InfeasiblePlanError as error:
+        said["refused"] = str(error)
     answer.write_text(json.dumps(said))
-
-
-def _downstream(wanted: dict[str, Any]) -> LogisticRegression | RandomForestClassifier:
-    return RandomForestClassifier(seed=0) if wanted["downstream"] == "forest" else LogisticRegression(maxIter=10)
 
 
 def _transfer(spark: SparkSession, job: FeatureTransfer, files: list[bytes], features: int) -> list[float]:

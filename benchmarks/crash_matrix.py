@@ -55,7 +55,7 @@ _USUAL: dict[str, Any] = {
 _SCENARIOS: tuple[tuple[str, dict[str, Any]], ...] = (
     (
         "2: user memory, a forest on 62,720 features",
-        {"layers": "conv18", "pooling": "none", "downstream": "forest", "heap": 700 << 20, "plan": "eager"},
+        {"layers": "conv18", "pooling": "none", "downstream": "forest", "heap": 450 << 20, "plan": "eager"},
     ),
     (
         "3: one large partition, of a layer kept whole",
