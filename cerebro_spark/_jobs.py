@@ -88,7 +88,9 @@ class WorkerJobs:
                     _LOG.warning("worker %s is started again (%d of %d)", worker.worker, attempt + 1, self._restarts)
                     self._over.wait(_PAUSE_S)
             else:
-                return
+                # One that was taken for lost is told to stop as well, and is wanted again.
+                if self._coordinator.wait(0.0):
+                    return
             finally:
                 self._spark.removeTag(tag)
         self._given_up.add(worker.worker)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from udfs.hopper import Record
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["Trial", "merge_sums"]
@@ -103,8 +104,6 @@ def merge_sums(
     one: dict[str, NDArray[np.float64]], other: dict[str, NDArray[np.float64]]
 ) -> dict[str, NDArray[np.float64]]:
     """Contributions put together as :class:`udfs.training.Metric` does, whatever the metrics are."""
-    import numpy as np  # noqa: PLC0415 - of types alone elsewhere
-
     merged = dict(one)
     for name, part in other.items():
         have = merged.get(name)

@@ -20,6 +20,7 @@ from searches import FEATURES, adult, plain_loop, search, states, trainer  # noq
 
 from cerebro_spark import ModelTrainer, Selection, SparkBackend, Store, TrainingFunctions  # noqa: E402
 from cerebro_spark._backend import check_free  # noqa: E402
+from cerebro_spark._coordinator import Coordinator  # noqa: E402
 from cerebro_spark.errors import (  # noqa: E402
     BusyError,
     InvalidArgumentError,
@@ -331,6 +332,28 @@ def test_two_runs_at_once_are_refused(spark: SparkSession, store: Store, table: 
     finally:
         flag.touch()
         thread.join()
+
+
+def test_one_that_was_taken_for_lost_comes_back(
+    spark: SparkSession, store: Store, table: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told to stop, and ends without an error: its job has to be started again all the same."""
+    look_after = Coordinator.look_after
+    lost: list[str] = []
+
+    def forgetful(self: Coordinator) -> tuple[str, ...]:
+        if not lost and "w0" in self.alive and self.trials[0].version >= 1:
+            lost.append("w0")
+            self.lose("w0", "taken for lost")
+        return look_after(self)
+
+    monkeypatch.setattr(Coordinator, "look_after", forgetful)
+    task = {"schedule": "fixed", "num_epochs": 8, "search_space": {"lr": [0.01], "hidden": [8, 16]}}
+    found = search(spark, store, **task).fit(table)
+    assert lost
+    assert "taken for lost" in found.outcome.losses[0]
+    monkeypatch.undo()
+    equal(states(found), states(search(spark, store, **task).fit(table)))
 
 
 @pytest.mark.parametrize(
