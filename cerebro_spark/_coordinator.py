@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.errors import UnkeptError
+from cerebro_spark.errors import RunError, UnkeptError
 from optimizer.hopper import Hopper, Unit, UnitTimes
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class _Flight:
     version: int
     began: float
     from_store: bool
+    peer: str | None
 
 
 class Coordinator:
@@ -115,6 +116,8 @@ class Coordinator:
     seed : int
     unit_timeout_s : float or None
         Of one unit; ``None`` waits for 20 times the longest unit of the configuration so far, and a minute.
+    model_bytes : int
+        That a model in training takes.
     finished_epoch : callable
         Called with the epoch, the trials and all events as soon as it is over, with no lock held.
     """
@@ -131,6 +134,7 @@ class Coordinator:
         policy: str,
         seed: int,
         unit_timeout_s: float | None,
+        model_bytes: int,
         finished_epoch: Callable[[int, Sequence[Trial], Sequence[Event]], None],
         replay: Mapping[int, Sequence[Placement]] | None = None,
     ) -> None:
@@ -150,6 +154,7 @@ class Coordinator:
         self._replay = replay or {}
         self._seed = seed
         self._timeout = unit_timeout_s
+        self._model_bytes = model_bytes
         self._finished_epoch = finished_epoch
         self._times = UnitTimes(rows={number: max(1, count) for number, count in rows.items()})
         self._longest: dict[str, float] = {}
@@ -195,6 +200,15 @@ class Coordinator:
                 return {"welcome": False}
             if name in self._workers:
                 self._lose(name, "another attempt has taken its place")
+            has, needs = int(message["memory_bytes"]), int(message["shard_bytes"]) + self._model_bytes
+            if needs > has:
+                self.fail(
+                    RunError(
+                        f"worker {name} on {message['host']} has {has:,} bytes of memory, and its shards and a model "
+                        f"in training take about {needs:,}: start Spark with larger machines, or with more workers"
+                    )
+                )
+                return {"welcome": False}
             partitions = {int(number) for number in message["partitions"]}
             self._workers[name] = _Worker(
                 name, message["attempt"], message["location"], message["host"], partitions, time.monotonic()
@@ -375,7 +389,11 @@ class Coordinator:
         if unit is not None:
             kind, trial, partition = "train", self._by_name[unit.config], unit.partition
         else:
-            ready = sorted(pair for pair in self._evaluations if pair[1] in worker.partitions)
+            ready = sorted(
+                pair
+                for pair in self._evaluations
+                if pair[1] in worker.partitions and self._reachable(self._by_name[pair[0]])
+            )
             if not ready:
                 return None
             # One whose state is here already costs no hop.
@@ -385,7 +403,9 @@ class Coordinator:
         name = f"{kind} {trial.config} epoch {self.epoch} partition {partition} #{next(self._numbers)}"
         began = time.monotonic() - self._started
         from_store = trial.version > 0 and trial.holder not in self._workers
-        worker.flight = _Flight(name, kind, trial, self.epoch, partition, trial.version, began, from_store)
+        worker.flight = _Flight(
+            name, kind, trial, self.epoch, partition, trial.version, began, from_store, trial.holder
+        )
         return worker.flight
 
     def _described(self, flight: _Flight) -> dict[str, Any]:
@@ -432,6 +452,7 @@ class Coordinator:
                     self._wants_evaluation(trial)
             elif trial.running and flight.version == trial.version:
                 trial.evaluated[flight.partition] = report["sums"]
+            self._rewind(trial)
         self._step()
 
     def _wants_evaluation(self, trial: Trial) -> None:
@@ -446,8 +467,14 @@ class Coordinator:
             self._hopper.fail(Unit(trial.config, flight.partition))
         if report["failed"] == "hop":
             _LOG.warning("%s did not get its state: %s", flight.name, report["traceback"])
-            trial.holder = None
-            if flight.kind == "evaluate" and trial.whole:
+            if trial.holder not in self._workers or trial.holder == flight.peer:
+                trial.holder = None
+            if flight.from_store:
+                trial.strikes += 1
+                if trial.strikes >= _STRIKES:
+                    self._end(trial, "lost its state", report["traceback"])
+                    return
+            if flight.kind == "evaluate" and trial.running:
                 self._evaluations.add((trial.config, flight.partition))
             self._rewind(trial)
             return
@@ -489,17 +516,23 @@ class Coordinator:
                 )
             elif flight.kind == "evaluate" and flight.trial.running:
                 self._evaluations.add((flight.trial.config, flight.partition))
-        busy = {other.flight.trial.config for other in self._workers.values() if other.flight is not None}
         for trial in self.trials:
             if trial.holder == name:
                 trial.holder = None
-                # One that is on another worker by now has its state there, or that worker will say that it has not.
-                if trial.config not in busy:
-                    self._rewind(trial)
+            # Also one whose holder was lost before, while this worker may have had its state.
+            self._rewind(trial)
         self._step()
 
+    def _reachable(self, trial: Trial) -> bool:
+        """Whether the last state can be had: from a worker, from the store, or anew from the seed."""
+        return trial.whole or trial.holder in self._workers
+
     def _rewind(self, trial: Trial) -> None:
-        if trial.whole or trial.holder is not None or not trial.running:
+        """Go back to what the store has, where the last state is lost for sure."""
+        if self._reachable(trial) or not trial.running:
+            return
+        # A worker that has it in training may have its state, or will say that it has not.
+        if any(other.flight is not None and other.flight.trial is trial for other in self._workers.values()):
             return
         self._evaluations = {pair for pair in self._evaluations if pair[0] != trial.config}
         for partition in trial.rewind():

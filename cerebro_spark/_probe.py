@@ -43,6 +43,11 @@ class Probed:
         """Makes numbers of sums."""
         return self.session.results
 
+    @property
+    def model_bytes(self) -> int:
+        """What a model takes in training, about."""
+        return _STATE_FACTOR * self.session.state_bytes
+
     def metric(self, wanted: str, *, validates: bool) -> str:
         """The name in a history of what decides.
 
@@ -103,13 +108,14 @@ def probe(
             f"trainer_fn({dict(params)}) does not run on the prepared data: {type(error).__name__}: {error}. "
             f"Inputs: {_shapes(prepared, rows)}"
         ) from error
-    needed = _STATE_FACTOR * session.state_bytes
+    found = Probed(session)
+    needed = found.model_bytes
     if backend.memory_bytes is not None and needed > backend.memory_bytes:
         raise InvalidArgumentError(
             f"the model has {session.state_bytes:,} bytes of weights, and training it takes about {needed:,}, more "
             f"than memory_bytes={backend.memory_bytes:,} of a worker: give workers more memory, or fewer a machine"
         )
-    return Probed(session)
+    return found
 
 
 def _shapes(prepared: PreparedData, rows: Tensors) -> str:

@@ -76,6 +76,8 @@ class Run:
     replicas : int
         Workers that keep each shard.
     unit_timeout_s : float or None
+    model_bytes : int
+        That a model in training takes.
     watching : Watching
         Hears of everything that ends.
     replay : mapping of int to sequence of Placement, optional
@@ -90,6 +92,7 @@ class Run:
     trials: list[Trial]
     replicas: int
     unit_timeout_s: float | None
+    model_bytes: int
     watching: Watching
     replay: Mapping[int, Sequence[Placement]] | None = None
 
@@ -117,6 +120,7 @@ class Run:
             policy=self.spec.policy,
             seed=self.spec.seed,
             unit_timeout_s=self.unit_timeout_s,
+            model_bytes=self.model_bytes,
             finished_epoch=self._finished_epoch,
             replay=self.replay,
         )

@@ -253,6 +253,7 @@ class GridSearch:
             trials=trials,
             replicas=self.replicas,
             unit_timeout_s=self.unit_timeout_s,
+            model_bytes=probed.model_bytes,
             watching=Watching(
                 probed.results,
                 spec=spec,

@@ -41,7 +41,8 @@ class TrialResult:
         Its id.
     params : dict
     status : str
-        ``"finished"``, or why not: ``"raised"``, ``"diverged"``, ``"out of memory"``, ``"killed its workers"``.
+        ``"finished"``, or why not: ``"raised"``, ``"diverged"``, ``"out of memory"``, ``"killed its workers"``,
+        ``"lost its state"``.
     metric : float
         The evaluation metric after its last epoch; NaN where it has none.
     history : list of dict
@@ -322,6 +323,7 @@ def _carried_out(
         trials=trials,
         replicas=1,
         unit_timeout_s=unit_timeout_s,
+        model_bytes=probed.model_bytes,
         watching=Watching(probed.results, spec=spec, units=units, shown=progress),
         replay=replay,
     )

@@ -155,7 +155,7 @@ class _Service:
             self._shard("validation", partition)
         welcome = self._call("hello", partitions=list(self._worker.partitions), location=self._endpoint.location,
                              host=socket.gethostname(), pid=os.getpid(), memory_bytes=memory_limit()[0],
-                             shard_bytes=sum(_nbytes(shard) for shard in self._shards.values()))  # fmt: skip
+                             shard_bytes=min(self._shard_bytes, sum(map(_nbytes, self._shards.values()))))  # fmt: skip
         if not welcome["welcome"]:
             return
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
@@ -298,7 +298,12 @@ class _Service:
                 self._peers[peer] = Caller(peer, self._worker.secret)
             state = self._peers[peer].fetch(f"{config}/{version}", timeout_s=_FETCH_S)
         else:
-            state = self._checkpoints.read(config, version, unit["digest"])
+            try:
+                state = self._checkpoints.read(config, version, unit["digest"])
+            except StoreError as error:
+                raise CallError(
+                    f"the store does not give the state of {config} at version {version}: {error}"
+                ) from error
         if digest_of(state) != unit["digest"]:
             raise CallError(f"the state of {config} at version {version} from {peer or 'the store'} is damaged")
         return state
