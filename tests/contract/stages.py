@@ -168,6 +168,7 @@ STAGES: dict[str, Stage] = {
             "combine": "concat",
             "pooling": "avg",
             "imageSize": 96,
+            "startLayer": "fire5",
             "several": "max",
             "batchSize": 8,
             "device": "cpu",
