@@ -7,6 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from pyspark.sql import is_remote
+
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
@@ -44,7 +46,9 @@ class WorkerJobs:
     def __init__(
         self, spark: SparkSession, coordinator: Coordinator, workers: list[HopperWorker], *, restarts: int
     ) -> None:
-        self._spark = spark
+        # One of our own: a classic session that has had a tag cannot be serialized any more, and Spark ML's summaries
+        # hold theirs, so that every model of the user's that is fitted afterwards would fail.
+        self._spark = spark if is_remote() else spark.newSession()
         self._coordinator = coordinator
         self._restarts = restarts
         self._over = threading.Event()

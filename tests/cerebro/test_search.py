@@ -18,7 +18,14 @@ torch = pytest.importorskip("torch")
 
 from searches import FEATURES, adult, plain_loop, search, states, trainer  # noqa: E402
 
-from cerebro_spark import ModelTrainer, Selection, SparkBackend, Store, TrainingFunctions  # noqa: E402
+from cerebro_spark import (  # noqa: E402
+    ModelTrainer,
+    Selection,
+    SparkBackend,
+    Store,
+    TrainingFunctions,
+    _jobs,
+)
 from cerebro_spark._backend import check_free  # noqa: E402
 from cerebro_spark._coordinator import Coordinator  # noqa: E402
 from cerebro_spark.errors import (  # noqa: E402
@@ -107,6 +114,17 @@ def test_the_numbers_are_those_of_the_model(found: Selection, table: DataFrame) 
     assert right[0] == pytest.approx(best.metric)
     assert found.to_pandas().shape[0] == 8
     assert "4 configurations, 2 epochs, 2 shards on 2 workers" in found.explain()
+
+
+def test_the_session_is_as_it_was(found: Selection, table: DataFrame) -> None:
+    """Spark ML's models hold their session: it has to be one that can still be serialized."""
+    from pyspark.ml.classification import LogisticRegression  # noqa: PLC0415
+    from pyspark.ml.feature import VectorAssembler  # noqa: PLC0415
+
+    assert found.best.status == "finished"
+    joined = VectorAssembler(inputCols=FEATURES, outputCol="features").transform(table)
+    model = LogisticRegression(labelCol="label", maxIter=2).fit(joined)
+    assert model.transform(joined).where("prediction is not null").count() == ROWS
 
 
 def test_pictures(found: Selection) -> None:
@@ -348,7 +366,8 @@ def test_one_that_was_taken_for_lost_comes_back(
         return look_after(self)
 
     monkeypatch.setattr(Coordinator, "look_after", forgetful)
-    task = {"schedule": "fixed", "num_epochs": 8, "search_space": {"lr": [0.01], "hidden": [8, 16]}}
+    monkeypatch.setattr(_jobs, "_LOOK_S", 0.005)
+    task = {"schedule": "fixed", "num_epochs": 12, "search_space": {"lr": [0.01], "hidden": [8, 16]}}
     found = search(spark, store, **task).fit(table)
     assert lost
     assert "taken for lost" in found.outcome.losses[0]
