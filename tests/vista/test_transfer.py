@@ -711,6 +711,7 @@ def test_nothing_stays_cached(spark: SparkSession, tables: tuple[DataFrame, Data
     assert cached() == before
 
 
+@pytest.mark.extended
 @pytest.mark.connect
 def test_it_runs_on_spark_connect(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
