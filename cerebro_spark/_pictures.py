@@ -18,6 +18,9 @@ __all__ = ["gantt", "learning_curves"]
 
 _LABELLED = 20
 
+# Of the whole picture's width: a narrower bar has no room for its number.
+_READABLE = 0.012
+
 
 def learning_curves(trials: Sequence[TrialResult], metric: str) -> Figure:
     """The evaluation metric by epoch."""
@@ -45,6 +48,7 @@ def gantt(events: Sequence[Event]) -> Figure:
     """A row a worker, a bar a unit, a colour a configuration; validation is pale (Cerebro, Figure A.14)."""
     workers = sorted({event.worker for event in events})
     configs = sorted({event.config for event in events})
+    whole = max((event.ended for event in events), default=0.0)
     figure = _figure(10, 1.2 + 0.5 * max(1, len(workers)))
     axes = figure.subplots()
     for event in events:
@@ -60,7 +64,7 @@ def gantt(events: Sequence[Event]) -> Figure:
             edgecolor="white",
             linewidth=0.4,
         )
-        if len(configs) * len(events) <= 4000:  # noqa: PLR2004 - beyond it nobody could read them
+        if event.ended - event.began > _READABLE * whole:
             axes.text(
                 (event.began + event.ended) / 2,
                 workers.index(event.worker),
