@@ -245,7 +245,7 @@ def test_saved_state_is_json_and_safetensors(spark: SparkSession, tmp_path: Path
     for name, value in weights(model).items():
         assert torch.equal(state[name], value)
     (text,) = (tmp_path / "model" / "metadata").glob("part-*")
-    facts = json.loads(text.read_text())["perceptron"]
+    facts = json.loads(text.read_text())["network"]
     assert facts["sizes"] == [5, 7, 3]
     loaded = MLPClassificationModel.load(str(tmp_path / "model"))
     assert loaded.lossHistory == model.lossHistory
