@@ -102,7 +102,10 @@ class Prediction:
     def _group(group: TensorGroup, arrays: dict[str, NDArray[Any]], good: NDArray[np.bool_]) -> NDArray[Any]:
         own = [arrays[column.name][good] for column in group.columns]
         if group.side_by_side:
-            joined = [array.reshape(len(array), -1).astype(np.float32) for array in own]
+            joined = [
+                array.reshape(len(array), column.size).astype(np.float32)
+                for column, array in zip(group.columns, own, strict=True)
+            ]
             return np.ascontiguousarray(np.concatenate(joined, axis=1))
         # As in training: eight-bit pixels are shares of one.
         return own[0].astype(np.float32) / 255.0 if own[0].dtype == np.uint8 else own[0]

@@ -230,6 +230,8 @@ def test_a_model_leaves_rows_that_it_cannot_read(found: Selection, table: DataFr
     scored = found.best_model.setPredictionCol("guess").transform(holed).collect()
     assert [row["guess"] is None for row in scored] == [row["age"] is None for row in scored]
     assert found.best_model.transform(table.limit(0)).count() == 0
+    nothing = table.limit(3).withColumn("age", F.lit(None).cast("double"))
+    assert found.best_model.transform(nothing).where("prediction is null").count() == 3
 
 
 def test_several_inputs_and_vectors(spark: SparkSession, store: Store, table: DataFrame) -> None:
@@ -449,7 +451,7 @@ def test_it_runs_on_spark_connect(tmp_path: Path) -> None:
         spark = new_session()
         found = search(spark, {str(tmp_path / "store")!r}).fit(adult(spark, 400))
         assert [trial.status for trial in found.trials] == ["finished"] * 4
-        assert found.best_model.transform(adult(spark, 10)).where("prediction is not null").count() == 10
+        assert found.best_model.transform(adult(spark, 400)).where("prediction is not null").count() == 400
         print("CONNECTED")
     """
     done = subprocess.run(
