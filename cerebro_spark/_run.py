@@ -172,6 +172,7 @@ class Run:
                 secret=secret,
                 run=self.spec.run,
                 trainer_fn=self.trainer_fn,
+                sample=self.spec.configs[0],
                 prepared=self.prepared,
                 partitions=tuple(
                     dict.fromkeys(

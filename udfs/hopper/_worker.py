@@ -15,6 +15,7 @@ import traceback
 import uuid
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -67,6 +68,9 @@ class HopperWorker:
         Its id.
     trainer_fn : callable
         The user's.
+    sample : dict
+        Params of some configuration, which the worker builds once before it asks for work: so that its framework is
+        imported by then.
     prepared : PreparedData
     partitions : tuple of int
         That this worker keeps.
@@ -84,6 +88,7 @@ class HopperWorker:
     secret: bytes
     run: str
     trainer_fn: Callable[[dict[str, Any]], Any]
+    sample: dict[str, Any]
     prepared: PreparedData
     partitions: tuple[int, ...]
     seed: int
@@ -153,6 +158,9 @@ class _Service:
         for partition in self._worker.partitions:
             self._shard("train", partition)
             self._shard("validation", partition)
+        # One that cannot be built says so when its turn comes.
+        with suppress(Exception):
+            open_session(self._worker.trainer_fn, self._worker.sample, 0, device=self._device)
         welcome = self._call("hello", partitions=list(self._worker.partitions), location=self._endpoint.location,
                              host=socket.gethostname(), pid=os.getpid(), memory_bytes=memory_limit()[0],
                              shard_bytes=min(self._shard_bytes, sum(map(_nbytes, self._shards.values()))))  # fmt: skip
