@@ -54,9 +54,10 @@ class SparkBackend:
 
     Examples
     --------
-    >>> backend = SparkBackend(spark, num_workers=2)
-    >>> backend.num_workers
-    2
+    >>> from pyspark.sql import SparkSession
+    >>> backend = SparkBackend(SparkSession.active(), num_workers=2)
+    >>> backend.threads_per_worker
+    1
     """
 
     spark: SparkSession

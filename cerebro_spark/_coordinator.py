@@ -6,9 +6,9 @@ import itertools
 import logging
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cerebro_spark._assignment import Assignment, Attached, Event
 from cerebro_spark.errors import RunError, UnkeptError
 from optimizer.hopper import Hopper, Unit, UnitTimes
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cerebro_spark._trial import Trial
     from optimizer.hopper import Placement
 
-__all__ = ["Coordinator", "Event"]
+__all__ = ["Coordinator"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,65 +33,6 @@ _STRIKES = 3
 
 # A unit may take so many times the longest of its configuration before, and so many seconds besides.
 _PATIENCE, _PATIENCE_S = 20.0, 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A unit that ended, by the driver's clock.
-
-    Attributes
-    ----------
-    kind : {"train", "evaluate"}
-    config, worker : str
-    epoch, partition : int
-    began, ended : float
-        Seconds since the start of the run: given out, and reported.
-    seconds : float
-        Of these, in training or evaluation itself.
-    fetched_bytes : int
-        That hopped for it from another worker.
-    from_store : bool
-        Whether they came from the store instead.
-    """
-
-    kind: str
-    config: str
-    worker: str
-    epoch: int
-    partition: int
-    began: float
-    ended: float
-    seconds: float
-    fetched_bytes: int = 0
-    from_store: bool = False
-
-
-@dataclass(slots=True)
-class _Worker:
-    name: str
-    attempt: str
-    location: str
-    host: str
-    partitions: set[int]
-    seen: float
-    flight: _Flight | None = None
-    drop: list[tuple[str, int]] = field(default_factory=list)
-    abort: bool = False
-
-
-@dataclass(slots=True)
-class _Flight:
-    """A unit that a worker has."""
-
-    name: str
-    kind: str
-    trial: Trial
-    epoch: int
-    partition: int
-    version: int
-    began: float
-    from_store: bool
-    peer: str | None
 
 
 class Coordinator:
@@ -158,7 +99,7 @@ class Coordinator:
         self._finished_epoch = finished_epoch
         self._times = UnitTimes(rows={number: max(1, count) for number, count in rows.items()})
         self._longest: dict[str, float] = {}
-        self._workers: dict[str, _Worker] = {}
+        self._workers: dict[str, Attached] = {}
         self._numbers = itertools.count()
         self._evaluations: set[tuple[str, int]] = set()
         self._gone: set[str] = set()
@@ -210,7 +151,7 @@ class Coordinator:
                 )
                 return {"welcome": False}
             partitions = {int(number) for number in message["partitions"]}
-            self._workers[name] = _Worker(
+            self._workers[name] = Attached(
                 name, message["attempt"], message["location"], message["host"], partitions, time.monotonic()
             )
             self._gone.discard(name)
@@ -231,11 +172,11 @@ class Coordinator:
                 if self._over or self._workers.get(worker.name) is not worker:
                     return {"do": "stop"}
                 begun = time.perf_counter()
-                flight = self._take(worker)
+                assignment = self._take(worker)
                 self.decision_seconds += time.perf_counter() - begun
                 drop, worker.drop = worker.drop, []
-                if flight is not None:
-                    return self._described(flight) | {"drop": drop}
+                if assignment is not None:
+                    return self._described(assignment) | {"drop": drop}
                 left = until - time.monotonic()
                 if left <= 0 or drop:
                     return {"do": "wait", "drop": drop}
@@ -316,12 +257,6 @@ class Coordinator:
         with self._changed:
             return tuple(self._workers)
 
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """Of the workers that are there."""
-        with self._changed:
-            return tuple(worker.host for worker in self._workers.values())
-
     def look_after(self) -> tuple[str, ...]:
         """Find workers that have fallen silent, and units that take too long.
 
@@ -336,9 +271,13 @@ class Coordinator:
             for name in silent:
                 self._lose(name, f"no word for {_SILENT_S:.0f} s")
             for worker in self._workers.values():
-                flight = worker.flight
-                if flight is not None and not worker.abort and now - self._started - flight.began > self._limit(flight):
-                    _LOG.warning("%s takes too long on %s and is ended", flight.name, worker.name)
+                assignment = worker.assignment
+                if (
+                    assignment is not None
+                    and not worker.abort
+                    and now - self._started - assignment.began > self._limit(assignment)
+                ):
+                    _LOG.warning("%s takes too long on %s and is ended", assignment.name, worker.name)
                     worker.abort = True
             if silent:
                 self._changed.notify_all()
@@ -346,17 +285,17 @@ class Coordinator:
 
     # Inside, with the lock held.
 
-    def _known(self, message: dict[str, Any]) -> _Worker | None:
+    def _known(self, message: dict[str, Any]) -> Attached | None:
         worker = self._workers.get(message["worker"])
         if worker is None or worker.attempt != message["attempt"]:
             return None
         worker.seen = time.monotonic()
         return worker
 
-    def _limit(self, flight: _Flight) -> float:
+    def _limit(self, assignment: Assignment) -> float:
         if self._timeout is not None:
             return self._timeout
-        longest = self._longest.get(f"{flight.kind} {flight.trial.config}")
+        longest = self._longest.get(f"{assignment.kind} {assignment.trial.config}")
         return float("inf") if longest is None else _PATIENCE * longest + _PATIENCE_S
 
     def _new_hopper(self) -> Hopper:
@@ -382,8 +321,8 @@ class Coordinator:
             hopper.join(worker.name, worker.partitions)
         return hopper
 
-    def _take(self, worker: _Worker) -> _Flight | None:
-        if worker.flight is not None or worker.abort or self._closing:
+    def _take(self, worker: Attached) -> Assignment | None:
+        if worker.assignment is not None or worker.abort or self._closing:
             return None
         unit = self._hopper.next_unit(worker.name)
         if unit is not None:
@@ -403,55 +342,65 @@ class Coordinator:
         name = f"{kind} {trial.config} epoch {self.epoch} partition {partition} #{next(self._numbers)}"
         began = time.monotonic() - self._started
         from_store = trial.version > 0 and trial.holder not in self._workers
-        worker.flight = _Flight(
+        worker.assignment = Assignment(
             name, kind, trial, self.epoch, partition, trial.version, began, from_store, trial.holder
         )
-        return worker.flight
+        return worker.assignment
 
-    def _described(self, flight: _Flight) -> dict[str, Any]:
-        trial = flight.trial
+    def _described(self, assignment: Assignment) -> dict[str, Any]:
+        trial = assignment.trial
         holder = self._workers.get(trial.holder or "")
         return {
-            "do": flight.kind,
-            "id": flight.name,
+            "do": assignment.kind,
+            "id": assignment.name,
             "config": trial.config,
             "params": trial.params,
-            "epoch": flight.epoch,
-            "partition": flight.partition,
-            "version": flight.version,
-            "digest": trial.digests[flight.version],
+            "epoch": assignment.epoch,
+            "partition": assignment.partition,
+            "version": assignment.version,
+            "digest": trial.digests[assignment.version],
             "peer": holder.location if holder is not None else "",
-            "ends_epoch": len(trial.done(flight.epoch)) + 1 == len(self._partitions),
-            "record": trial.record(flight.epoch),
+            "ends_epoch": len(trial.done(assignment.epoch)) + 1 == len(self._partitions),
+            "record": trial.record(assignment.epoch),
         }
 
-    def _reported(self, worker: _Worker, report: dict[str, Any]) -> None:
-        flight = worker.flight
-        if flight is None or flight.name != report["id"]:
+    def _reported(self, worker: Attached, report: dict[str, Any]) -> None:
+        assignment = worker.assignment
+        if assignment is None or assignment.name != report["id"]:
             return
-        worker.flight = None
-        trial = flight.trial
+        worker.assignment = None
+        trial = assignment.trial
         now = time.monotonic() - self._started
         if "failed" in report:
-            self._came_to_nothing(worker, flight, report)
+            self._came_to_nothing(worker, assignment, report)
         else:
             fetched = int(report["fetched"])
             self.events.append(
-                Event(flight.kind, trial.config, worker.name, flight.epoch, flight.partition, flight.began, now,
-                      float(report["seconds"]), fetched, bool(fetched) and flight.from_store)
-            )  # fmt: skip
-            key = f"{flight.kind} {trial.config}"
-            self._longest[key] = max(self._longest.get(key, 0.0), now - flight.began)
-            if flight.kind == "train":
+                Event(
+                    kind=assignment.kind,
+                    config=trial.config,
+                    worker=worker.name,
+                    epoch=assignment.epoch,
+                    partition=assignment.partition,
+                    began=assignment.began,
+                    ended=now,
+                    seconds=float(report["seconds"]),
+                    fetched_bytes=fetched,
+                    from_store=bool(fetched) and assignment.from_store,
+                )
+            )
+            key = f"{assignment.kind} {trial.config}"
+            self._longest[key] = max(self._longest.get(key, 0.0), now - assignment.began)
+            if assignment.kind == "train":
                 before = trial.holder
-                trial.trained(flight.epoch, flight.partition, worker.name, report)
+                trial.trained(assignment.epoch, assignment.partition, worker.name, report)
                 if before is not None and before != worker.name and before in self._workers:
-                    self._workers[before].drop.append((trial.config, flight.version))
-                self._hopper.finish(Unit(trial.config, flight.partition), max(float(report["seconds"]), 1e-6))
+                    self._workers[before].drop.append((trial.config, assignment.version))
+                self._hopper.finish(Unit(trial.config, assignment.partition), max(float(report["seconds"]), 1e-6))
                 if trial.running and len(trial.done(self.epoch)) == len(self._partitions):
                     self._wants_evaluation(trial)
-            elif trial.running and flight.version == trial.version:
-                trial.evaluated[flight.partition] = report["sums"]
+            elif trial.running and assignment.version == trial.version:
+                trial.evaluated[assignment.partition] = report["sums"]
             self._rewind(trial)
         self._step()
 
@@ -461,21 +410,21 @@ class Coordinator:
                 (trial.config, number) for number in self._partitions if number not in trial.evaluated
             }
 
-    def _came_to_nothing(self, worker: _Worker, flight: _Flight, report: dict[str, Any]) -> None:
-        trial = flight.trial
-        if flight.kind == "train":
-            self._hopper.fail(Unit(trial.config, flight.partition))
+    def _came_to_nothing(self, worker: Attached, assignment: Assignment, report: dict[str, Any]) -> None:
+        trial = assignment.trial
+        if assignment.kind == "train":
+            self._hopper.fail(Unit(trial.config, assignment.partition))
         if report["failed"] == "hop":
-            _LOG.warning("%s did not get its state: %s", flight.name, report["traceback"])
-            if trial.holder not in self._workers or trial.holder == flight.peer:
+            _LOG.warning("%s did not get its state: %s", assignment.name, report["traceback"])
+            if trial.holder not in self._workers or trial.holder == assignment.peer:
                 trial.holder = None
-            if flight.from_store:
+            if assignment.from_store:
                 trial.strikes += 1
                 if trial.strikes >= _STRIKES:
                     self._end(trial, "lost its state", report["traceback"])
                     return
-            if flight.kind == "evaluate" and trial.running:
-                self._evaluations.add((trial.config, flight.partition))
+            if assignment.kind == "evaluate" and trial.running:
+                self._evaluations.add((trial.config, assignment.partition))
             self._rewind(trial)
             return
         _LOG.warning("%s %s on %s:\n%s", trial.config, report["failed"], worker.name, report["traceback"])
@@ -504,18 +453,18 @@ class Coordinator:
         self.losses.append(f"{time.monotonic() - self._started:.1f} s: {name} on {worker.host}: {why}")
         _LOG.warning("lost worker %s on %s: %s", name, worker.host, why)
         self._hopper.lose(name)
-        flight = worker.flight
-        if flight is not None:
+        assignment = worker.assignment
+        if assignment is not None:
             self.redone += 1
-            flight.trial.strikes += 1
-            if flight.trial.strikes >= _STRIKES:
+            assignment.trial.strikes += 1
+            if assignment.trial.strikes >= _STRIKES:
                 self._end(
-                    flight.trial,
+                    assignment.trial,
                     "killed its workers",
-                    f"{flight.trial.strikes} workers were lost while they had it; the last one: {why}",
+                    f"{assignment.trial.strikes} workers were lost while they had it; the last one: {why}",
                 )
-            elif flight.kind == "evaluate" and flight.trial.running:
-                self._evaluations.add((flight.trial.config, flight.partition))
+            elif assignment.kind == "evaluate" and assignment.trial.running:
+                self._evaluations.add((assignment.trial.config, assignment.partition))
         for trial in self.trials:
             if trial.holder == name:
                 trial.holder = None
@@ -532,7 +481,7 @@ class Coordinator:
         if self._reachable(trial) or not trial.running:
             return
         # A worker that has it in training may have its state, or will say that it has not.
-        if any(other.flight is not None and other.flight.trial is trial for other in self._workers.values()):
+        if any(other.assignment is not None and other.assignment.trial is trial for other in self._workers.values()):
             return
         self._evaluations = {pair for pair in self._evaluations if pair[0] != trial.config}
         for partition in trial.rewind():
@@ -543,7 +492,7 @@ class Coordinator:
         """See whether the epoch is over, or everything."""
         self._changed.notify_all()
         going = [trial for trial in self.trials if trial.running]
-        flying = any(worker.flight is not None for worker in self._workers.values())
+        flying = any(worker.assignment is not None for worker in self._workers.values())
         if self._over or self._closing or flying or self._evaluations or not self._hopper.done:
             return
         if not all(trial.whole for trial in going):

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark._coordinator import Event
+from cerebro_spark._assignment import Event
 from cerebro_spark._trial import Trial
 from cerebro_spark.errors import RunError
 from udfs.hopper import Checkpoints

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from cerebro_spark._coordinator import Event
+    from cerebro_spark._assignment import Event
     from cerebro_spark.selection import TrialResult
 
 __all__ = ["gantt", "learning_curves"]

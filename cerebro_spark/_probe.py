@@ -41,7 +41,7 @@ class Probed:
     @property
     def results(self) -> Callable[[Mapping[str, Any]], dict[str, float]]:
         """Makes numbers of sums."""
-        return self.session.results
+        return self.session.sums.results
 
     @property
     def model_bytes(self) -> int:
@@ -57,7 +57,7 @@ class Probed:
             The trainer has no such metric, or there are no validation rows to compute it on.
         """
         name = wanted.removeprefix("val_")
-        known = list(self.session.larger_is_better)
+        known = list(self.session.sums.larger_is_better)
         if name not in known:
             raise InvalidArgumentError(
                 f"evaluation_metric={wanted!r}{nearest(name, known)}; the trainer has: {', '.join(known)}"
@@ -70,7 +70,7 @@ class Probed:
 
     def larger_is_better(self, wanted: str, mode: str | None) -> bool:
         """Which way the metric is better; a mode that contradicts it is taken at its word."""
-        return self.session.larger_is_better[wanted.removeprefix("val_")] if mode is None else mode == "max"
+        return self.session.sums.larger_is_better[wanted.removeprefix("val_")] if mode is None else mode == "max"
 
 
 def probe(

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark._coordinator import Coordinator, Event
+from cerebro_spark._coordinator import Coordinator
 from cerebro_spark._jobs import WorkerJobs
+from cerebro_spark._watching import Watching
 from cerebro_spark.errors import RunError
 from udfs.hopper import Endpoint, HopperWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from cerebro_spark._assignment import Event
     from cerebro_spark._backend import SparkBackend
     from cerebro_spark._journal import Journal, RunSpec
+    from cerebro_spark._probe import Probed
     from cerebro_spark._trial import Trial
-    from cerebro_spark._watching import Watching
+    from cerebro_spark._watching import Follower
     from optimizer.hopper import Placement
     from udfs.shards import PreparedData
 
 __all__ = ["Outcome", "Run"]
-
-_LOG = logging.getLogger(__name__)
 
 _LOOK_S = 0.25
 
@@ -73,13 +74,15 @@ class Run:
     prepared : PreparedData
     trainer_fn : callable
     trials : list of Trial
+    probed : Probed
+        The first configuration, as it was tried on the driver.
+    progress : bool
+        Show a live table.
     replicas : int
-        Workers that keep each shard.
-    unit_timeout_s : float or None
-    model_bytes : int
-        That a model in training takes.
-    watching : Watching
-        Hears of everything that ends.
+        Workers that keep each shard. Default 1.
+    unit_timeout_s : float, optional
+    followers : sequence of Follower
+        They hear of each epoch.
     replay : mapping of int to sequence of Placement, optional
         Visits to follow, by epoch.
     """
@@ -90,10 +93,11 @@ class Run:
     prepared: PreparedData
     trainer_fn: Callable[[dict[str, Any]], Any]
     trials: list[Trial]
-    replicas: int
-    unit_timeout_s: float | None
-    model_bytes: int
-    watching: Watching
+    probed: Probed
+    progress: bool
+    replicas: int = 1
+    unit_timeout_s: float | None = None
+    followers: Sequence[Follower] = ()
     replay: Mapping[int, Sequence[Placement]] | None = None
 
     def execute(self) -> Outcome:
@@ -110,6 +114,13 @@ class Run:
             return Outcome(tuple(earlier), 0.0, 0, (), 0.0, 0.0, {}, 0)
         epoch = min(len(trial.history) for trial in going)
         secret = secrets.token_bytes(32)
+        watching = Watching(
+            self.probed.results,
+            spec=self.spec,
+            units=len(self.trials) * self.spec.epochs * len(self.prepared.partitions),
+            shown=self.progress,
+            followers=self.followers,
+        )
         coordinator = Coordinator(
             self.trials,
             partitions=self.prepared.partitions,
@@ -120,8 +131,8 @@ class Run:
             policy=self.spec.policy,
             seed=self.spec.seed,
             unit_timeout_s=self.unit_timeout_s,
-            model_bytes=self.model_bytes,
-            finished_epoch=self._finished_epoch,
+            model_bytes=self.probed.model_bytes,
+            finished_epoch=partial(self._finished_epoch, watching),
             replay=self.replay,
         )
         endpoint = Endpoint(self.backend.host, secret, coordinator.answer)
@@ -132,17 +143,17 @@ class Run:
             restarts=self.backend.restarts,
         )
         try:
-            with self.backend.occupied(), self.watching:
+            with self.backend.occupied(), watching:
                 jobs.start()
                 try:
                     while not coordinator.wait(_LOOK_S):
-                        self.watching.look(coordinator)
+                        watching.look(coordinator)
                 except BaseException as error:
                     coordinator.fail(error)
                     raise
                 finally:
                     jobs.stop()
-                self.watching.look(coordinator)
+                watching.look(coordinator)
         finally:
             endpoint.shutdown()
         if coordinator.error is not None:
@@ -190,13 +201,13 @@ class Run:
             for number in range(count)
         ]
 
-    def _finished_epoch(self, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:
+    def _finished_epoch(self, watching: Watching, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:
         for trial in trials:
             if trial.running and len(trial.history) == epoch:
-                trial.history.append(self.watching.results(epoch, trial))
+                trial.history.append(watching.results(epoch, trial))
         last = epoch + 1 >= self.spec.epochs
         for trial in trials:
             if last and trial.running:
                 trial.status = "finished"
         self.journal.close_epoch(epoch, trials, [event for event in events if event.epoch == epoch])
-        self.watching.epoch(epoch, trials)
+        watching.epoch(epoch, trials)

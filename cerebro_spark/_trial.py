@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from udfs.hopper import Record
+from udfs.training import merge_sums
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Trial", "merge_sums"]
+__all__ = ["Trial"]
 
 
 @dataclass(slots=True)
@@ -98,14 +98,3 @@ class Trial:
         self.holder = None
         self.evaluated.clear()
         return tuple(partition for _, partition in lost)
-
-
-def merge_sums(
-    one: dict[str, NDArray[np.float64]], other: dict[str, NDArray[np.float64]]
-) -> dict[str, NDArray[np.float64]]:
-    """Contributions put together as :class:`udfs.training.Metric` does, whatever the metrics are."""
-    merged = dict(one)
-    for name, part in other.items():
-        have = merged.get(name)
-        merged[name] = part if have is None else np.concatenate([have, part]) if part.ndim > 1 else have + part
-    return merged

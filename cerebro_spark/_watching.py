@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rich.live import Live
 from rich.table import Table
 
-from cerebro_spark._trial import merge_sums
+from udfs.training import merge_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

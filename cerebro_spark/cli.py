@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads it
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ from cerebro_spark.errors import InvalidArgumentError
 from optimizer.errors import CerebroError, nearest
 from optimizer.hopper import POLICIES
 from udfs.launch import launch
+from udfs.tracking import track_into
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -69,7 +69,7 @@ def tune(
 
     module = _module(search)
     out.mkdir(parents=True, exist_ok=True)
-    _track_into(out, experiment)
+    track_into(out, experiment)
     kept = Store.from_uri(store or str((out / "store").resolve()))
     spark = launch(master, {}, name="cerebro")
     backend = SparkBackend(spark, num_workers=workers)
@@ -120,17 +120,6 @@ def _module(path: Path) -> ModuleType:
         if not hasattr(module, name):
             raise InvalidArgumentError(f"{path} does not define {name}{nearest(name, dir(module))}")
     return module
-
-
-def _track_into(out: Path, experiment: str) -> None:
-    """Keep MLflow's files in the output folder, unless the user has a tracking server."""
-    import mlflow  # noqa: PLC0415 - takes a second that --help should not cost
-
-    logging.getLogger("mlflow").setLevel(logging.WARNING)  # not every migration of a new SQLite file
-    if "MLFLOW_TRACKING_URI" not in os.environ:
-        mlflow.set_tracking_uri(f"sqlite:///{(out / 'mlflow.db').resolve()}")
-        if mlflow.get_experiment_by_name(experiment) is None:
-            mlflow.create_experiment(experiment, artifact_location=(out / "mlruns").resolve().as_uri())
 
 
 def _write(found: Selection, out: Path) -> None:

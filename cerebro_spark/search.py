@@ -14,7 +14,6 @@ from cerebro_spark._run import Run
 from cerebro_spark._space import grid
 from cerebro_spark._tracking import EventFiles, Tracking
 from cerebro_spark._trial import Trial
-from cerebro_spark._watching import Watching
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from cerebro_spark.prepare import prepare
 from cerebro_spark.selection import Selection
@@ -103,9 +102,12 @@ class GridSearch:
 
     Examples
     --------
+    >>> import tempfile
+    >>> from pyspark.sql import SparkSession
+    >>> from cerebro_spark import SparkBackend, Store
     >>> search = GridSearch(
-    ...     backend=SparkBackend(spark, num_workers=2),
-    ...     store=Store.from_uri("/tmp/cerebro-doctest"),
+    ...     backend=SparkBackend(SparkSession.active(), num_workers=2),
+    ...     store=Store.from_uri(tempfile.mkdtemp()),
     ...     trainer_fn=lambda params: ...,
     ...     search_space={"lr": [1e-2, 1e-3], "hidden": [32, 64]},
     ...     num_epochs=5,
@@ -251,16 +253,11 @@ class GridSearch:
             prepared=prepared,
             trainer_fn=self.trainer_fn,
             trials=trials,
+            probed=probed,
+            progress=self.progress,
             replicas=self.replicas,
             unit_timeout_s=self.unit_timeout_s,
-            model_bytes=probed.model_bytes,
-            watching=Watching(
-                probed.results,
-                spec=spec,
-                units=len(trials) * spec.epochs * len(prepared.partitions),
-                shown=self.progress,
-                followers=[follower for follower in (tracking, files) if follower is not None],
-            ),
+            followers=[follower for follower in (tracking, files) if follower is not None],
         )
         try:
             found = Selection(spec, prepared, tuple(trials), run.execute(), self.trainer_fn)

@@ -10,7 +10,6 @@ from cerebro_spark._journal import Journal, RunSpec
 from cerebro_spark._probe import probe
 from cerebro_spark._run import Run
 from cerebro_spark._trial import Trial
-from cerebro_spark._watching import Watching
 from cerebro_spark.errors import NoModelError, RunError
 from cerebro_spark.model import TunedModel
 from optimizer.hopper import Placement, Unit
@@ -171,15 +170,18 @@ class Selection:
         outcome, events = self.outcome, self.outcome.events
         busy = sum(event.seconds for event in events)
         trained = [event for event in events if event.kind == "train"]
-        hops = [event for event in trained if event.fetched_bytes and not event.from_store]
+        hops = [event for event in events if event.fetched_bytes and not event.from_store]
+        hopped, training = sum(event.fetched_bytes for event in hops), sum(event.kind == "train" for event in hops)
         workers = sorted({event.worker for event in events})
         what = f"{len(self._trials)} configurations, {self.spec.epochs} epochs, {len(self.prepared.partitions)} shards"
         lines = [
             f"{what} on {len(workers)} workers: {outcome.seconds:,.1f} s",
             f"  {len(trained)} training units, {len(events) - len(trained)} of validation; {busy:,.1f} s in them",
-            f"  {len(hops)} hops of {sum(event.fetched_bytes for event in hops) / 2**20:,.1f} MiB in all",
+            f"  {len(hops)} hops, {training} of them to train; {hopped / 2**20:,.1f} MiB in all",
+            f"  {outcome.decision_seconds:.2f} s of scheduling; {outcome.kept_seconds:.1f} s of states written",
             f"  {outcome.redone} units redone after {len(outcome.losses)} lost workers",
             *(f"    {loss}" for loss in outcome.losses),
+            *([f"  {outcome.refused} calls refused that were not this run's own"] if outcome.refused else []),
         ]
         return "\n".join(lines)
 
@@ -229,9 +231,9 @@ class Selection:
             if trial.status == "finished" and len(trial.history) < spec.epochs:
                 trial.status = "running"
         backend.admit()
-        return _carried_out(
-            spec, journal, prepared, trials, backend, trainer_fn, unit_timeout_s=unit_timeout_s, progress=progress
-        )
+        probed = probe(trainer_fn, spec.configs[0], prepared, spec.seed, backend)
+        run = Run(spec, journal, backend, prepared, trainer_fn, trials, probed, progress, unit_timeout_s=unit_timeout_s)
+        return cls(spec, prepared, tuple(trials), run.execute(), trainer_fn)
 
     def replay(self, *, backend: SparkBackend, run_id: str | None = None, progress: bool = True) -> Selection:
         """Train everything once more, with every visit where and in the order in which it was: the same bits.
@@ -256,18 +258,21 @@ class Selection:
         spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay")
         journal = Journal(self.prepared.store, spec.run)
         backend.admit()
+        probed = probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend)
         journal.begin(spec)
         trials = [Trial(spec.config(number), params) for number, params in enumerate(spec.configs)]
-        return _carried_out(
+        run = Run(
             spec,
             journal,
-            self.prepared,
-            trials,
             backend,
+            self.prepared,
             self.trainer_fn,
-            progress=progress,
+            trials,
+            probed,
+            progress,
             replay=self.placements(),
         )
+        return replace(self, spec=spec, _trials=tuple(trials), outcome=run.execute())
 
     def placements(self) -> dict[int, tuple[Placement, ...]]:
         """By epoch: which unit ran where and when; what a replay follows."""
@@ -298,36 +303,6 @@ class Selection:
             (-result.metric if self.spec.larger_is_better else result.metric) if known else 0.0,
             result.config,
         )
-
-
-def _carried_out(
-    spec: RunSpec,
-    journal: Journal,
-    prepared: PreparedData,
-    trials: list[Trial],
-    backend: SparkBackend,
-    trainer_fn: Callable[[dict[str, Any]], Any],
-    *,
-    progress: bool,
-    unit_timeout_s: float | None = None,
-    replay: dict[int, tuple[Placement, ...]] | None = None,
-) -> Selection:
-    probed = probe(trainer_fn, spec.configs[0], prepared, spec.seed, backend)
-    units = len(trials) * spec.epochs * len(prepared.partitions)
-    run = Run(
-        spec=spec,
-        journal=journal,
-        backend=backend,
-        prepared=prepared,
-        trainer_fn=trainer_fn,
-        trials=trials,
-        replicas=1,
-        unit_timeout_s=unit_timeout_s,
-        model_bytes=probed.model_bytes,
-        watching=Watching(probed.results, spec=spec, units=units, shown=progress),
-        replay=replay,
-    )
-    return Selection(spec, prepared, tuple(trials), run.execute(), trainer_fn)
 
 
 def _imported(name: str) -> Callable[[dict[str, Any]], Any]:

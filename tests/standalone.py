@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import pyspark
+import pytest
+from sessions import CONNECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["Executor", "SparkConnectServer", "StandaloneCluster", "bare_python", "spark_environment"]
+__all__ = ["Executor", "SparkConnectServer", "StandaloneCluster", "bare_python", "mark_suite", "spark_environment"]
 
 SPARK_HOME = Path(pyspark.__file__).parent
 _START_SECONDS = 90
@@ -58,6 +60,17 @@ class Executor:
     id: str
     worker: int
     """Place in :attr:`StandaloneCluster.workers`."""
+
+
+def mark_suite(items: Sequence[pytest.Item], name: str) -> None:
+    """Mark the tests of a folder that starts servers by the folder's name, and skip them where they cannot run."""
+    for item in items:
+        if name in item.path.parts:
+            item.add_marker(name)
+            if CONNECT:
+                item.add_marker(pytest.mark.skip(reason="starts servers of its own"))
+            elif sys.platform != "linux":
+                item.add_marker(pytest.mark.skip(reason="finds processes in /proc"))
 
 
 def bare_python(folder: Path) -> Path:

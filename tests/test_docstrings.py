@@ -14,7 +14,11 @@ pytestmark = pytest.mark.skipif(CONNECT, reason="once is enough")
 
 
 def _modules() -> list[str]:
-    paths = (path for package in ("optimizer", "udfs", "vista_spark") for path in (ROOT / package).rglob("*.py"))
+    paths = (
+        path
+        for package in ("cerebro_spark", "optimizer", "udfs", "vista_spark")
+        for path in (ROOT / package).rglob("*.py")
+    )
     with_examples = sorted(path.relative_to(ROOT) for path in paths if ">>> " in path.read_text())
     return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in with_examples]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs.batches import rebatch
-from udfs.shards._writing import decoded
+from udfs.shards import decoded
 from udfs.tensors import to_lists
 
 if TYPE_CHECKING:

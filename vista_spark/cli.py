@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import pkgutil
 import shutil
 from importlib import import_module
@@ -16,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from optimizer.errors import CerebroError, nearest
+from udfs.tracking import track_into
 from vista_spark import roster
 from vista_spark._plan_command import plan_command, profile_command
 from vista_spark._shipping import write_packages
@@ -133,7 +132,7 @@ def transfer(
     from vista_spark.transfer import FeatureTransfer  # noqa: PLC0415
 
     out.mkdir(parents=True, exist_ok=True)
-    _track(out, experiment)
+    track_into(out, experiment)
     with _CONSOLE.status("starting Spark"):
         spark = session(master, conf={"spark.log.level": "ERROR"}, ship=ship)
     structured = read_table(spark, table)
@@ -211,17 +210,6 @@ def downstream_name(text: str) -> str:
             param_hint="--downstream",
         )
     return attribute
-
-
-def _track(out: Path, experiment: str) -> None:
-    """Keep MLflow's files in the output folder, unless the user has a tracking server."""
-    import mlflow  # noqa: PLC0415 - takes a second
-
-    logging.getLogger("mlflow").setLevel(logging.WARNING)  # not every migration of a new SQLite file
-    if "MLFLOW_TRACKING_URI" not in os.environ:
-        mlflow.set_tracking_uri(f"sqlite:///{(out / 'mlflow.db').resolve()}")
-        if mlflow.get_experiment_by_name(experiment) is None:
-            mlflow.create_experiment(experiment, artifact_location=(out / "mlruns").resolve().as_uri())
 
 
 def _named(model: PipelineModel, label: str, names: list[str]) -> PipelineModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from cerebro_spark import _coordinator
 from cerebro_spark._coordinator import Coordinator
 from cerebro_spark._trial import Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 EPOCHS = 2
 
@@ -126,6 +129,19 @@ class World:
             for number in range(workers)
         ]
 
+    def play(self, work: Callable[[Player, dict[str, Any]], None]) -> None:
+        """Until the run is over: everybody who is here asks, works and keeps in turn."""
+        for _ in range(400):
+            if self.coordinator._over:
+                return
+            for player in list(self.alive.values()):
+                if player.unit is None:
+                    player.ask()
+                else:
+                    work(player, player.unit)
+                while player.writing:
+                    player.keep()
+
     def finished(self, epoch: int, trials: Any, _events: Any) -> None:
         for trial in trials:
             if trial.running:
@@ -220,16 +236,7 @@ def test_one_that_raises_ends_alone() -> None:
     world = World(3, 2, 1, validates=True, policy="longest-remaining-first")
     for player in world.players:
         player.join()
-    for _ in range(400):
-        if world.coordinator._over:
-            break
-        for player in world.players:
-            if player.unit is None:
-                player.ask()
-            else:
-                player.work(fails="raised" if player.unit["config"] == "c1" else None)
-            while player.writing:
-                player.keep()
+    world.play(lambda player, unit: player.work(fails="raised" if unit["config"] == "c1" else None))
     assert [trial.status for trial in world.trials] == ["finished", "raised", "finished"]
     assert "user's" in world.trials[1].traceback
 
@@ -238,21 +245,16 @@ def test_a_configuration_that_kills_whoever_has_it_is_ended() -> None:
     world = World(2, 2, 1, validates=False, policy="longest-remaining-first")
     for player in world.players:
         player.join()
-    for _ in range(400):
-        if world.coordinator._over:
-            break
-        for player in world.players:
-            if player.name not in world.alive:
-                player.join()
-            elif player.unit is None:
-                player.ask()
-            elif player.unit["config"] == "c0":
-                world.alive.pop(player.name)
-                world.coordinator.lose(player.name, "out of memory")
-            else:
-                player.work()
-            while player.writing:
-                player.keep()
+
+    def work(player: Player, unit: dict[str, Any]) -> None:
+        if unit["config"] != "c0":
+            player.work()
+            return
+        world.alive.pop(player.name)
+        world.coordinator.lose(player.name, "out of memory")
+        player.join()
+
+    world.play(work)
     assert [trial.status for trial in world.trials] == ["killed its workers", "finished"]
     assert "out of memory" in world.trials[0].traceback
 
@@ -264,16 +266,7 @@ def test_what_a_lost_worker_held_goes_to_those_that_are_left() -> None:
     world.alive.pop("w1")
     world.coordinator.give_up("w1")
     assert sorted(number for worker in world.coordinator._workers.values() for number in worker.partitions) == [0, 1, 2]
-    for _ in range(400):
-        if world.coordinator._over:
-            break
-        for player in list(world.alive.values()):
-            if player.unit is None:
-                player.ask()
-            else:
-                player.work()
-            while player.writing:
-                player.keep()
+    world.play(lambda player, _unit: player.work())
     assert {trial.status for trial in world.trials} == {"finished"}
 
 

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +15,7 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
-from sessions import CONNECT
+from sessions import CONNECT, pytest_on_connect
 
 from cerebro_spark.errors import (
     ChangingInputError,
@@ -561,15 +558,5 @@ def test_a_data_frame_that_changes(spark: SparkSession, store: Store, tmp_path: 
 @pytest.mark.connect
 @pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
 def test_the_same_on_spark_connect(pytestconfig: pytest.Config) -> None:
-    options = ["-p", "no:cacheprovider", "-q", "-c", str(pytestconfig.inipath)]
     chosen = "whatever or types_and_shapes or images_are_pixels or worker_cannot_write or within_tensors"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "-k", chosen, __file__],
-        env=os.environ | {"SPARK_REMOTE": "local[2]"},
-        capture_output=True,
-        text=True,
-        timeout=540,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    assert "5 passed" in done.stdout
+    assert "5 passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from real_inputs import squeezenet_state_dict
-from sessions import CONNECT
-from standalone import StandaloneCluster, bare_python, spark_environment
+from standalone import StandaloneCluster, bare_python, mark_suite, spark_environment
 from transfers import Transfer, write_inputs
 
 if TYPE_CHECKING:
@@ -18,13 +17,7 @@ _LOGGED = ("cluster", "connect_server")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "cluster" in item.path.parts:
-            item.add_marker(pytest.mark.cluster)
-            if CONNECT:
-                item.add_marker(pytest.mark.skip(reason="starts servers of its own"))
-            elif sys.platform != "linux":
-                item.add_marker(pytest.mark.skip(reason="finds processes in /proc"))
+    mark_suite(items, "cluster")
 
 
 @pytest.hookimpl(wrapper=True)

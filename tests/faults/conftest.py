@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sessions import CONNECT
-from standalone import StandaloneCluster, spark_environment
+from standalone import StandaloneCluster, mark_suite, spark_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,13 +21,7 @@ _SECONDS = 240
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "faults" in item.path.parts:
-            item.add_marker(pytest.mark.faults)
-            if CONNECT:
-                item.add_marker(pytest.mark.skip(reason="starts servers of its own"))
-            elif sys.platform != "linux":
-                item.add_marker(pytest.mark.skip(reason="finds processes in /proc"))
+    mark_suite(items, "faults")
 
 
 @dataclass

@@ -23,6 +23,7 @@ from udfs.training import (  # noqa: E402
     TrainerError,
     TrainingFunctions,
     initial_seed,
+    merge_sums,
     metric,
     open_session,
     pack,
@@ -204,16 +205,16 @@ def test_the_users_own_function_trains_and_hops() -> None:
     functions = TrainingFunctions(model_fn=model_fn, train_fn=train_fn, input_fn=input_fn)
     one = open_session(lambda _params: functions, {"lr": 0.05}, 3)
     data = shard(0)
-    first = one.results(one.train(data, np.arange(ROWS), ends_epoch=False))["loss"]
+    first = one.sums.results(one.train(data, np.arange(ROWS), ends_epoch=False))["loss"]
     state = one.checkpoint()
-    evaluated = one.results(one.evaluate(data))
+    evaluated = one.sums.results(one.evaluate(data))
     assert evaluated["distance"] == 3.0
     assert one.checkpoint() == state, "validation has changed the model"
     assert len(read) == 1, "a shard is read once"
     other = open_session(lambda _params: functions, {"lr": 0.05}, 4)
     other.restore(state)
     for _ in range(30):
-        last = other.results(other.train(data, np.arange(ROWS), ends_epoch=False))["loss"]
+        last = other.sums.results(other.train(data, np.arange(ROWS), ends_epoch=False))["loss"]
     assert last < first
 
 
@@ -241,10 +242,10 @@ def test_metrics_over_shards_are_those_over_all_rows(name: str, data: st.DataObj
     truth = data.draw(hnp.arrays(np.int64, rows, elements=st.integers(0, 1 if binary else max(1, width - 1))))
     cuts = sorted(data.draw(st.lists(st.integers(1, rows - 1), max_size=3)))
     found = metric(name)
-    total = None
+    total: dict[str, np.ndarray] = {}
     for start, end in zip([0, *cuts], [*cuts, rows], strict=True):
         if end > start:
-            total = found.merge(total, found.part(scores[start:end], truth[start:end]))
+            total = merge_sums(total, {name: found.part(scores[start:end], truth[start:end])})
     flat = scores[:, 0] if width == 1 else scores[:, 1] - scores[:, 0]
     picked = (flat > 0).astype(int) if width <= 2 and binary else scores.argmax(axis=1)
     expected = {
@@ -260,8 +261,7 @@ def test_metrics_over_shards_are_those_over_all_rows(name: str, data: st.DataObj
         "rmse": lambda: reference.root_mean_squared_error(truth, scores),
         "mae": lambda: reference.mean_absolute_error(truth, scores),
     }[name]()
-    assert total is not None
-    assert found.result(total) == pytest.approx(expected, nan_ok=True)
+    assert found.result(total[name]) == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_probability_is_cut_at_one_half() -> None:
@@ -277,7 +277,7 @@ def test_a_probability_is_cut_at_one_half() -> None:
     session = open_session(trainer, {}, 1)
     data = shard(3)
     (probabilities,) = session.predict(data.inputs)
-    found = session.results(session.evaluate(data))
+    found = session.sums.results(session.evaluate(data))
     assert found["accuracy"] == pytest.approx(((probabilities[:, 0] > 0.5) == data.labels[0]).mean())
     assert found["mae"] == pytest.approx(np.abs(probabilities[:, 0] - data.labels[0]).mean())
 

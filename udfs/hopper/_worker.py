@@ -29,7 +29,7 @@ from udfs.hopper._wire import Caller, CallError, Endpoint, RefusedError, address
 from udfs.machine import memory_limit, task_device
 from udfs.shards import PreparedData, Tensors, load_shard
 from udfs.store import StoreError
-from udfs.training import Diverged, Session, initial_seed, open_session, row_order
+from udfs.training import Diverged, Session, initial_seed, merge_sums, open_session, row_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -138,6 +138,8 @@ class _Service:
         self._driver = Caller(worker.driver, worker.secret)
         self._host = address_towards(worker.driver)
         self._endpoint = Endpoint(self._host, worker.secret, held=self._states.get)
+        # Of the one thread that writes: a caller is for one thread at a time.
+        self._keeper = Caller(worker.driver, worker.secret)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoints")
         self._over = threading.Event()
         self._now: str | None = None
@@ -151,6 +153,7 @@ class _Service:
         self._writer.shutdown(wait=False, cancel_futures=True)
         self._endpoint.shutdown()
         self._driver.close()
+        self._keeper.close()
         for peer in self._peers.values():
             peer.close()
 
@@ -236,7 +239,7 @@ class _Service:
         digest = digest_of(state)
         self._states.put(config, version, state)
         before = Record.from_dict(unit["record"])
-        trained = {name: part.tolist() for name, part in session.merge(before.arrays(), sums).items()}
+        trained = {name: part.tolist() for name, part in merge_sums(before.arrays(), sums).items()}
         record = Record(config, version, digest, (*before.visits, (epoch, partition)), trained)
         self._writer.submit(self._keep, record, state)
         return {
@@ -255,8 +258,7 @@ class _Service:
 
     def _keep(self, record: Record, state: bytes) -> None:
         """Write a state to the store and say so; beside the training."""
-        caller = Caller(self._worker.driver, self._worker.secret)
-        who = {"worker": self._worker.worker, "attempt": self._attempt}
+        caller, who = self._keeper, {"worker": self._worker.worker, "attempt": self._attempt}
         said: dict[str, Any] = {"config": record.config, "version": record.version, "digest": record.digest}
         try:
             for wait in (*_RETRIES, None):
@@ -274,8 +276,6 @@ class _Service:
                 self._checkpoints.drop(record.config, record.version)
         except (CallError, RefusedError):
             _LOG.warning("worker %s could not tell that it kept %s", self._worker.worker, record.config)
-        finally:
-            caller.close()
 
     def _session(self, unit: dict[str, Any]) -> tuple[Session, int]:
         """A configuration's session at the wanted version, and the bytes that were fetched for it."""

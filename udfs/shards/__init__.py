@@ -3,7 +3,7 @@
 from udfs.shards._groups import TensorColumn, TensorGroup
 from udfs.shards._loading import Tensors, load_rows, load_shard
 from udfs.shards._prepared import FOLDER, SPLITS, PreparedData, Shard, ShardError, shard_path
-from udfs.shards._writing import ShardReport, ShardWriter
+from udfs.shards._writing import ShardReport, ShardWriter, decoded
 
 __all__ = [
     "FOLDER",
@@ -16,6 +16,7 @@ __all__ = [
     "TensorColumn",
     "TensorGroup",
     "Tensors",
+    "decoded",
     "load_rows",
     "load_shard",
     "shard_path",

@@ -4,6 +4,7 @@ from udfs.training._functions import TrainingFunctions
 from udfs.training._metrics import METRICS, Metric, MetricError, metric
 from udfs.training._session import Diverged, Session, TrainingError, open_session
 from udfs.training._state import StateError, pack, unpack
+from udfs.training._sums import Sums, merge_sums
 from udfs.training._trainer import ModelTrainer, TrainerError
 from udfs.training._unit import initial_seed, row_order
 
@@ -15,10 +16,12 @@ __all__ = [
     "ModelTrainer",
     "Session",
     "StateError",
+    "Sums",
     "TrainerError",
     "TrainingError",
     "TrainingFunctions",
     "initial_seed",
+    "merge_sums",
     "metric",
     "open_session",
     "pack",

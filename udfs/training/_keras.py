@@ -11,16 +11,13 @@ from udfs.training._metrics import metric
 from udfs.training._random import apply_random, take_random
 from udfs.training._session import Diverged
 from udfs.training._state import StateError, pack, unpack
-from udfs.training._sums import Sums
+from udfs.training._sums import Sums, merge_sums
 from udfs.training._trainer import TrainerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from udfs.shards import Tensors
-    from udfs.training._metrics import Metric
     from udfs.training._trainer import ModelTrainer
 
 __all__ = ["KerasSession"]
@@ -50,19 +47,9 @@ class KerasSession:
         model.optimizer.build(model.trainable_variables)
         self._trainer = trainer
         self.model = model
-        self._sums = Sums([metric(wanted) for wanted in trainer.metrics])
+        self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
         self.threshold = 0.5 if _of_probabilities(trainer.loss) else 0.0
         self.random = take_random()
-
-    @property
-    def metrics(self) -> Sequence[Metric]:
-        """Beside the loss."""
-        return self._sums.metrics
-
-    @property
-    def larger_is_better(self) -> dict[str, bool]:
-        """Of the loss and the metrics by name."""
-        return self._sums.larger_is_better
 
     @property
     def state_bytes(self) -> int:
@@ -121,10 +108,10 @@ class KerasSession:
             picked = slice(start, start + _EVALUATED)
             inputs, labels = _fed(data, picked)
             loss = float(self.model.test_on_batch(inputs, labels, return_dict=True)["loss"])
-            if self._sums.metrics:
+            if self.sums.metrics:
                 outputs = self._outputs(tuple(array[picked] for array in data.inputs))
-                part = self._sums.of(outputs[0], data.labels[0][picked], self.threshold)
-                contributions = self.merge(contributions, part)
+                part = self.sums.of(outputs[0], data.labels[0][picked], self.threshold)
+                contributions = merge_sums(contributions, part)
         return {"loss": np.array([loss * data.rows, data.rows], np.float64)} | contributions
 
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
@@ -134,16 +121,6 @@ class KerasSession:
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
         """Inputs as the model itself takes them."""
         return [_scaled(array) for array in inputs]
-
-    def results(self, sums: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
-        """The numbers that sums over shards stand for."""
-        return self._sums.results(sums)
-
-    def merge(
-        self, one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Contributions of two shards put together."""
-        return self._sums.merge(one, other)
 
     def _outputs(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
         found = self.model.predict_on_batch(_one_or_all([_scaled(array) for array in inputs]))

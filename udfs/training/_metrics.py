@@ -32,8 +32,8 @@ class Metric:
     name : str
     part : callable
         Takes outputs of shape ``(rows, ...)`` and labels of shape ``(rows, ...)``, and gives an array that is added to
-        those of other batches and shards. One whose second axis is 2 is not added but put beneath the others: scores
-        and labels, for a metric that no sum tells.
+        those of other batches and shards. One of two axes is not added but put beneath the others: a row of scores and
+        labels a row, for a metric that no sum tells.
     result : callable
         Makes the number of the sum.
     larger_is_better : bool
@@ -46,12 +46,6 @@ class Metric:
     result: Callable[[NDArray[np.float64]], float]
     larger_is_better: bool
     margins: bool = False
-
-    def merge(self, one: NDArray[np.float64] | None, other: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Put two contributions together."""
-        if one is None:
-            return other
-        return np.concatenate([one, other]) if other.ndim > 1 else one + other
 
 
 def metric(wanted: str | Metric | Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]) -> Metric:

@@ -13,7 +13,7 @@ from udfs.training._sums import Sums
 from udfs.training._trainer import ModelTrainer, TrainerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -49,7 +49,8 @@ class OwnSession:
 
             self._kept = KerasSession(trainer)
         self._torch = trainer.framework == "torch"
-        self._sums = Sums([])
+        # Which way the function's other numbers are better, the user says.
+        self.sums = Sums([])
         self.threshold = 0.0
         self._read: dict[int, tuple[Tensors, Any]] = {}
 
@@ -61,11 +62,6 @@ class OwnSession:
     @random.setter
     def random(self, state: dict[str, Any]) -> None:
         self._kept.random = state
-
-    @property
-    def larger_is_better(self) -> dict[str, bool]:
-        """Of the loss alone; which way the function's other numbers are better, the user says."""
-        return self._sums.larger_is_better
 
     @property
     def state_bytes(self) -> int:
@@ -99,16 +95,6 @@ class OwnSession:
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
         """Inputs as the model itself takes them."""
         return self._kept.read(inputs)
-
-    def results(self, sums: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
-        """The numbers that sums over shards stand for."""
-        return self._sums.results(sums)
-
-    def merge(
-        self, one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Contributions of two shards put together."""
-        return self._sums.merge(one, other)
 
     def _call(self, data: Tensors) -> dict[str, NDArray[np.float64]]:
         if id(data) not in self._read:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.shards import Tensors
+    from udfs.training._sums import Sums
 
 __all__ = ["Diverged", "Session", "TrainingError", "open_session"]
 
@@ -41,11 +42,14 @@ class Session(Protocol):
     model : torch.nn.Module or keras.Model
     threshold : float
         Above which a single output means the second class.
+    sums : Sums
+        What the contributions of :meth:`train` and :meth:`evaluate` stand for.
     """
 
     random: dict[str, Any]
     model: Any
     threshold: float
+    sums: Sums
 
     def checkpoint(self) -> bytes:
         """All that it takes to go on elsewhere: weights, buffers, optimiser, schedule, random numbers."""
@@ -67,7 +71,7 @@ class Session(Protocol):
         Returns
         -------
         dict of str to array
-            Contributions to the loss and the metrics, as :class:`Metric` adds them up.
+            Contributions to the loss and the metrics, as :func:`udfs.training.merge_sums` adds them up.
 
         Raises
         ------
@@ -83,18 +87,6 @@ class Session(Protocol):
 
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
         """Inputs as the model itself takes them: eight-bit pixels are shares of one."""
-
-    def results(self, sums: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
-        """The numbers that sums over shards stand for."""
-
-    def merge(
-        self, one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Contributions of two shards put together."""
-
-    @property
-    def larger_is_better(self) -> dict[str, bool]:
-        """Of the loss and the metrics by name."""
 
     @property
     def state_bytes(self) -> int:

@@ -15,11 +15,33 @@ if TYPE_CHECKING:
 
     from udfs.training._metrics import Metric
 
-__all__ = ["Sums"]
+__all__ = ["Sums", "merge_sums"]
+
+
+def merge_sums(
+    one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]
+) -> dict[str, NDArray[np.float64]]:
+    """Put contributions of two batches or shards together, whatever the metrics are.
+
+    Parameters
+    ----------
+    one, other : mapping of str to array
+        By metric: of one axis, to be added, or of two, to be put beneath each other.
+
+    Examples
+    --------
+    >>> merge_sums({"loss": np.array([3.0, 2.0])}, {"loss": np.array([1.0, 2.0]), "auc": np.zeros((1, 2))})
+    {'loss': array([4., 4.]), 'auc': array([[0., 0.]])}
+    """
+    merged = dict(one)
+    for name, part in other.items():
+        have = merged.get(name)
+        merged[name] = part if have is None else np.concatenate([have, part]) if part.ndim > 1 else have + part
+    return merged
 
 
 class Sums:
-    """Adds up what a loss and some metrics are made of.
+    """What a loss and some metrics are made of.
 
     Parameters
     ----------
@@ -58,16 +80,6 @@ class Sums:
                 ) from error
             found[metric.name] = np.asarray(part, np.float64)
         return found
-
-    def merge(
-        self, one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Put contributions together."""
-        merged = dict(one)
-        for name, part in other.items():
-            metric = self._by_name.get(name)
-            merged[name] = part + merged.get(name, 0.0) if metric is None else metric.merge(merged.get(name), part)
-        return merged
 
     def results(self, sums: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
         """The numbers that the sums stand for."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from udfs.training._metrics import Metric, metric
+from udfs.training._metrics import metric
 from udfs.training._random import apply_random, take_random
 from udfs.training._session import Diverged
 from udfs.training._state import StateError, pack, unpack
-from udfs.training._sums import Sums
+from udfs.training._sums import Sums, merge_sums
 from udfs.training._trainer import TrainerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -57,19 +57,9 @@ class TorchSession:
         self._device = torch.device(device)
         self.model = trainer.model.to(self._device)
         self._losses = trainer.loss if isinstance(trainer.loss, (list, tuple)) else [trainer.loss]
-        self._sums = Sums([metric(wanted) for wanted in trainer.metrics])
+        self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
         self.threshold = 0.5 if isinstance(self._losses[0], _OF_PROBABILITIES) else 0.0
         self.random = take_random()
-
-    @property
-    def metrics(self) -> Sequence[Metric]:
-        """Beside the loss."""
-        return self._sums.metrics
-
-    @property
-    def larger_is_better(self) -> dict[str, bool]:
-        """Of the loss and the metrics by name."""
-        return self._sums.larger_is_better
 
     @property
     def state_bytes(self) -> int:
@@ -133,8 +123,8 @@ class TorchSession:
                 loss = float(self._loss(outputs, labels)) * len(inputs[0])
                 found = {"loss": np.array([loss, len(inputs[0])], np.float64)}
                 first, truth = outputs[0].float().cpu().numpy(), labels[0].cpu().numpy()
-                found |= self._sums.of(first, truth, self.threshold)
-                contributions = self.merge(contributions, found)
+                found |= self.sums.of(first, truth, self.threshold)
+                contributions = merge_sums(contributions, found)
         return contributions
 
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
@@ -147,16 +137,6 @@ class TorchSession:
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
         """Inputs as the model itself takes them."""
         return [self._tensor(array).cpu().numpy() for array in inputs]
-
-    def results(self, sums: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
-        """The numbers that sums over shards stand for."""
-        return self._sums.results(sums)
-
-    def merge(
-        self, one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Contributions of two shards put together."""
-        return self._sums.merge(one, other)
 
     def _batches(
         self, data: Tensors, order: NDArray[np.int64], size: int
