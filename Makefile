@@ -60,6 +60,7 @@ bench: java $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/crash_matrix.py
 	$(VENV)/bin/python benchmarks/vista_figures.py
 	$(VENV)/bin/python benchmarks/schedulers.py
+	$(VENV)/bin/python benchmarks/hopper.py
 
 java:
 	@if [ ! -x "$${JAVA_HOME:-/nonexistent}/bin/java" ] && ! command -v java >/dev/null; then \

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 # Of a machine, by habit: most of it for the JVM.
 _HABIT = 3 / 4
 
-_ESTIMATORS = {"forest": RandomForestClassifier, "logistic": LogisticRegression}
+# Few iterations: memory is what counts, and each takes as much.
+_DOWNSTREAM: dict[str, tuple[Any, dict[str, Any]]] = {
+    "forest": (RandomForestClassifier, {}),
+    "logistic": (LogisticRegression, {"maxIter": 10}),
+}
 
 
 def main(wanted: dict[str, Any]) -> None:
@@ -36,6 +40,7 @@ def main(wanted: dict[str, Any]) -> None:
     files = jpegs(wanted["images"])
     said: dict[str, Any] = {}
     batch_size = 32
+    estimator, settings = _DOWNSTREAM[wanted["downstream"]]
     answer = Path(wanted["answer"])
     conf = {
         "spark.ui.enabled": "false",
@@ -56,7 +61,7 @@ def main(wanted: dict[str, Any]) -> None:
                 structured_features=wanted["features"],
                 image_bytes=sum(map(len, files)) // len(files),
                 pooling=wanted["pooling"],
-                downstream=named_size(_ESTIMATORS[wanted["downstream"]].__name__, 2),
+                downstream=named_size(estimator.__name__, 2),
                 constants=constants,
             )
         except InfeasiblePlanError as error:
@@ -73,7 +78,7 @@ def main(wanted: dict[str, Any]) -> None:
     job = FeatureTransfer(
         model=wanted["model"],
         layers=wanted["layers"],
-        downstream=_ESTIMATORS[wanted["downstream"]](),
+        downstream=estimator(**settings),
         pooling=wanted["pooling"],
         plan=wanted["plan"],
         join=wanted["join"],

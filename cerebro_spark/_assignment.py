@@ -50,7 +50,6 @@ class Attached:
     attempt: str
     location: str
     host: str
-    partitions: set[int]
     seen: float
     assignment: Assignment | None = None
     drop: list[tuple[str, int]] = field(default_factory=list)

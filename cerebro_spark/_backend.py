@@ -35,12 +35,18 @@ class SparkBackend:
         Classic or Connect.
     num_workers : int
         Long-lived tasks, each with one task slot and its own shards. While a run goes on they hold their slots.
+    max_workers : int, optional
+        As many may work once the cluster has the slots: the others wait for one, and get shards between epochs. By
+        default there are no others.
     threads : int
         CPU threads of one unit; ``spark.task.cpus`` by default.
     memory_bytes : int, optional
         Of a worker, for shards and for the states it holds, half each; a quarter of its machine's memory by default.
     restarts : int
         How often a lost worker's job is started again before its shards go to the others. Default 3.
+    rejoin_s : float
+        How long a lost worker is waited for before its shards go to the others; should it come back later, it gets
+        some between epochs. Default 60.
     driver_host : str, optional
         Name or address under which the workers reach this process; ``spark.driver.host`` by default, or on Connect this
         machine's name.
@@ -62,21 +68,32 @@ class SparkBackend:
 
     spark: SparkSession
     num_workers: int
+    max_workers: int | None = None
     threads: int | None = None
     memory_bytes: int | None = None
     restarts: int = 3
+    rejoin_s: float = 60.0
     driver_host: str | None = None
     device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name, value, least in (
             ("num_workers", self.num_workers, 1),
+            ("max_workers", self.max_workers, self.num_workers),
             ("threads", self.threads, 1),
             ("memory_bytes", self.memory_bytes, 1 << 20),
             ("restarts", self.restarts, 0),
         ):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise InvalidArgumentError(f"{name}={value!r}: a whole number from {least} on")
+
+        if not self.rejoin_s >= 0:
+            raise InvalidArgumentError(f"rejoin_s={self.rejoin_s!r}: seconds, from 0 on")
+
+    @property
+    def most_workers(self) -> int:
+        """That may work at a time."""
+        return self.max_workers or self.num_workers
 
     @property
     def host(self) -> str:

@@ -9,11 +9,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark._assignment import Assignment, Attached, Event
+from cerebro_spark._holdings import Holdings
 from cerebro_spark.errors import RunError, UnkeptError
 from optimizer.hopper import Hopper, Unit, UnitTimes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from cerebro_spark._trial import Trial
     from optimizer.hopper import Placement
@@ -41,8 +42,8 @@ class Coordinator:
     Parameters
     ----------
     trials : sequence of Trial
-    partitions : sequence of int
-        Of the training data.
+    workers : mapping of str to collection of int
+        Who is to come, and with which partitions of the training data; others may come too.
     rows : mapping of int to int
         Of each partition.
     validates : bool
@@ -57,6 +58,8 @@ class Coordinator:
     seed : int
     unit_timeout_s : float or None
         Of one unit; ``None`` waits for 20 times the longest unit of the configuration so far, and a minute.
+    rejoin_s : float
+        How long a lost worker is waited for.
     model_bytes : int
         That a model in training takes.
     finished_epoch : callable
@@ -67,7 +70,7 @@ class Coordinator:
         self,
         trials: Sequence[Trial],
         *,
-        partitions: Sequence[int],
+        workers: Mapping[str, Collection[int]],
         rows: Mapping[int, int],
         validates: bool,
         epochs: int,
@@ -75,6 +78,7 @@ class Coordinator:
         policy: str,
         seed: int,
         unit_timeout_s: float | None,
+        rejoin_s: float,
         model_bytes: int,
         finished_epoch: Callable[[int, Sequence[Trial], Sequence[Event]], None],
         replay: Mapping[int, Sequence[Placement]] | None = None,
@@ -88,13 +92,15 @@ class Coordinator:
         self.kept_seconds = 0.0
         self.error: BaseException | None = None
         self._by_name = {trial.config: trial for trial in self.trials}
-        self._partitions = tuple(partitions)
+        self._holdings = Holdings(workers)
+        self._partitions = tuple(sorted(set().union(*workers.values())))
         self._validates = validates
         self._epochs = epochs
         self._policy = policy
         self._replay = replay or {}
         self._seed = seed
         self._timeout = unit_timeout_s
+        self._rejoin_s = rejoin_s
         self._model_bytes = model_bytes
         self._finished_epoch = finished_epoch
         self._times = UnitTimes(rows={number: max(1, count) for number, count in rows.items()})
@@ -102,7 +108,6 @@ class Coordinator:
         self._workers: dict[str, Attached] = {}
         self._numbers = itertools.count()
         self._evaluations: set[tuple[str, int]] = set()
-        self._gone: set[str] = set()
         self._over = False
         self._closing = False
         self._changed = threading.Condition(threading.RLock())
@@ -150,13 +155,12 @@ class Coordinator:
                     )
                 )
                 return {"welcome": False}
-            partitions = {int(number) for number in message["partitions"]}
             self._workers[name] = Attached(
-                name, message["attempt"], message["location"], message["host"], partitions, time.monotonic()
+                name, message["attempt"], message["location"], message["host"], time.monotonic()
             )
-            self._gone.discard(name)
-            self._hopper.join(name, partitions)
-            self._adopt_orphans()
+            self._holdings.come(name)
+            self._hopper.join(name, self._holdings[name])
+            self._adopt()
             self._changed.notify_all()
             return {"welcome": True}
 
@@ -175,11 +179,12 @@ class Coordinator:
                 assignment = self._take(worker)
                 self.decision_seconds += time.perf_counter() - begun
                 drop, worker.drop = worker.drop, []
+                said = {"drop": drop, "holds": sorted(self._holdings[worker.name])}
                 if assignment is not None:
-                    return self._described(assignment) | {"drop": drop}
+                    return self._described(assignment) | said
                 left = until - time.monotonic()
                 if left <= 0 or drop:
-                    return {"do": "wait", "drop": drop}
+                    return {"do": "wait"} | said
                 self._changed.wait(left)
                 worker.seen = time.monotonic()
 
@@ -229,8 +234,8 @@ class Coordinator:
         """A worker will not come back: its partitions go to those that are left, which read them from the store."""
         with self._changed:
             self._lose(name, "it was started as often as it may be")
-            self._gone.add(name)
-            self._adopt_orphans()
+            self._holdings.give_up(name)
+            self._adopt()
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
@@ -257,6 +262,12 @@ class Coordinator:
         with self._changed:
             return tuple(self._workers)
 
+    @property
+    def complete(self) -> bool:
+        """Whether everybody who was to come has come."""
+        with self._changed:
+            return self._holdings.complete
+
     def look_after(self) -> tuple[str, ...]:
         """Find workers that have fallen silent, and units that take too long.
 
@@ -279,7 +290,11 @@ class Coordinator:
                 ):
                     _LOG.warning("%s takes too long on %s and is ended", assignment.name, worker.name)
                     worker.abort = True
-            if silent:
+            late = self._holdings.expired(now - self._rejoin_s)
+            for name in late:
+                _LOG.warning("worker %s did not come back in %.0f s: others take its shards", name, self._rejoin_s)
+            self._adopt()
+            if silent or late:
                 self._changed.notify_all()
             return tuple(silent)
 
@@ -318,7 +333,7 @@ class Coordinator:
             for trial in self.trials:
                 hopper.add(trial.config, trial.done(self.epoch) if trial.running else self._partitions)
         for worker in self._workers.values():
-            hopper.join(worker.name, worker.partitions)
+            hopper.join(worker.name, self._holdings[worker.name])
         return hopper
 
     def _take(self, worker: Attached) -> Assignment | None:
@@ -331,7 +346,7 @@ class Coordinator:
             ready = sorted(
                 pair
                 for pair in self._evaluations
-                if pair[1] in worker.partitions and self._reachable(self._by_name[pair[0]])
+                if pair[1] in self._holdings[worker.name] and self._reachable(self._by_name[pair[0]])
             )
             if not ready:
                 return None
@@ -430,14 +445,10 @@ class Coordinator:
         _LOG.warning("%s %s on %s:\n%s", trial.config, report["failed"], worker.name, report["traceback"])
         self._end(trial, report["failed"], report["traceback"])
 
-    def _adopt_orphans(self) -> None:
-        """Once a worker has been given up: what nobody holds goes to whoever holds the fewest partitions."""
-        held = {number for worker in self._workers.values() for number in worker.partitions}
-        for number in self._partitions if self._gone and self._workers else ():
-            if number not in held:
-                heir = min(self._workers.values(), key=lambda worker: len(worker.partitions))
-                heir.partitions.add(number)
-                self._hopper.hold(heir.name, [number])
+    def _adopt(self) -> None:
+        """What nobody has goes to who is here."""
+        for name, number in self._holdings.adopt():
+            self._hopper.hold(name, [number])
 
     def _end(self, trial: Trial, status: str, why: str) -> None:
         if not trial.running:
@@ -450,6 +461,7 @@ class Coordinator:
         worker = self._workers.pop(name, None)
         if worker is None:
             return
+        self._holdings.go(name, time.monotonic())
         self.losses.append(f"{time.monotonic() - self._started:.1f} s: {name} on {worker.host}: {why}")
         _LOG.warning("lost worker %s on %s: %s", name, worker.host, why)
         self._hopper.lose(name)
@@ -470,6 +482,7 @@ class Coordinator:
                 trial.holder = None
             # Also one whose holder was lost before, while this worker may have had its state.
             self._rewind(trial)
+        self._adopt()
         self._step()
 
     def _reachable(self, trial: Trial) -> bool:
@@ -516,5 +529,6 @@ class Coordinator:
                 self._over = True
             else:
                 self.epoch += 1
+                self._holdings.level()
                 self._hopper = self._new_hopper()
             self._changed.notify_all()

@@ -39,6 +39,7 @@ class WorkerJobs:
     spark : SparkSession
     coordinator : Coordinator
     workers : list of HopperWorker
+        Those without partitions of their own are started once the others are there, for Spark gives slots in turn.
     restarts : int
         How often a worker's job is started again.
     """
@@ -53,6 +54,7 @@ class WorkerJobs:
         self._restarts = restarts
         self._over = threading.Event()
         self._tags: dict[str, str] = {}
+        self._needed = {worker.worker for worker in workers if worker.partitions}
         self._given_up: set[str] = set()
         self.reports: list[Row] = []
         self._threads = [
@@ -68,6 +70,9 @@ class WorkerJobs:
     def stop(self) -> None:
         """Wait for the workers, which the coordinator has told to stop; end those that do not."""
         self._over.set()
+        # Spark has not started these yet, or tries to again: nobody has told them to stop.
+        for name in self._tags.keys() - set(self._coordinator.alive):
+            self._spark.interruptTag(self._tags[name])
         until = time.monotonic() + _JOIN_S
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
@@ -77,6 +82,9 @@ class WorkerJobs:
 
     def _serve(self, worker: HopperWorker) -> None:
         last: Exception | None = None
+        while worker.worker not in self._needed and not self._coordinator.complete:
+            if self._over.wait(_LOOK_S):
+                return
         for attempt in range(self._restarts + 1):
             if self._over.is_set():
                 return
@@ -99,7 +107,7 @@ class WorkerJobs:
                 self._spark.removeTag(tag)
         self._given_up.add(worker.worker)
         self._coordinator.give_up(worker.worker)
-        if len(self._given_up) == len(self._threads) and last is not None:
+        if self._needed <= self._given_up and not self._coordinator.alive and last is not None:
             self._coordinator.fail(last)
 
     def _look_after(self) -> None:

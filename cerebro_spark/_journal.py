@@ -34,6 +34,8 @@ class RunSpec:
         Where the user's function is, as ``module:name``.
     epochs, seed : int
     policy : str
+    replicas : int
+        Workers that keep each shard.
     metric : str
     larger_is_better : bool
     """
@@ -45,6 +47,7 @@ class RunSpec:
     epochs: int
     seed: int
     policy: str
+    replicas: int
     metric: str
     larger_is_better: bool
 

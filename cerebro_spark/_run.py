@@ -78,11 +78,7 @@ class Run:
         The first configuration, as it was tried on the driver.
     progress : bool
         Show a live table.
-    replicas : int
-        Workers that keep each shard. Default 1.
     unit_timeout_s : float, optional
-    followers : sequence of Follower
-        They hear of each epoch.
     replay : mapping of int to sequence of Placement, optional
         Visits to follow, by epoch.
     """
@@ -95,13 +91,16 @@ class Run:
     trials: list[Trial]
     probed: Probed
     progress: bool
-    replicas: int = 1
     unit_timeout_s: float | None = None
-    followers: Sequence[Follower] = ()
     replay: Mapping[int, Sequence[Placement]] | None = None
 
-    def execute(self) -> Outcome:
+    def execute(self, followers: Sequence[Follower] = ()) -> Outcome:
         """Train until every trial has ended.
+
+        Parameters
+        ----------
+        followers : sequence of Follower
+            They hear of each epoch.
 
         Raises
         ------
@@ -111,6 +110,8 @@ class Run:
         earlier = self.journal.events()
         going = [trial for trial in self.trials if trial.running]
         if not going:
+            for follower in followers:
+                follower.epoch(self.spec.epochs - 1, self.trials)
             return Outcome(tuple(earlier), 0.0, 0, (), 0.0, 0.0, {}, 0)
         epoch = min(len(trial.history) for trial in going)
         secret = secrets.token_bytes(32)
@@ -119,11 +120,12 @@ class Run:
             spec=self.spec,
             units=len(self.trials) * self.spec.epochs * len(self.prepared.partitions),
             shown=self.progress,
-            followers=self.followers,
+            followers=followers,
         )
+        shares = self._shares()
         coordinator = Coordinator(
             self.trials,
-            partitions=self.prepared.partitions,
+            workers={name: partitions for name, partitions in shares.items() if partitions},
             rows={shard.partition: shard.rows for shard in self.prepared.shards if shard.split == "train"},
             validates=self.prepared.validation > 0,
             epochs=self.spec.epochs,
@@ -131,6 +133,7 @@ class Run:
             policy=self.spec.policy,
             seed=self.spec.seed,
             unit_timeout_s=self.unit_timeout_s,
+            rejoin_s=self.backend.rejoin_s,
             model_bytes=self.probed.model_bytes,
             finished_epoch=partial(self._finished_epoch, watching),
             replay=self.replay,
@@ -139,7 +142,7 @@ class Run:
         jobs = WorkerJobs(
             self.backend.spark,
             coordinator,
-            self._workers(endpoint.location, secret),
+            self._workers(shares, endpoint.location, secret),
             restarts=self.backend.restarts,
         )
         try:
@@ -172,33 +175,39 @@ class Run:
             endpoint.refused,
         )
 
-    def _workers(self, driver: str, secret: bytes) -> list[HopperWorker]:
-        partitions = self.prepared.partitions
+    def _shares(self) -> dict[str, tuple[int, ...]]:
+        """Every worker its own shards, then as many of the next ones' as there are replicas; later ones none yet."""
         count = self.backend.num_workers
-        # Every worker its own shards, then as many of the next ones' as there are replicas.
+        shares = {
+            f"w{number}": tuple(
+                dict.fromkeys(
+                    partition
+                    for copy in range(self.spec.replicas)
+                    for partition in self.prepared.partitions
+                    if partition % count == (number + copy) % count
+                )
+            )
+            for number in range(count)
+        }
+        return shares | {f"w{number}": () for number in range(count, self.backend.most_workers)}
+
+    def _workers(self, shares: Mapping[str, tuple[int, ...]], driver: str, secret: bytes) -> list[HopperWorker]:
         return [
             HopperWorker(
-                worker=f"w{number}",
+                worker=name,
                 driver=driver,
                 secret=secret,
                 run=self.spec.run,
                 trainer_fn=self.trainer_fn,
                 sample=self.spec.configs[0],
                 prepared=self.prepared,
-                partitions=tuple(
-                    dict.fromkeys(
-                        partition
-                        for copy in range(self.replicas)
-                        for partition in partitions
-                        if partition % count == (number + copy) % count
-                    )
-                ),
+                partitions=partitions,
                 seed=self.spec.seed,
                 threads=self.backend.threads_per_worker,
                 memory_bytes=self.backend.memory_bytes,
                 device=self.backend.device,
             )
-            for number in range(count)
+            for name, partitions in shares.items()
         ]
 
     def _finished_epoch(self, watching: Watching, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:

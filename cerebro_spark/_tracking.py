@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from cerebro_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cerebro_spark._trial import Trial
+    from cerebro_spark._watching import Follower
     from cerebro_spark.selection import Selection
 
-__all__ = ["EventFiles", "Tracking"]
+__all__ = ["tracked"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,7 +30,44 @@ _NAME = "mlflow.runName"
 _DISTRIBUTIONS = ("cerebro-spark", "pyspark", "pyarrow", "numpy", "torch", "keras", "tensorflow-cpu", "tensorflow")
 
 
-class Tracking:
+def tracked(
+    train: Callable[[list[Follower]], Selection],
+    *,
+    experiment: str | None,
+    tensorboard: str | None,
+    run: str,
+    parameters: Mapping[str, Any],
+) -> Selection:
+    """Train, with MLflow and TensorBoard following where they are wanted.
+
+    Parameters
+    ----------
+    train : callable
+        Takes who is to hear of each epoch.
+    experiment, tensorboard : str or None
+        MLflow's experiment, and the folder for event files.
+    run : str
+        Its id in the store.
+    parameters : mapping
+        Of the search.
+    """
+    tracking = None if experiment is None else _Tracking(experiment, run, parameters)
+    files = None if tensorboard is None else _EventFiles(tensorboard)
+    try:
+        found = train([follower for follower in (tracking, files) if follower is not None])
+    except BaseException:
+        if tracking is not None:
+            tracking.fail()
+        raise
+    finally:
+        if files is not None:
+            files.close()
+    if tracking is not None:
+        tracking.end(found)
+    return found
+
+
+class _Tracking:
     """Logs a run to the tracking server that MLflow is set to, epoch by epoch.
 
     By its client, which has no active run: epochs end in a thread of their own, and the user's own runs go on.
@@ -119,7 +157,7 @@ class Tracking:
         return self._children[trial.config]
 
 
-class EventFiles:
+class _EventFiles:
     """Writes event files that TensorBoard reads, a folder a configuration.
 
     Parameters

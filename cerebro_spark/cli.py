@@ -68,28 +68,27 @@ def tune(
     from cerebro_spark import GridSearch, Selection, SparkBackend, Store  # noqa: PLC0415 - after --help has been answered
 
     module = _module(search)
+    given = {"feature_columns": features, "label_columns": labels, "num_epochs": epochs, "evaluation_metric": metric}
+    settings = {} if resume is not None else _settings(module, given)
+    if resume is None and table is None:
+        raise InvalidArgumentError("--table names the data, unless a run is resumed")
     out.mkdir(parents=True, exist_ok=True)
     track_into(out, experiment)
     kept = Store.from_uri(store or str((out / "store").resolve()))
     spark = launch(master, {}, name="cerebro")
     backend = SparkBackend(spark, num_workers=workers)
     if resume is not None:
-        found = Selection.resume(kept, resume, backend=backend, trainer_fn=module.trainer_fn, num_epochs=epochs)
+        found = Selection.resume(
+            kept,
+            resume,
+            backend=backend,
+            trainer_fn=module.trainer_fn,
+            num_epochs=epochs,
+            experiment=experiment,
+        )
     else:
-        if table is None:
-            raise InvalidArgumentError("--table names the data, unless a run is resumed")
-        df = spark.read.parquet(table)
-        settings: dict[str, Any] = {name: getattr(module, name) for name in _SETTINGS if hasattr(module, name)}
-        if labels is not None:
-            settings["label_columns"] = labels.split(",")
-        if "label_columns" not in settings:
-            raise InvalidArgumentError(f"{search} has no label_columns: name them there, or with --labels")
-        if features is not None:
-            settings["feature_columns"] = features.split(",")
+        df = spark.read.parquet(str(table))
         settings.setdefault("feature_columns", [name for name in df.columns if name not in settings["label_columns"]])
-        settings["num_epochs"] = epochs or settings.get("num_epochs", 10)
-        if metric is not None:
-            settings["evaluation_metric"] = metric
         found = GridSearch(
             backend=backend,
             store=kept,
@@ -103,6 +102,18 @@ def tune(
             **settings,
         ).fit(df, run_id=run_id)
     _write(found, out)
+
+
+def _settings(module: ModuleType, given: dict[str, Any]) -> dict[str, Any]:
+    """What the file says, and over it what the command line says."""
+    settings: dict[str, Any] = {"num_epochs": 10}
+    settings |= {name: getattr(module, name) for name in _SETTINGS if hasattr(module, name)}
+    for name, value in given.items():
+        if value is not None:
+            settings[name] = value.split(",") if name.endswith("_columns") else value
+    if "label_columns" not in settings:
+        raise InvalidArgumentError(f"{module.__file__} has no label_columns: name them there, or with --labels")
+    return settings
 
 
 def _module(path: Path) -> ModuleType:

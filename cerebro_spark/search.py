@@ -12,7 +12,7 @@ from cerebro_spark._journal import Journal, RunSpec
 from cerebro_spark._probe import probe
 from cerebro_spark._run import Run
 from cerebro_spark._space import grid
-from cerebro_spark._tracking import EventFiles, Tracking
+from cerebro_spark._tracking import tracked
 from cerebro_spark._trial import Trial
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from cerebro_spark.prepare import prepare
@@ -74,7 +74,7 @@ class GridSearch:
     mode : {"min", "max"}, optional
         By default what the metric asks for.
     partitions : int, optional
-        Shards; one a worker by default.
+        Shards; one a worker by default, those that may come later included.
     replicas : int
         Workers that keep each shard: with more than one nobody waits for a lost worker. Default 1.
     schedule : str
@@ -191,7 +191,7 @@ class GridSearch:
             self.store,
             feature_columns=self.feature_columns,
             label_columns=self.label_columns,
-            num_partitions=self.partitions or self.backend.num_workers,
+            num_partitions=self.partitions or self.backend.most_workers,
             validation=self.validation,
             seed=self.seed,
             image_size=self.image_size,
@@ -237,15 +237,13 @@ class GridSearch:
             epochs=self.num_epochs,
             seed=self.seed,
             policy=self.schedule,
+            replicas=self.replicas,
             metric=probed.metric(self.evaluation_metric, validates=prepared.validation > 0),
             larger_is_better=probed.larger_is_better(self.evaluation_metric, self.mode),
         )
         journal = Journal(self.store, run_id)
         journal.begin(spec)
         trials = [Trial(spec.config(number), params) for number, params in enumerate(configs)]
-        parameters = {name: getattr(self, name) for name in _LOGGED}
-        tracking = None if self.experiment is None else Tracking(self.experiment, run_id, parameters)
-        files = None if self.tensorboard is None else EventFiles(self.tensorboard)
         run = Run(
             spec=spec,
             journal=journal,
@@ -255,19 +253,12 @@ class GridSearch:
             trials=trials,
             probed=probed,
             progress=self.progress,
-            replicas=self.replicas,
             unit_timeout_s=self.unit_timeout_s,
-            followers=[follower for follower in (tracking, files) if follower is not None],
         )
-        try:
-            found = Selection(spec, prepared, tuple(trials), run.execute(), self.trainer_fn)
-        except BaseException:
-            if tracking is not None:
-                tracking.fail()
-            raise
-        finally:
-            if files is not None:
-                files.close()
-        if tracking is not None:
-            tracking.end(found)
-        return found
+        return tracked(
+            lambda followers: Selection(spec, prepared, tuple(trials), run.execute(followers), self.trainer_fn),
+            experiment=self.experiment,
+            tensorboard=self.tensorboard,
+            run=run_id,
+            parameters={name: getattr(self, name) for name in _LOGGED},
+        )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cerebro_spark._journal import Journal, RunSpec
 from cerebro_spark._probe import probe
 from cerebro_spark._run import Run
+from cerebro_spark._tracking import tracked
 from cerebro_spark._trial import Trial
 from cerebro_spark.errors import NoModelError, RunError
 from cerebro_spark.model import TunedModel
@@ -195,6 +196,8 @@ class Selection:
         trainer_fn: Callable[[dict[str, Any]], Any] | None = None,
         num_epochs: int | None = None,
         unit_timeout_s: float | None = None,
+        experiment: str | None = None,
+        tensorboard: str | None = None,
         progress: bool = True,
     ) -> Selection:
         """Go on with a run that stopped, from the last states that its store has.
@@ -208,8 +211,8 @@ class Selection:
             The function that the run began with; where it lies in a module that can be imported here, it is found.
         num_epochs : int, optional
             More epochs than the run began with.
-        unit_timeout_s, progress
-            As for :class:`GridSearch`.
+        unit_timeout_s, experiment, tensorboard, progress
+            As for :class:`GridSearch`; MLflow gets a run of its own with the whole history.
 
         Returns
         -------
@@ -233,7 +236,13 @@ class Selection:
         backend.admit()
         probed = probe(trainer_fn, spec.configs[0], prepared, spec.seed, backend)
         run = Run(spec, journal, backend, prepared, trainer_fn, trials, probed, progress, unit_timeout_s=unit_timeout_s)
-        return cls(spec, prepared, tuple(trials), run.execute(), trainer_fn)
+        return tracked(
+            lambda followers: cls(spec, prepared, tuple(trials), run.execute(followers), trainer_fn),
+            experiment=experiment,
+            tensorboard=tensorboard,
+            run=run_id,
+            parameters={"resumed": run_id, "num_epochs": spec.epochs, "seed": spec.seed},
+        )
 
     def replay(self, *, backend: SparkBackend, run_id: str | None = None, progress: bool = True) -> Selection:
         """Train everything once more, with every visit where and in the order in which it was: the same bits.

@@ -140,6 +140,67 @@ def make_once(target: Path, fill: Callable[[Path], None]) -> Path:
     return target
 
 
+def debian_package(package: str, folder: Path, cache: Path) -> Path:
+    """Get a Debian package's files: from the cache, or fetched and unpacked into it once, without root.
+
+    Parameters
+    ----------
+    package : str
+        Its name.
+    folder : Path
+        The wanted folder inside the package; without it, it is not the package expected.
+    cache : Path
+        The cache folder.
+
+    Returns
+    -------
+    Path
+        The wanted folder, unpacked.
+
+    Raises
+    ------
+    DataError
+        If a tool is missing, the package cannot be fetched, or it is not the package expected.
+    """
+
+    def fill(part: Path) -> None:
+        apt_get, dpkg_deb = shutil.which("apt-get"), shutil.which("dpkg-deb")
+        if apt_get is None or dpkg_deb is None:
+            raise DataError("apt-get and dpkg-deb are not both on PATH (this is no Debian-like system)")
+        work = part / "fetch"
+        lists, archives = work / "lists", work / "cache"
+        for made in (lists, archives):
+            (made / "partial").mkdir(parents=True)
+        (archives / "archives" / "partial").mkdir(parents=True)
+        options = [
+            *("-o", f"Dir::State::lists={lists}"),
+            *("-o", f"Dir::Cache={archives}"),
+            # started by root, apt would fetch as a user who may not enter these folders; signatures are checked anyway
+            *("-o", "APT::Sandbox::User=root"),
+            *("-o", "Acquire::http::Timeout=30"),
+            *("-o", "Acquire::https::Timeout=30"),
+        ]
+        stale = ""
+        try:
+            run([apt_get, "-q", *options, "update"], cwd=work, timeout=600)
+        except DataError as error:
+            # one unreachable source fails the update; the package's own may be fine
+            stale = f" (before that, {error})"
+        try:
+            run([apt_get, "-q", *options, "download", package], cwd=work, timeout=1800)
+        except DataError as error:
+            raise DataError(f"{error}{stale}") from error
+        found = list(work.glob(f"{package}_*.deb"))
+        if len(found) != 1:
+            raise DataError(f"apt-get download left {len(found)} archives, not one{stale}")
+        run([dpkg_deb, "-x", found[0], part], cwd=work, timeout=600)
+        if not (part / folder).is_dir():
+            raise DataError(f"the package {package} has no folder {folder}")
+        shutil.rmtree(work)  # the archive is as large again as what came out of it
+
+    return make_once(cache / package, fill) / folder
+
+
 def prepared(out: Path) -> tuple[list[str], list[str]] | None:
     """Read what an earlier run left in the output folder.
 

@@ -54,53 +54,6 @@ COLUMNS = (
 )
 
 
-def _fill(part: Path) -> None:
-    """Fetch and unpack the package into an empty folder, without root.
-
-    Parameters
-    ----------
-    part : Path
-        The folder.
-
-    Raises
-    ------
-    DataError
-        If a tool is missing, the package cannot be fetched, or it is not the package expected.
-    """
-    apt_get, dpkg_deb = shutil.which("apt-get"), shutil.which("dpkg-deb")
-    if apt_get is None or dpkg_deb is None:
-        raise DataError("apt-get and dpkg-deb are not both on PATH (this is no Debian-like system)")
-    work = part / "fetch"
-    lists, cache = work / "lists", work / "cache"
-    for folder in (lists, cache):
-        (folder / "partial").mkdir(parents=True)
-    (cache / "archives" / "partial").mkdir(parents=True)
-    options = [
-        *("-o", f"Dir::State::lists={lists}"),
-        *("-o", f"Dir::Cache={cache}"),
-        # started by root, apt would fetch as a user who may not enter these folders; signatures are checked either way
-        *("-o", "APT::Sandbox::User=root"),
-        *("-o", "Acquire::http::Timeout=30"),
-        *("-o", "Acquire::https::Timeout=30"),
-    ]
-    stale = ""
-    try:
-        demo_data.run([apt_get, "-q", *options, "update"], cwd=work, timeout=600)
-    except DataError as error:
-        stale = f" (before that, {error})"  # one unreachable source fails the update; the package's own may be fine
-    try:
-        demo_data.run([apt_get, "-q", *options, "download", PACKAGE], cwd=work, timeout=1800)
-    except DataError as error:
-        raise DataError(f"{error}{stale}") from error
-    archives = list(work.glob(f"{PACKAGE}_*.deb"))
-    if len(archives) != 1:
-        raise DataError(f"apt-get download left {len(archives)} archives, not one{stale}")
-    demo_data.run([dpkg_deb, "-x", archives[0], part], cwd=work, timeout=600)
-    if not (part / STAMPS).is_dir():
-        raise DataError(f"the package {PACKAGE} has no folder {STAMPS}")
-    shutil.rmtree(work)  # the archive is as large again as what came out of it
-
-
 def fetch(cache: Path) -> Path:
     """Get the unpacked package: from the cache, or fetched into it.
 
@@ -114,7 +67,7 @@ def fetch(cache: Path) -> Path:
     Path
         The folder of the stamps' categories.
     """
-    return demo_data.make_once(cache / PACKAGE, _fill) / STAMPS
+    return demo_data.debian_package(PACKAGE, STAMPS, cache)
 
 
 def is_photograph(png: Path, stamps: Path) -> bool:

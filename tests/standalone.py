@@ -21,9 +21,18 @@ from sessions import CONNECT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["Executor", "SparkConnectServer", "StandaloneCluster", "bare_python", "mark_suite", "spark_environment"]
+__all__ = [
+    "Executor",
+    "Node",
+    "SparkConnectServer",
+    "StandaloneCluster",
+    "bare_python",
+    "mark_suite",
+    "spark_environment",
+]
 
 SPARK_HOME = Path(pyspark.__file__).parent
+_IP = "/usr/sbin/ip"
 _START_SECONDS = 90
 _LOG_LINES = 40
 # PR_SET_PDEATHSIG: what a context manager cannot do is end its processes after a kill -9 of its own.
@@ -165,6 +174,59 @@ class _Daemon:
         self.stop()
 
 
+class Node:
+    """A network namespace with one cable to this machine, which can be cut; a context manager, for root on Linux only.
+
+    Parameters
+    ----------
+    name : str
+        Of the namespace, and of the cable with an ``h`` or an ``n`` behind it; at most 14 characters.
+    host, address : str
+        This machine's end and the node's.
+
+    Raises
+    ------
+    PermissionError
+        This user may make none.
+    """
+
+    def __init__(self, name: str, host: str, address: str) -> None:
+        self.name, self.host, self.address = name, host, address
+
+    def __enter__(self) -> Self:
+        near, far = f"{self.name}h", f"{self.name}n"
+        for command in (
+            ["netns", "add", self.name],
+            ["link", "add", near, "type", "veth", "peer", "name", far],
+            ["link", "set", far, "netns", self.name],
+            ["addr", "add", f"{self.host}/30", "dev", near],
+            ["link", "set", near, "up"],
+            ["-n", self.name, "addr", "add", f"{self.address}/30", "dev", far],
+            ["-n", self.name, "link", "set", far, "up"],
+            ["-n", self.name, "link", "set", "lo", "up"],
+        ):
+            try:
+                done = subprocess.run([_IP, *command], capture_output=True, text=True, check=False)
+            except FileNotFoundError as error:
+                raise PermissionError(f"there is no {_IP}") from error
+            if done.returncode:
+                self.__exit__()
+                raise PermissionError(f"ip {' '.join(command)}: {done.stderr.strip()}")
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for command in (["link", "del", f"{self.name}h"], ["netns", "del", self.name]):
+            subprocess.run([_IP, *command], capture_output=True, check=False)
+
+    def inside(self, command: Sequence[str]) -> list[str]:
+        """The command, to be run on the node."""
+        return [_IP, "netns", "exec", self.name, *command]
+
+    def cut(self) -> None:
+        """From now on nothing that is sent arrives, either way, and nobody is told."""
+        subprocess.run([_IP, "link", "set", f"{self.name}h", "down"], check=True)
+
+
 class StandaloneCluster:
     """A master and workers on 127.0.0.1, as a context manager; Linux only.
 
@@ -180,11 +242,23 @@ class StandaloneCluster:
         Of each worker.
     memory : str
         Of each worker, as Spark writes it.
+    host : str
+        The address of master and workers.
     """
 
-    def __init__(self, folder: Path, python: Path, *, workers: int = 2, cores: int = 1, memory: str = "2g") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        python: Path,
+        *,
+        workers: int = 2,
+        cores: int = 1,
+        memory: str = "2g",
+        host: str = "127.0.0.1",
+    ) -> None:
         self.folder = folder
         self.python = python
+        self.host = host
         self.workers: list[_Daemon] = []
         self.url = ""
         self._size = workers
@@ -194,8 +268,8 @@ class StandaloneCluster:
 
     def __enter__(self) -> Self:
         with self._running:
-            master = self._start("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-            self.url = master.wait_for(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
+            master = self._start("master", "master.Master", "--host", self.host, "--port", "0", "--webui-port", "0")
+            self.url = master.wait_for(rf"Starting Spark master at (spark://{re.escape(self.host)}:\d+)")
             for _ in range(self._size):
                 self.add_worker(wait=False)
             for worker in self.workers:
@@ -207,12 +281,21 @@ class StandaloneCluster:
     def __exit__(self, *_exception: object) -> None:
         self._running.close()
 
-    def add_worker(self, *, wait: bool = True) -> None:
-        """Start one more worker."""
+    def add_worker(self, *, wait: bool = True, node: Node | None = None) -> None:
+        """Start one more worker, on a node of its own or where the others are."""
         name = f"worker-{len(self.workers)}"
-        options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", "--cores", str(self._cores)]
+        options = [
+            "--host",
+            self.host if node is None else node.address,
+            "--port",
+            "0",
+            "--webui-port",
+            "0",
+            "--cores",
+            str(self._cores),
+        ]
         options += ["--memory", self._memory, "--work-dir", str(self.folder / name / "work")]
-        worker = self._start(name, "worker.Worker", *options, self.url)
+        worker = self._start(name, "worker.Worker", *options, self.url, node=node)
         self.workers.append(worker)
         if wait:
             worker.wait_for(r"(Successfully registered) with master")
@@ -269,11 +352,12 @@ class StandaloneCluster:
         paths = [*self.folder.rglob("*.log"), *self.folder.rglob("stderr")]
         return "\n".join(f"--- {path.relative_to(self.folder)}\n{_tail(path)}" for path in sorted(paths))
 
-    def _start(self, name: str, daemon: str, *options: str) -> _Daemon:
+    def _start(self, name: str, daemon: str, *options: str, node: Node | None = None) -> _Daemon:
+        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{daemon}", *options]
         started = _Daemon(
             name,
             self.folder / name,
-            [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{daemon}", *options],
+            command if node is None else node.inside(command),
             spark_environment(
                 self.folder / name,
                 self.python,
@@ -281,6 +365,7 @@ class StandaloneCluster:
                 # Not the master's second endpoint, whose port is fixed.
                 SPARK_DAEMON_JAVA_OPTS=f"{_QUICK} -Dspark.master.rest.enabled=false",
                 SPARK_NO_DAEMONIZE="1",
+                SPARK_LOCAL_IP=self.host if node is None else node.address,
             ),
         )
         return self._running.enter_context(started)

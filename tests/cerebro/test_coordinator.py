@@ -26,7 +26,6 @@ class Player:
     """A worker as the coordinator sees it: its state of a configuration is the list of shards that trained it."""
 
     name: str
-    partitions: tuple[int, ...]
     world: World
     attempt: int = 0
     states: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
@@ -42,7 +41,7 @@ class Player:
         self.attempt += 1
         self.states, self.unit, self.writing, self.report = {}, None, [], None
         sizes = {"memory_bytes": self.world.memory_bytes, "shard_bytes": 10}
-        self.call("hello", partitions=list(self.partitions), location=f"at {self.name}", host="here", **sizes)
+        self.call("hello", location=f"at {self.name}", host="here", **sizes)
         self.world.alive[self.name] = self
 
     def ask(self) -> None:
@@ -58,7 +57,7 @@ class Player:
         unit, self.unit = self.unit, None
         assert unit is not None
         config = unit["config"]
-        assert unit["partition"] in self.world.coordinator._workers[self.name].partitions
+        assert unit["partition"] in unit["holds"]
         state = self.fetched(unit)
         if state is None:
             self.report = {"id": unit["id"], "failed": "hop", "traceback": "gone"}
@@ -113,7 +112,9 @@ class World:
         self.validates = validates
         self.coordinator = Coordinator(
             self.trials,
-            partitions=self.all_partitions,
+            workers={
+                f"w{number}": [(number + copy) % workers for copy in range(replicas)] for number in range(workers)
+            },
             rows=dict.fromkeys(self.all_partitions, 10),
             validates=validates,
             epochs=EPOCHS,
@@ -121,13 +122,11 @@ class World:
             policy=policy,
             seed=1,
             unit_timeout_s=None,
+            rejoin_s=60.0,
             model_bytes=80,
             finished_epoch=self.finished,
         )
-        self.players = [
-            Player(f"w{number}", tuple((number + copy) % workers for copy in range(replicas)), self)
-            for number in range(workers)
-        ]
+        self.players = [Player(f"w{number}", self) for number in range(workers)]
 
     def play(self, work: Callable[[Player, dict[str, Any]], None]) -> None:
         """Until the run is over: everybody who is here asks, works and keeps in turn."""
@@ -175,20 +174,35 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     policy=st.sampled_from(["longest-remaining-elsewhere", "randomized", "fixed"]),
     seed=st.integers(0, 2**31),
     losses=st.integers(0, 5),
+    newcomers=st.integers(0, 2),
+    rejoin_s=st.sampled_from([0.0, 60.0]),
 )
-def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa: C901 - the faults, in turn
-    configs: int, workers: int, extra: int, validates: bool, policy: str, seed: int, losses: int
+def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa: C901, PLR0912 - the faults, in turn
+    configs: int,
+    workers: int,
+    extra: int,
+    validates: bool,
+    policy: str,
+    seed: int,
+    losses: int,
+    newcomers: int,
+    rejoin_s: float,
 ) -> None:
     world = World(configs, workers, min(workers, 1 + extra), validates=validates, policy=policy)
+    world.coordinator._rejoin_s = rejoin_s
     draw = random.Random(seed)  # noqa: S311 - of a test
     for player in world.players:
         player.join()
+    world.players += [Player(f"new{number}", world) for number in range(newcomers)]
     for _ in range(4000):
         if world.coordinator._over:
             break
         player = draw.choice(world.players)
+        if draw.random() < 0.05:
+            world.coordinator.look_after()
         if player.name not in world.alive:
-            player.join()
+            if draw.random() < 0.3:
+                player.join()
         elif losses and draw.random() < 0.05:
             losses -= 1
             world.alive.pop(player.name)
@@ -265,7 +279,7 @@ def test_what_a_lost_worker_held_goes_to_those_that_are_left() -> None:
         player.join()
     world.alive.pop("w1")
     world.coordinator.give_up("w1")
-    assert sorted(number for worker in world.coordinator._workers.values() for number in worker.partitions) == [0, 1, 2]
+    assert sorted(world.coordinator._holdings["w0"] | world.coordinator._holdings["w2"]) == [0, 1, 2]
     world.play(lambda player, _unit: player.work())
     assert {trial.status for trial in world.trials} == {"finished"}
 

@@ -47,7 +47,7 @@ class Search:
             mode,
             json.dumps(settings),
         ]
-        environment = spark_environment(self.folder, Path(sys.executable))
+        environment = spark_environment(self.folder, Path(sys.executable), SPARK_LOCAL_IP=self.cluster.host)
         environment["PYTHONPATH"] = os.pathsep.join(map(str, (Path(__file__).parents[2],)))
         self.process = subprocess.Popen(
             command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -109,10 +109,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 def searching(cluster: StandaloneCluster, tmp_path: Path) -> Iterator[Callable[[str], Search]]:
     made: list[Search] = []
 
-    def begin(run: str, store: Path | None = None) -> Search:
+    def begin(run: str, store: Path | None = None, on: StandaloneCluster = cluster) -> Search:
         folder = tmp_path / f"driver-{len(made)}"
         folder.mkdir()
-        made.append(Search(cluster, store or tmp_path / "store", run, folder))
+        made.append(Search(on, store or tmp_path / "store", run, folder))
         return made[-1]
 
     yield begin

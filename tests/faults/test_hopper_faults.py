@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from standalone import Node, StandaloneCluster
 
 pytest.importorskip("torch")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from conftest import Search
-    from standalone import StandaloneCluster
 
 UNITS = 4 * 3 * 3
 WORKERS = 3
@@ -91,6 +93,58 @@ def test_a_worker_that_never_comes_back(
     found = search.result()
     same(found, undisturbed)
     assert found["losses"]
+
+
+def test_a_node_that_is_gone_for_good(
+    searching: Callable[..., Search], cluster: StandaloneCluster, undisturbed: dict[str, Any]
+) -> None:
+    """Spark keeps the task and has no slot for it: after a while its shards go to the others."""
+    search = searching("node").start(backend={"rejoin_s": 2.0})
+    search.wait_for_units(4)
+    cluster.kill_worker(cluster.executors(application(cluster, search))[0].worker)
+    try:
+        found = search.result()
+    finally:
+        cluster.add_worker()
+    same(found, undisturbed)
+    assert found["losses"]
+    assert found["redone"] <= 2
+
+
+def test_a_worker_that_joins(
+    searching: Callable[..., Search], cluster: StandaloneCluster, undisturbed: dict[str, Any]
+) -> None:
+    """The cluster gets a node in the middle of the run; from the next epoch on it has a shard."""
+    cluster.kill_worker(next(place for place, worker in enumerate(cluster.workers) if worker.process.poll() is None))
+    search = searching("joins").start(seconds=0.2, backend={"num_workers": 2, "max_workers": 3})
+    try:
+        search.wait_for_units(2)
+    finally:
+        cluster.add_worker()
+    found = search.result()
+    same(found, undisturbed)
+    assert found["workers"] == ["w0", "w1", "w2"]
+    assert found["losses"] == []
+    assert found["redone"] == 0
+
+
+def test_a_network_that_is_cut(searching: Callable[..., Search], undisturbed: dict[str, Any], tmp_path: Path) -> None:
+    """Nothing arrives, and no connection is closed either: as when a switch loses power."""
+    node = Node("cerebrocut", "192.0.2.1", "192.0.2.2")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(node)
+        except PermissionError as error:
+            pytest.skip(f"a network to cut is a namespace, and this user may make none: {error}")
+        python = Path(sys.executable)
+        cluster = stack.enter_context(StandaloneCluster(tmp_path / "cluster", python, host=node.host))
+        cluster.add_worker(node=node)
+        search = searching("cut", on=cluster).start(backend={"rejoin_s": 2.0})
+        search.wait_for_units(4)
+        node.cut()
+        found = search.result()
+    same(found, undisturbed)
+    assert any("no word for" in loss for loss in found["losses"])
 
 
 @pytest.fixture

