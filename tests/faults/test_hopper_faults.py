@@ -130,7 +130,7 @@ def test_a_worker_that_joins(
 
 def test_a_network_that_is_cut(searching: Callable[..., Search], undisturbed: dict[str, Any], tmp_path: Path) -> None:
     """Nothing arrives, and no connection is closed either: as when a switch loses power."""
-    node = Node("cerebrocut", "192.0.2.1", "192.0.2.2")
+    node = Node("cerebrocut", "198.51.100.1", "198.51.100.2")
     with ExitStack() as stack:
         try:
             stack.enter_context(node)
