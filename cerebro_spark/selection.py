@@ -247,6 +247,8 @@ class Selection:
     def replay(self, *, backend: SparkBackend, run_id: str | None = None, progress: bool = True) -> Selection:
         """Train everything once more, with every visit where and in the order in which it was: the same bits.
 
+        A configuration that ended before its time is not tried again; it is as it was.
+
         Parameters
         ----------
         backend : SparkBackend
@@ -269,7 +271,13 @@ class Selection:
         backend.admit()
         probed = probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend)
         journal.begin(spec)
-        trials = [Trial(spec.config(number), params) for number, params in enumerate(spec.configs)]
+        trials = [
+            Trial(before.config, before.params)
+            if before.status == "finished"
+            else Trial(before.config, before.params, before.status, before.traceback)
+            for before in self._trials
+        ]
+        finished = {trial.config for trial in trials if trial.running}
         run = Run(
             spec,
             journal,
@@ -279,7 +287,10 @@ class Selection:
             trials,
             probed,
             progress,
-            replay=self.placements(),
+            replay={
+                epoch: tuple(placement for placement in placements if placement.unit.config in finished)
+                for epoch, placements in self.placements().items()
+            },
         )
         return replace(self, spec=spec, _trials=tuple(trials), outcome=run.execute())
 

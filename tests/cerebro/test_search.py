@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -197,6 +198,11 @@ def test_one_that_fails_ends_alone(spark: SparkSession, store: Store, table: Dat
     assert "of the user's own" in by_kind["raises"].traceback
     assert len(by_kind["works"].history) == 3
     assert found.best.params == {"what": "works"}
+    (rows,) = re.findall(r"after (\d+) rows of the shard", by_kind["diverges"].traceback)
+    assert int(rows) <= table.count()
+    again = found.replay(backend=SparkBackend(spark, num_workers=2, threads=1), progress=False)
+    assert [trial.status for trial in again.trials] == [trial.status for trial in found.trials]
+    assert again.history() == found.history()
     nothing = search(spark, store, trainer_fn=fragile, search_space=[{"what": "memory"}]).fit(table)
     with pytest.raises(NoModelError, match="out of memory"):
         _ = nothing.best_model

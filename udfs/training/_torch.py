@@ -96,7 +96,7 @@ class TorchSession:
         trainer = self._trainer
         apply_random(self.random)
         self.model.train()
-        loss_sum = 0.0
+        loss_sum, rows = 0.0, 0
         for inputs, labels in self._batches(data, order, trainer.batch_size):
             trainer.optimizer.zero_grad(set_to_none=True)
             outputs = _listed(self.model(*inputs))
@@ -107,8 +107,9 @@ class TorchSession:
                 trainer.scheduler.step()
             value = float(loss.detach())
             if not math.isfinite(value):
-                raise Diverged(f"the loss became {value} after {int(loss_sum)} rows of the shard")
+                raise Diverged(f"the loss became {value} after {rows} rows of the shard")
             loss_sum += value * len(inputs[0])
+            rows += len(inputs[0])
         if trainer.scheduler is not None and trainer.scheduler_step == "epoch" and ends_epoch:
             trainer.scheduler.step()
         self.random = take_random()
