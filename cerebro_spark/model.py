@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pyspark.ml import Model
 from pyspark.ml.functions import array_to_vector
-from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param import Param
 from pyspark.ml.param.shared import HasPredictionCol, HasRawPredictionCol
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, FloatType, StructField, StructType
 
 from cerebro_spark._columns import choose_features
 from cerebro_spark.errors import ColumnError
+from udfs.params import UNBOUND, at_least
 from udfs.persistence import NetworkReader, NetworkWriter
 from udfs.portable import PortableNetwork
 from udfs.prediction import Prediction
@@ -52,12 +53,7 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
     'prediction'
     """
 
-    batchSize: Param[int] = Param(
-        Params._dummy(),  # noqa: SLF001 - the parent that Spark ML itself gives to a Param of a class
-        "batchSize",
-        "rows a run of the network",
-        TypeConverters.toInt,
-    )
+    batchSize: Param[int] = Param(UNBOUND, "batchSize", "rows a run of the network", at_least("batchSize", 1))
 
     def __init__(self, network: bytes = b"", facts: Mapping[str, Any] | None = None) -> None:
         super().__init__()
@@ -133,7 +129,10 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
         )
         images = tuple(source.name for source in sources if source.kind == "image")
         run = Prediction(self.network, inputs, images, len(kept), self.getBatchSize())
-        fields = [StructField(f"k{place}", dataset.schema[name].dataType) for place, name in enumerate(kept)]
+        fields = [
+            StructField(f"k{place}", dataset.schema[name].dataType, dataset.schema[name].nullable)
+            for place, name in enumerate(kept)
+        ]
         outputs = StructField("outputs", ArrayType(FloatType(), containsNull=False))
         found = plain.mapInArrow(run, StructType([*fields, outputs]))
         scores = F.col("outputs")

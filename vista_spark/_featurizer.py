@@ -10,12 +10,13 @@ from pyspark.ml.param.shared import HasOutputCols, HasSeed
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 
 from udfs.inference import COMBINATIONS, Combination, Combined, Inference, Reduction
+from udfs.params import UNBOUND, one_of
 from udfs.pooling import feature_length
 from udfs.rows import ErrorPolicy, RowPolicy
 from vista_spark import roster
 from vista_spark._columns import check_absent
 from vista_spark._network import Network, network
-from vista_spark._params import UNBOUND, HasNetworkInput, layer_list, one_of
+from vista_spark._params import HasNetworkInput, layer_list
 from vista_spark._spark import as_vector, infer
 from vista_spark.errors import ColumnError, InvalidArgumentError
 

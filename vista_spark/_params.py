@@ -1,69 +1,16 @@
-"""Type converters and shared Params of the stages: a wrong value is refused when it is set."""
+"""Params that several of the stages have."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasInputCol
 
-from optimizer.errors import nearest
+from udfs.params import UNBOUND, at_least, one_of
 from udfs.rows import ERROR_POLICIES
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-__all__ = ["UNBOUND", "HasNetworkInput", "above", "at_least", "layer_list", "one_of", "sizes"]
-
-UNBOUND: Params = Params._dummy()  # noqa: SLF001 - the parent that Spark ML itself gives to a Param of a class
-
-
-def one_of(name: str, allowed: Sequence[str]) -> Callable[[Any], str]:
-    """Accept one of some strings."""
-
-    def convert(value: Any) -> str:
-        if value not in allowed:
-            raise TypeError(f"{name}={value!r}{nearest(str(value), allowed)}; one of: {', '.join(allowed)}")
-        return str(value)
-
-    return convert
-
-
-def at_least(name: str, least: int) -> Callable[[Any], int]:
-    """Accept a whole number from ``least`` on."""
-
-    def convert(value: Any) -> int:
-        number = TypeConverters.toInt(value)
-        if number < least:
-            raise TypeError(f"{name}={value!r}: at least {least}")
-        return number
-
-    return convert
-
-
-def above(name: str, least: float, *, or_equal: bool = False) -> Callable[[Any], float]:
-    """Accept a finite number above ``least``, or from it on."""
-
-    def convert(value: Any) -> float:
-        number = TypeConverters.toFloat(value)
-        if not math.isfinite(number) or number < least or (number == least and not or_equal):
-            raise TypeError(f"{name}={value!r}: a number {'from' if or_equal else 'above'} {least:g}{' on' * or_equal}")
-        return number
-
-    return convert
-
-
-def sizes(name: str) -> Callable[[Any], list[int]]:
-    """Accept a list of whole numbers from 1 on, an empty one included."""
-
-    def convert(value: Any) -> list[int]:
-        numbers = TypeConverters.toListInt(value)
-        if any(number < 1 for number in numbers):
-            raise TypeError(f"{name}={value!r}: each at least 1")
-        return numbers
-
-    return convert
+__all__ = ["HasNetworkInput", "layer_list"]
 
 
 def layer_list(value: Any) -> int | str | list[int | str]:

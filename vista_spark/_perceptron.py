@@ -20,8 +20,8 @@ from pyspark.ml.param.shared import (
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import ArrayType, BooleanType, NumericType
 
+from udfs.params import UNBOUND, above, at_least, one_of, sizes
 from vista_spark._columns import check_present
-from vista_spark._params import UNBOUND, above, at_least, one_of, sizes
 from vista_spark._spark import quoted
 from vista_spark.errors import ColumnError, LabelError
 

@@ -9,10 +9,10 @@ from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasInputCols
 
 from udfs.inference import REDUCTIONS, Reduction
+from udfs.params import UNBOUND, at_least, one_of
 from udfs.pooling import POOLINGS
 from vista_spark._featurizer import NetworkFeaturizer
 from vista_spark._network import Network, network
-from vista_spark._params import UNBOUND, at_least, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark import keyword_only
 from pyspark.ml.param import Param
 
+from udfs.params import UNBOUND, at_least, one_of
 from vista_spark._featurizer import NetworkFeaturizer
 from vista_spark._network import Network, network
-from vista_spark._params import UNBOUND, at_least, one_of
 from vista_spark._reads import TEXT_POOLINGS
 
 if TYPE_CHECKING:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from photographs import crops, encode
 from pyspark.ml.functions import array_to_vector
 from texts import TOKENIZERS, sentences, tiny_bert
 
+from cerebro_spark import TunedModel
+from udfs.portable import PortableNetwork
+from udfs.shards import TensorColumn, TensorGroup
 from vista_spark import CNNFeaturizer, MLPClassifier, MLPRegressor, TextFeaturizer
 
 if TYPE_CHECKING:
@@ -32,35 +36,38 @@ class Stage:
         ``count`` good rows with the columns ``id``, ``label`` and those that the stage reads.
     reads : str
         The column that it reads.
-    reads_param : str
-        The Param that names it.
+    reads_param : str or None
+        The Param that names it; a model that has learned its columns has none.
     adds : tuple of str
         The columns that it, or its model, adds, in their order.
     renamed : mapping
         Params that name the first of them, with other names, in their order.
     feature : str
         The one of them that a classifier can learn from.
-    tuned : tuple of str and list
-        A Param and values of it that make other features of the same frame.
+    tuned : tuple of str and list, or None
+        A Param and values of it that make other features of the same frame, where it has one.
     defaults : mapping
         Every Param that has a default.
     values : mapping
         For every Param, a value other than its default.
     refused : mapping
         For some Params, a bad value and what the message must have.
+    built : bool
+        Whether users build it, by keywords; not a model that a search gives them.
     """
 
     make: Callable[[], Any]
     frame: Callable[[SparkSession, int], DataFrame]
     reads: str
-    reads_param: str
+    reads_param: str | None
     adds: tuple[str, ...]
     renamed: Mapping[str, str | list[str]]
     feature: str
-    tuned: tuple[str, list[Any]]
+    tuned: tuple[str, list[Any]] | None
     defaults: Mapping[str, Any]
     values: Mapping[str, Any]
     refused: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    built: bool = True
 
 
 def images(spark: SparkSession, count: int) -> DataFrame:
@@ -85,6 +92,17 @@ def numbers(spark: SparkSession, count: int) -> DataFrame:
     rows = [(number, float(number % 2), (draw.normal(size=4) + number % 2 * 2).tolist()) for number in range(count)]
     df = spark.createDataFrame(rows, "id long, label double, numbers array<double>")
     return df.withColumn("numbers", array_to_vector("numbers"))
+
+
+def tuned_model() -> TunedModel:
+    draw = torch.random.get_rng_state()
+    torch.manual_seed(3)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    torch.random.set_rng_state(draw)
+    network = PortableNetwork.of(net, [np.zeros((2, 4), np.float32)])
+    columns = TensorGroup("features", (TensorColumn("numbers", "float32", (4,)),), joined=True)
+    facts = {"framework": "torch", "kind": "classes", "threshold": 0.0, "inputs": [asdict(columns)], "label": "label"}
+    return TunedModel(network.data, facts).setPredictionCol("guess").setRawPredictionCol("scores")
 
 
 TRAINING_DEFAULTS: dict[str, Any] = {
@@ -211,6 +229,20 @@ STAGES: dict[str, Stage] = {
         defaults=TRAINING_DEFAULTS | {"probabilityCol": "probability"},
         values=TRAINING_VALUES | {"probabilityCol": "chance"},
         refused=TRAINING_REFUSED,
+    ),
+    "TunedModel": Stage(
+        make=tuned_model,
+        frame=numbers,
+        reads="numbers",
+        reads_param=None,
+        adds=("scores", "guess"),
+        renamed={"rawPredictionCol": "a.0 `b`", "predictionCol": "a.1 `b`"},
+        feature="scores",
+        tuned=None,
+        defaults={"batchSize": 256, "predictionCol": "prediction", "rawPredictionCol": "rawPrediction"},
+        values={"batchSize": 7, "predictionCol": "guessed", "rawPredictionCol": "margins"},
+        refused={"batchSize": (0, r"batchSize=0.*at least 1")},
+        built=False,
     ),
     "MLPRegressor": Stage(
         make=lambda: MLPRegressor(

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.contract
 
 
-# These share their code with a stage of the core suite, and are held to the contract in the extended one.
-_ALIKE = {"MLPRegressor", "TextFeaturizer"}
+# These share their code with a stage of the core suite, or have their own tests there, and are held to the contract in
+# the extended one.
+_ALIKE = {"MLPRegressor", "TextFeaturizer", "TunedModel"}
 
 
 @pytest.fixture(
@@ -97,6 +98,8 @@ def test_every_param_has_a_getter_and_a_setter(stage: Stage) -> None:
 
 
 def test_constructor_and_set_params_take_every_param(stage: Stage) -> None:
+    if not stage.built:
+        pytest.skip("users do not build it")
     kind = type(stage.make())
     built, told = kind(**stage.values), kind()
     assert told.setParams(**stage.values) is told
@@ -109,9 +112,10 @@ def test_constructor_and_set_params_take_every_param(stage: Stage) -> None:
 def test_bad_values_are_refused_when_they_are_set(stage: Stage) -> None:
     kind = type(stage.make())
     for name, (value, message) in stage.refused.items():
-        with pytest.raises(TypeError, match=message):
-            kind(**{name: value})
-        fresh = kind(**{name: stage.values[name]})
+        if stage.built:
+            with pytest.raises(TypeError, match=message):
+                kind(**{name: value})
+        fresh = kind()._set(**{name: stage.values[name]})
         with pytest.raises(TypeError, match=message):
             getattr(fresh, f"set{name[0].upper()}{name[1:]}")(value)
         assert fresh.getOrDefault(name) == stage.values[name], "a refused value changed the stage"
@@ -156,6 +160,8 @@ def test_columns_are_added_at_the_end(stage: Stage, ready: Any, spark: SparkSess
 
 
 def test_params_of_a_call_win(stage: Stage, ready: Any, spark: SparkSession) -> None:
+    if stage.reads_param is None:
+        pytest.skip("it reads the columns that it has learned")
     df = stage.frame(spark, 1).withColumnRenamed(stage.reads, "elsewhere")
     out = ready.transform(df, {ready.getParam(stage.reads_param): "elsewhere"})
     assert out.columns == [*df.columns, *stage.adds]
@@ -322,6 +328,8 @@ def test_an_unfitted_pipeline_saves_and_loads(stage: Stage, tmp_path: Path) -> N
 
 
 def test_cross_validator(stage: Stage, spark: SparkSession) -> None:
+    if stage.tuned is None:
+        pytest.skip("none of its Params makes other features")
     df = stage.frame(spark, 12).withColumn("fold", (F.col("id") / 2).cast("int") % 2)
     stages = classifier(stage)
     name, choices = stage.tuned
@@ -367,6 +375,7 @@ def test_a_model_has_its_estimators_params(estimator: Any, ready: Any) -> None:
 
 
 def test_params_of_a_fit_win(stage: Stage, estimator: Any, spark: SparkSession) -> None:
+    assert stage.tuned is not None
     name, choices = stage.tuned
     df = stage.frame(spark, 8)
     maps = [{estimator.getParam(name): value} for value in choices]
