@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cerebro_spark._trial import Trial
 
-__all__ = ["Assignment", "Attached", "Event"]
+__all__ = ["Assignment", "Attached", "Event", "Loss"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,26 @@ class Event:
     seconds: float
     fetched_bytes: int = 0
     from_store: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A worker that was lost.
+
+    Attributes
+    ----------
+    seconds : float
+        Since the start of the run.
+    worker, host, why : str
+    """
+
+    seconds: float
+    worker: str
+    host: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s: {self.worker} on {self.host}: {self.why}"
 
 
 @dataclass(slots=True)

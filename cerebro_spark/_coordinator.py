@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark._assignment import Assignment, Attached, Event
+from cerebro_spark._assignment import Assignment, Attached, Event, Loss
 from cerebro_spark._holdings import Holdings
 from cerebro_spark.errors import RunError, UnkeptError
 from optimizer.hopper import Hopper, Unit, UnitTimes
@@ -64,6 +64,8 @@ class Coordinator:
         That a model in training takes.
     finished_epoch : callable
         Called with the epoch, the trials and all events as soon as it is over, with no lock held.
+    earlier_s : float
+        Seconds that earlier parts of the run took: its clock goes on. Default 0.
     """
 
     def __init__(  # noqa: PLR0913 - what a run is made of
@@ -81,13 +83,14 @@ class Coordinator:
         rejoin_s: float,
         model_bytes: int,
         finished_epoch: Callable[[int, Sequence[Trial], Sequence[Event]], None],
+        earlier_s: float = 0.0,
         replay: Mapping[int, Sequence[Placement]] | None = None,
     ) -> None:
         self.trials = list(trials)
         self.epoch = epoch
         self.events: list[Event] = []
         self.redone = 0
-        self.losses: list[str] = []
+        self.losses: list[Loss] = []
         self.decision_seconds = 0.0
         self.kept_seconds = 0.0
         self.error: BaseException | None = None
@@ -111,7 +114,7 @@ class Coordinator:
         self._over = False
         self._closing = False
         self._changed = threading.Condition(threading.RLock())
-        self._started = time.monotonic()
+        self._started = time.monotonic() - earlier_s
         self._hopper = self._new_hopper()
         with self._changed:
             # A run that is resumed may have nothing left to train in its epoch.
@@ -462,7 +465,7 @@ class Coordinator:
         if worker is None:
             return
         self._holdings.go(name, time.monotonic())
-        self.losses.append(f"{time.monotonic() - self._started:.1f} s: {name} on {worker.host}: {why}")
+        self.losses.append(Loss(time.monotonic() - self._started, name, worker.host, why))
         _LOG.warning("lost worker %s on %s: %s", name, worker.host, why)
         self._hopper.lose(name)
         assignment = worker.assignment

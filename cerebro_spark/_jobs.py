@@ -96,7 +96,7 @@ class WorkerJobs:
             except Exception as error:  # noqa: BLE001 - of Spark, of any kind: the worker is gone
                 last = error
                 if not self._over.is_set():
-                    self._coordinator.lose(worker.worker, f"its Spark job ended: {_first_line(error)}")
+                    self._coordinator.lose(worker.worker, f"its Spark job ended: {_reason(error)}")
                     _LOG.warning("worker %s is started again (%d of %d)", worker.worker, attempt + 1, self._restarts)
                     self._over.wait(_PAUSE_S)
             else:
@@ -117,6 +117,8 @@ class WorkerJobs:
                 self._spark.interruptTag(self._tags[name])
 
 
-def _first_line(error: Exception) -> str:
-    said = [line for line in str(error).splitlines() if line.strip()]
-    return said[-1].strip() if said else type(error).__name__
+def _reason(error: Exception) -> str:
+    """The innermost cause of a Java stack trace that has something to say."""
+    causes = [line.strip().removeprefix("Caused by: ") for line in str(error).splitlines()]
+    told = [line for line in causes if line and not line.startswith(("at ", "...")) and " " in line]
+    return told[-1].partition(". ")[0] if told else type(error).__name__

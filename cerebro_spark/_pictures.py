@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from cerebro_spark._assignment import Event
+    from cerebro_spark._assignment import Event, Loss
     from cerebro_spark.selection import TrialResult
 
 __all__ = ["gantt", "learning_curves"]
@@ -44,9 +44,12 @@ def learning_curves(trials: Sequence[TrialResult], metric: str) -> Figure:
     return figure
 
 
-def gantt(events: Sequence[Event]) -> Figure:
-    """A row a worker, a bar a unit, a colour a configuration; validation is pale (Cerebro, Figure A.14)."""
-    workers = sorted({event.worker for event in events})
+def gantt(events: Sequence[Event], losses: Sequence[Loss] = (), follow: str | None = None) -> Figure:
+    """A row a worker, a bar a unit, a colour a configuration; validation is pale (Cerebro, Figure A.14).
+
+    With ``follow``, a line goes along the units of that configuration, and those of others are pale too.
+    """
+    workers = sorted({event.worker for event in events} | {loss.worker for loss in losses})
     configs = sorted({event.config for event in events})
     whole = max((event.ended for event in events), default=0.0)
     figure = _figure(10, 1.2 + 0.5 * max(1, len(workers)))
@@ -60,7 +63,7 @@ def gantt(events: Sequence[Event]) -> Figure:
             left=event.began,
             height=0.8,
             color=colour,
-            alpha=1.0 if event.kind == "train" else 0.35,
+            alpha=0.35 if event.kind != "train" or follow not in {None, event.config} else 1.0,
             edgecolor="white",
             linewidth=0.4,
         )
@@ -74,9 +77,21 @@ def gantt(events: Sequence[Event]) -> Figure:
                 fontsize=5,
                 clip_on=True,
             )
+    path = [event for event in events if event.config == follow and event.kind == "train"]
+    axes.plot(
+        [(event.began + event.ended) / 2 for event in path],
+        [workers.index(event.worker) for event in path],
+        color="black",
+        linewidth=1.0,
+        marker="o",
+        markersize=2.5,
+    )
+    for loss in losses:
+        axes.plot(loss.seconds, workers.index(loss.worker), marker="x", markersize=14, markeredgewidth=3, color="black")
     axes.set_yticks(range(len(workers)), workers)
     axes.set_xlabel("seconds")
-    axes.set_title(f"{len(configs)} configurations on {len(workers)} workers; pale bars are validation")
+    lost = "; a cross is where a worker was lost" if losses else ""
+    axes.set_title(f"{len(configs)} configurations on {len(workers)} workers; pale bars are validation{lost}")
     return figure
 
 

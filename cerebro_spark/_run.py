@@ -16,7 +16,7 @@ from udfs.hopper import Endpoint, HopperWorker
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from cerebro_spark._assignment import Event
+    from cerebro_spark._assignment import Event, Loss
     from cerebro_spark._backend import SparkBackend
     from cerebro_spark._journal import Journal, RunSpec
     from cerebro_spark._probe import Probed
@@ -42,7 +42,7 @@ class Outcome:
         Of this part, from the first worker to the last epoch.
     redone : int
         Units that were trained or evaluated again after a loss.
-    losses : tuple of str
+    losses : tuple of Loss
         Workers that were lost, when and why.
     decision_seconds, kept_seconds : float
         In the scheduler; and in writing states, beside the training.
@@ -55,7 +55,7 @@ class Outcome:
     events: tuple[Event, ...]
     seconds: float
     redone: int
-    losses: tuple[str, ...]
+    losses: tuple[Loss, ...]
     decision_seconds: float
     kept_seconds: float
     cpu_seconds: dict[str, float]
@@ -123,6 +123,7 @@ class Run:
             followers=followers,
         )
         shares = self._shares()
+        earlier_s = max((event.ended for event in earlier), default=0.0)
         coordinator = Coordinator(
             self.trials,
             workers={name: partitions for name, partitions in shares.items() if partitions},
@@ -136,6 +137,7 @@ class Run:
             rejoin_s=self.backend.rejoin_s,
             model_bytes=self.probed.model_bytes,
             finished_epoch=partial(self._finished_epoch, watching),
+            earlier_s=earlier_s,
             replay=self.replay,
         )
         endpoint = Endpoint(self.backend.host, secret, coordinator.answer)
@@ -166,7 +168,7 @@ class Run:
             ) from coordinator.error
         return Outcome(
             tuple(earlier + coordinator.events),
-            coordinator.seconds,
+            coordinator.seconds - earlier_s,
             coordinator.redone,
             tuple(coordinator.losses),
             coordinator.decision_seconds,

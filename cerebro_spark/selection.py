@@ -11,8 +11,9 @@ from cerebro_spark._probe import probe
 from cerebro_spark._run import Run
 from cerebro_spark._tracking import tracked
 from cerebro_spark._trial import Trial
-from cerebro_spark.errors import NoModelError, RunError
+from cerebro_spark.errors import InvalidArgumentError, NoModelError, RunError
 from cerebro_spark.model import TunedModel
+from optimizer.errors import nearest
 from optimizer.hopper import Placement, Unit
 from udfs.hopper import Checkpoints
 from udfs.shards import PreparedData
@@ -160,11 +161,25 @@ class Selection:
 
         return learning_curves(self.trials, self.spec.metric)
 
-    def gantt(self) -> Figure:
-        """Which configuration trained where and when (Cerebro, Figure A.14)."""
+    def gantt(self, follow: str | None = None) -> Figure:
+        """Which configuration trained where and when (Cerebro, Figure A.14).
+
+        Parameters
+        ----------
+        follow : str, optional
+            Id of a configuration; a line joins its units: its hops.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such configuration.
+        """
         from cerebro_spark._pictures import gantt  # noqa: PLC0415
 
-        return gantt(self.outcome.events)
+        known = [trial.config for trial in self._trials]
+        if follow is not None and follow not in known:
+            raise InvalidArgumentError(f"no configuration {follow!r}{nearest(follow, known)}; there are {len(known)}")
+        return gantt(self.outcome.events, self.outcome.losses, follow)
 
     def explain(self) -> str:
         """The run in words."""

@@ -132,6 +132,11 @@ def test_pictures(found: Selection) -> None:
     bars = found.gantt().axes[0].patches
     assert len(bars) == len(found.outcome.events) == 4 * 2 * 2 * 2
     assert len(found.plot().axes[0].lines) == 4
+    followed = found.gantt(follow="c001").axes[0].lines[0]
+    path = [event for event in found.outcome.events if event.config == "c001" and event.kind == "train"]
+    assert list(followed.get_ydata()) == [int(event.worker[1:]) for event in path]
+    with pytest.raises(InvalidArgumentError, match=r"no configuration 'c01'.*did you mean 'c001'"):
+        found.gantt(follow="c01")
 
 
 def test_the_same_data_is_not_prepared_twice(found: Selection, spark: SparkSession, table: DataFrame) -> None:
@@ -158,6 +163,8 @@ def test_a_run_can_be_given_more_epochs(spark: SparkSession, store: Store, table
     assert all(len(trial.visits) == 2 for trial in part.trials)
     backend = SparkBackend(spark, num_workers=2, threads=1)
     rest = Selection.resume(store, "part", backend=backend, trainer_fn=trainer, num_epochs=2, progress=False)
+    spans = [[event for event in rest.outcome.events if event.epoch == epoch] for epoch in (0, 1)]
+    assert max(event.ended for event in spans[0]) <= min(event.began for event in spans[1]), "the clock goes on"
     equal(states(rest), states(whole))
     assert rest.history() == whole.history()
     assert len(rest.outcome.events) == len(whole.outcome.events)
@@ -378,7 +385,7 @@ def test_one_that_was_taken_for_lost_comes_back(
     task = {"schedule": "fixed", "num_epochs": 12, "search_space": {"lr": [0.01], "hidden": [8, 16]}}
     found = search(spark, store, **task).fit(table)
     assert lost
-    assert "taken for lost" in found.outcome.losses[0]
+    assert "taken for lost" in found.outcome.losses[0].why
     monkeypatch.undo()
     equal(states(found), states(search(spark, store, **task).fit(table)))
 

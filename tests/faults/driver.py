@@ -54,7 +54,7 @@ def said(found: Selection) -> dict[str, Any]:
         "statuses": {trial.config: trial.status for trial in found.trials},
         "histories": found.history(),
         "redone": found.outcome.redone,
-        "losses": found.outcome.losses,
+        "losses": [str(loss) for loss in found.outcome.losses],
         "workers": sorted({event.worker for event in found.outcome.events}),
         "units": sum(event.kind == "train" for event in found.outcome.events),
     }
