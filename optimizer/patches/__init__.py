@@ -1,0 +1,20 @@
+"""Incremental inference as algebra: which part of each tensor a patch of the image changes, and what that saves.
+
+Krypton, sections 6.2 to 6.4 and appendix B.3. Everything here is known before any inference.
+"""
+
+from ._drill_down import DrillDown, stage_one_stride
+from ._errors import PatchError
+from ._grid import OcclusionGrid
+from ._span import Span
+from ._updates import UpdatePatches, update_patches
+
+__all__ = [
+    "DrillDown",
+    "OcclusionGrid",
+    "PatchError",
+    "Span",
+    "UpdatePatches",
+    "stage_one_stride",
+    "update_patches",
+]
