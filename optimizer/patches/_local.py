@@ -43,7 +43,7 @@ def is_local(layer: Layer, changed: Sequence[Layer], axes: int, *, channels_last
     """
     if {len(one.output_shape) for one in (layer, *changed)} != {axes + 1}:
         return False
-    name = layer.op.lower().rstrip("_")
+    name = layer.op.lower().replace("_", "")
     # "Conv2d", "MaxPooling2D": how many axes they have is in their windows.
     bare = name.removesuffix("d").rstrip("0123456789")
     if layer.window is not None:

@@ -13,7 +13,7 @@ from ._local import is_local
 from ._span import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from optimizer.graph import Layer, LayerGraph
 
@@ -110,6 +110,10 @@ class UpdatePatches:
         """Over all positions, with the layers that are computed in full."""
         return (self.full_flops + self.whole_flops) / (self.mean_flops + self.whole_flops)
 
+    def extent(self, name: str, axis: int) -> int:
+        """Of a layer's tensor, along a spatial axis."""
+        return _extents(self.graph[name], len(self.grid.image), self._last)[axis]
+
     def explain(self) -> str:
         """What is incremental, what is not, and what that saves."""
         rows, extents = " x ".join(map(str, self.grid.shape)), " x ".join(map(str, self.grid.patch))
@@ -141,7 +145,9 @@ class UpdatePatches:
         return _channels_last(self.graph, self.grid)
 
 
-def update_patches(graph: LayerGraph, grid: OcclusionGrid, *, threshold: float = 1.0) -> UpdatePatches:
+def update_patches(
+    graph: LayerGraph, grid: OcclusionGrid, *, threshold: float = 1.0, known: Container[str] | None = None
+) -> UpdatePatches:
     """Follow a patch through a network, for all positions of it at once.
 
     A layer is incremental while each of its inputs is, and while it is known to look at a neighbourhood (a window) or
@@ -156,6 +162,8 @@ def update_patches(graph: LayerGraph, grid: OcclusionGrid, *, threshold: float =
     threshold : float
         Tau of projective field thresholding: at most this fraction of each axis is kept up to date, in the middle of
         what has changed. 1 (default) is exact.
+    known : container of str, optional
+        Layers that whoever runs the network can compute incrementally; all by default.
 
     Returns
     -------
@@ -180,7 +188,11 @@ def update_patches(graph: LayerGraph, grid: OcclusionGrid, *, threshold: float =
         read = [graph[above] for above in dict.fromkeys(layer.inputs)]
         changed = [above for above in read if above.name in spans]
         stale = any(above.name in whole for above in read)
-        if stale or not is_local(layer, changed, len(grid.image), channels_last=last):
+        if (
+            stale
+            or (known is not None and name not in known)
+            or not is_local(layer, changed, len(grid.image), channels_last=last)
+        ):
             whole.append(name)
         else:
             spans[name] = _after(layer, [spans[above.name] for above in changed], threshold, last=last)

@@ -99,15 +99,32 @@ class TorchModel:
         >>> bool((above == net(torch.ones(5, 3)).detach().numpy()).all())
         True
         """
+        found = self.tensors({name: self._tensor(name, array) for name, array in feeds.items()}, want)
+        return {name: tensor.numpy(force=True) for name, tensor in found.items()}
+
+    def tensors(self, feeds: Mapping[str, torch.Tensor], want: Sequence[str]) -> dict[str, torch.Tensor]:
+        """The same as :meth:`run` from and to torch's own tensors, where they are.
+
+        Parameters
+        ----------
+        feeds : mapping of str to tensor
+            By layer.
+        want : sequence of str
+        """
         schedule = self._schedule(frozenset(feeds), tuple(want))
-        values: dict[fx.Node, Any] = {self._nodes[name]: self._tensor(name, array) for name, array in feeds.items()}
+        values: dict[fx.Node, Any] = {self._nodes[name]: tensor for name, tensor in feeds.items()}
         records = len(next(iter(feeds.values())))
         with torch.inference_mode():
             for node, last_read in schedule:
                 values[node] = records if is_batch_size(node) else self._evaluate(node, values)
                 for done in last_read:
                     del values[done]
-        return {name: values[self._nodes[name]].numpy(force=True) for name in want}
+        return {name: values[self._nodes[name]] for name in want}
+
+    def module_of(self, name: str) -> nn.Module | None:
+        """The module that a layer is a call of, or nothing where it is a function."""
+        node = self._nodes[name]
+        return self._modules[str(node.target)] if node.op == "call_module" else None
 
     def _tensor(self, name: str, array: NDArray[np.generic]) -> torch.Tensor:
         tensor = torch.from_numpy(_lent(array)).to(self._device)
