@@ -7,6 +7,7 @@ check_packages()
 from vista_spark import roster  # noqa: E402 - the guard comes before what it guards
 from vista_spark._session import session  # noqa: E402
 from vista_spark._version import __version__  # noqa: E402
+from vista_spark.explanation import Explanation, explain  # noqa: E402
 from vista_spark.featurizer import CNNFeaturizer  # noqa: E402
 from vista_spark.perceptron import (  # noqa: E402
     MLPClassificationModel,
@@ -25,6 +26,7 @@ from vista_spark.transfer import (  # noqa: E402
 
 __all__ = [
     "CNNFeaturizer",
+    "Explanation",
     "FeatureTransfer",
     "LayerResult",
     "MLPClassificationModel",
@@ -34,6 +36,7 @@ __all__ = [
     "TextFeaturizer",
     "TransferResult",
     "__version__",
+    "explain",
     "plan_feature_transfer",
     "profile",
     "roster",

@@ -16,6 +16,7 @@ from rich.table import Table
 from optimizer.errors import CerebroError, nearest
 from udfs.tracking import track_into
 from vista_spark import roster
+from vista_spark._explain_command import explain_command
 from vista_spark._plan_command import plan_command, profile_command
 from vista_spark._shipping import write_packages
 
@@ -29,6 +30,7 @@ __all__ = ["app", "downstream_name", "downstream_of", "layers_of", "main"]
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("profile")(profile_command)
 app.command("plan")(plan_command)
+app.command("explain")(explain_command)
 
 _CONSOLE = Console()
 

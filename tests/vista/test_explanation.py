@@ -1,0 +1,92 @@
+"""Occlusion heat maps of real photographs by a real MobileNetV2."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from real_inputs import foolbox_images, mobilenet_v2_weights
+
+from optimizer.patches import PatchError
+from udfs.images import ImageError
+from vista_spark import explain
+from vista_spark.errors import InvalidArgumentError
+
+pytest.importorskip("torch")
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_exact_is_naive() -> None:
+    path, label = foolbox_images()[3]
+    common: dict[str, Any] = {"weights": mobilenet_v2_weights(), "patch_size": 32, "stride": 48}
+    exact = explain(path, "mobilenet_v2", **common)
+    naive = explain(path, "mobilenet_v2", mode="naive", **common)
+    assert exact.predicted == naive.predicted == exact.target == label
+    assert exact.heat_map.shape == (5, 5)
+    np.testing.assert_allclose(exact.heat_map, naive.heat_map, atol=1e-5)
+    assert exact.probability > 0.9
+    assert exact.heat_map.min() < exact.probability - 0.01, "no patch changes anything"
+    assert 1.5 < exact.theoretical_speed_up < 3
+    assert "class 990" in exact.explain()
+    # The object is in the left half: what is laid over the right one changes little.
+    assert np.abs(exact.heat_map[:, 4] - exact.probability).max() < np.abs(exact.heat_map - exact.probability).max()
+    figure = exact.plot()
+    assert figure.axes[1].collections[0].get_clim() == pytest.approx((0.75 * exact.probability, 1.0))
+
+
+def test_a_region_a_class_and_news_of_it() -> None:
+    path, _ = foolbox_images()[3]
+    seen: list[np.ndarray] = []
+    found = explain(
+        path,
+        "squeezenet1_1",
+        image_size=96,
+        target=7,
+        region=((16, 64), (32, 96)),
+        patch_size=16,
+        stride=16,
+        batch_size=4,
+        on_update=seen.append,
+    )
+    assert found.heat_map.shape == (3, 4)
+    assert found.target == 7
+    shares = [float(np.isfinite(heat_map).mean()) for heat_map in seen]
+    assert shares == sorted(shares)
+    assert shares[0] < 1 == shares[-1]
+    np.testing.assert_array_equal(seen[-1], found.heat_map)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "said"),
+    [
+        ({"patch_size": 65}, PatchError, "a patch of 65 on axis 0 does not fit into 64"),
+        ({"stride": 0}, PatchError, "start at 1"),
+        ({"region": ((0, 65), (0, 64))}, PatchError, "region 0 to 65 on axis 0: within 0 and the image's 64"),
+        ({"target": 1000}, InvalidArgumentError, "target=1000: a class from 0 to 999"),
+        ({"mode": "exat"}, InvalidArgumentError, "mode='exat'; did you mean 'exact'"),
+        ({"patch_color": (0, 0, 256)}, InvalidArgumentError, "three numbers from 0 to 255"),
+        ({"model": "minilm_l6"}, InvalidArgumentError, "explanations are for images and PyTorch"),
+        ({"image": b"junk"}, ImageError, "not a JPEG"),
+    ],
+)
+def test_what_cannot_be_is_said(settings: dict[str, Any], error: type[Exception], said: str) -> None:
+    usual: dict[str, Any] = {"image": np.zeros((3, 64, 64), np.float32), "model": "squeezenet1_1", "image_size": 64}
+    usual |= {"stride": 24}
+    with pytest.raises(error, match=said):
+        explain(**usual | settings)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    path, label = foolbox_images()[3]
+    out = tmp_path / "heat.png"
+    command = [sys.executable, "-m", "vista_spark", "explain", str(path), "--model", "mobilenet_v2", "--out", str(out)]
+    command += ["--weights", str(mobilenet_v2_weights()), "--stride", "64", "--patch-size", "32"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"class {label} with probability 0.9" in done.stdout
+    assert out.read_bytes().startswith(b"\x89PNG")
