@@ -161,6 +161,7 @@ class Coordinator:
             self._workers[name] = Attached(
                 name, message["attempt"], message["location"], message["host"], time.monotonic()
             )
+            _LOG.info("worker %s on %s is here", name, message["host"])
             self._holdings.come(name)
             self._hopper.join(name, self._holdings[name])
             self._adopt()

@@ -75,6 +75,10 @@ class Search:
             assert time.monotonic() < deadline, "".join(self._lines)
             time.sleep(0.05)
 
+    def wait_for_line(self, words: str) -> None:
+        """Until the driver has said something."""
+        self.wait_until(lambda: any(words in line for line in list(self._lines)))
+
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()

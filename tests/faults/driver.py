@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from pathlib import Path
@@ -20,18 +21,20 @@ CONFIGS = {"lr": [0.1, 0.01], "width": [4, 8]}
 
 
 class Slow(torch.nn.Module):
-    """Takes its time in training, so that a fault finds it at work; may hang once."""
+    """Takes its time in training, so that a fault finds it at work; may hang once, or wait while a file is there."""
 
-    def __init__(self, width: int, seconds: float, hang: str) -> None:
+    def __init__(self, width: int, seconds: float, hang: str, hold: str) -> None:
         super().__init__()
         self.layers = torch.nn.Sequential(
             torch.nn.Linear(3, width), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(width, 2)
         )
-        self.seconds, self.hang = seconds, hang
+        self.seconds, self.hang, self.hold = seconds, hang, hold
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         if self.training:
             time.sleep(self.seconds)
+            while self.hold and Path(self.hold).exists():
+                time.sleep(0.1)
             if self.hang and not Path(self.hang).exists():
                 Path(self.hang).touch()
                 time.sleep(3600)
@@ -39,7 +42,7 @@ class Slow(torch.nn.Module):
 
 
 def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
-    net = Slow(params["width"], SECONDS, HANG if params == {"lr": 0.01, "width": 8} else "")
+    net = Slow(params["width"], SECONDS, HANG if params == {"lr": 0.01, "width": 8} else "", HOLD)
     optimizer = torch.optim.Adam(net.parameters(), lr=params["lr"])
     return ModelTrainer(
         model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), metrics=["accuracy"], batch_size=16
@@ -63,8 +66,10 @@ def said(found: Selection) -> dict[str, Any]:
 def main() -> None:
     master, uri, run, mode = sys.argv[1:5]
     settings: dict[str, Any] = json.loads(sys.argv[5]) if len(sys.argv) > 5 else {}
-    global SECONDS, HANG
-    SECONDS, HANG = settings.pop("seconds", 0.05), settings.pop("hang", "")
+    global SECONDS, HANG, HOLD
+    SECONDS, HANG, HOLD = settings.pop("seconds", 0.05), settings.pop("hang", ""), settings.pop("hold", "")
+    logging.basicConfig(stream=sys.stdout, format="%(message)s")
+    logging.getLogger("cerebro_spark").setLevel(logging.INFO)
     backend_settings = settings.pop("backend", {})
     cloudpickle.register_pickle_by_value(sys.modules["__main__"])
     spark = SparkSession.builder.master(master).getOrCreate()

@@ -112,15 +112,19 @@ def test_a_node_that_is_gone_for_good(
 
 
 def test_a_worker_that_joins(
-    searching: Callable[..., Search], cluster: StandaloneCluster, undisturbed: dict[str, Any]
+    searching: Callable[..., Search], cluster: StandaloneCluster, undisturbed: dict[str, Any], tmp_path: Path
 ) -> None:
     """The cluster gets a node in the middle of the run; from the next epoch on it has a shard."""
+    hold = tmp_path / "hold"
     cluster.kill_worker(next(place for place, worker in enumerate(cluster.workers) if worker.process.poll() is None))
-    search = searching("joins").start(seconds=0.2, backend={"num_workers": 2, "max_workers": 3})
+    search = searching("joins").start(hold=str(hold), backend={"num_workers": 2, "max_workers": 3})
     try:
         search.wait_for_units(2)
+        hold.touch()
     finally:
         cluster.add_worker()
+    search.wait_for_line("worker w2 on")
+    hold.unlink()
     found = search.result()
     same(found, undisturbed)
     assert found["workers"] == ["w0", "w1", "w2"]

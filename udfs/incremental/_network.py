@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["IncrementalNetwork", "Views"]
 
+# Of each axis: more of them save little that is computed in vain at the borders.
+_BANDS = 4
+
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
 _AVERAGE_POOLS = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
@@ -72,8 +75,9 @@ class IncrementalNetwork:
         Places of the patch.
     threshold : float
         Tau of projective field thresholding; 1 (default) is exact.
-    bands : int
-        Into how many bands the heat map is cut along each axis; positions of one band have patches of one size.
+    bands : int, optional
+        Into how many bands the heat map is cut along each axis; positions of one band have patches of one size. By
+        default as many as leave batches full, at most 4.
 
     Raises
     ------
@@ -93,7 +97,9 @@ class IncrementalNetwork:
     9
     """
 
-    def __init__(self, model: TorchModel, grid: OcclusionGrid, *, threshold: float = 1.0, bands: int = 4) -> None:
+    def __init__(
+        self, model: TorchModel, grid: OcclusionGrid, *, threshold: float = 1.0, bands: int | None = None
+    ) -> None:
         self._model = model
         self._bands = bands
         known = {layer.name for layer in model.graph if _computable(model.module_of(layer.name), layer)}
@@ -138,7 +144,9 @@ class IncrementalNetwork:
         """
         grid = self.patches.grid
         axes = len(grid.image)
-        parts = [bands(self.patches, axis, self._bands) for axis in range(axes)]
+        count = grid.count if places is None else int(places.sum())
+        cut = self._bands or max(1, min(_BANDS, round((count / batch_size) ** (1 / axes))))
+        parts = [bands(self.patches, axis, cut) for axis in range(axes)]
         patch = fill.reshape(-1, *(1,) * axes).expand(-1, *grid.patch) if fill.dim() == 1 else fill
         for choice in np.ndindex(*(len(part) for part in parts)):
             chosen = [part[at] for part, at in zip(parts, choice, strict=True)]
