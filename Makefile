@@ -61,6 +61,7 @@ bench: java $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/vista_figures.py
 	$(VENV)/bin/python benchmarks/schedulers.py
 	$(VENV)/bin/python benchmarks/hopper.py
+	$(VENV)/bin/python benchmarks/occlusion.py
 
 java:
 	@if [ ! -x "$${JAVA_HOME:-/nonexistent}/bin/java" ] && ! command -v java >/dev/null; then \
