@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 # Of a machine, by habit: most of it for the JVM.
 _HABIT = 3 / 4
 
-# Few iterations: memory is what counts, and each takes as much.
-_DOWNSTREAM: dict[str, tuple[Any, dict[str, Any]]] = {
-    "forest": (RandomForestClassifier, {}),
-    "logistic": (LogisticRegression, {"maxIter": 10}),
-}
+_DOWNSTREAM: dict[str, Any] = {"forest": RandomForestClassifier, "logistic": LogisticRegression}
 
 
 def main(wanted: dict[str, Any]) -> None:
@@ -40,7 +36,7 @@ def main(wanted: dict[str, Any]) -> None:
     files = jpegs(wanted["images"])
     said: dict[str, Any] = {}
     batch_size = 32
-    estimator, settings = _DOWNSTREAM[wanted["downstream"]]
+    estimator = _DOWNSTREAM[wanted["downstream"]]
     answer = Path(wanted["answer"])
     conf = {
         "spark.ui.enabled": "false",
@@ -78,7 +74,7 @@ def main(wanted: dict[str, Any]) -> None:
     job = FeatureTransfer(
         model=wanted["model"],
         layers=wanted["layers"],
-        downstream=estimator(**settings),
+        downstream=estimator(),
         pooling=wanted["pooling"],
         plan=wanted["plan"],
         join=wanted["join"],
