@@ -161,7 +161,7 @@ def explain(
     Raises
     ------
     InvalidArgumentError
-        A mode, class, colour or model that cannot be.
+        A mode, class, colour or model that cannot be; a model of several outputs.
     optimizer.patches.PatchError
         A patch that does not fit, a region outside of the image.
     udfs.images.ImageError
@@ -194,6 +194,10 @@ def explain(
 
     traced: Any = handler("torch").trace(roster.load(card, weights, seed=seed), list(preprocessing.inputs))
     network: TorchModel = traced.prepare(torch.get_num_threads())
+    if len(network.graph.outputs) != 1:
+        raise InvalidArgumentError(
+            f"model {card.name!r} gives {', '.join(network.graph.outputs)}: an explanation is of one output"
+        )
     incremental = IncrementalNetwork(network, grid)
     started = time.perf_counter()
     whole = torch.from_numpy(pixels)[None].contiguous(memory_format=torch.channels_last)

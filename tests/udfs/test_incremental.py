@@ -190,6 +190,29 @@ def test_what_cannot_be_computed_in_parts_is_computed_in_full(tail: Callable[[],
     np.testing.assert_allclose(incremental(network, image, fill), naive(model, image, fill, grid), atol=1e-5)
 
 
+def test_a_network_without_a_window_is_computed_in_full() -> None:
+    torch.manual_seed(0)
+    model = handler("torch").trace(nn.Sequential(nn.Flatten(), nn.Linear(75, 2)).eval(), [TensorSpec((3, 5, 5))])
+    network = IncrementalNetwork(model, OcclusionGrid((5, 5), (2, 2), (1, 1)))
+    assert network.patches.frontier == model.graph.inputs
+    image, fill = torch.randn(1, 3, 5, 5), torch.randn(3)
+    np.testing.assert_allclose(
+        incremental(network, image, fill), naive(model, image, fill, network.patches.grid), atol=1e-5
+    )
+
+
+def test_layers_that_work_in_place() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.ReLU(inplace=True), nn.Conv2d(1, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.LazyLinear(2)
+    )
+    net.eval()(torch.zeros(1, 1, 12, 12))
+    model, grid = handler("torch").trace(net, [TensorSpec((1, 12, 12))]), OcclusionGrid((12, 12), (3, 3), (3, 3))
+    image, fill = torch.randn(1, 1, 12, 12), torch.full((1,), -1.0)
+    theirs = naive(model, image, fill, grid)
+    np.testing.assert_allclose(incremental(IncrementalNetwork(model, grid), image.clone(), fill), theirs, atol=1e-5)
+
+
 def test_a_threshold_gives_up_exactness_and_computes_less() -> None:
     model, grid = small(nn.Identity), OcclusionGrid((12, 12), (5, 5), (1, 1))
     exact, rough = IncrementalNetwork(model, grid), IncrementalNetwork(model, grid, threshold=0.4)

@@ -63,6 +63,21 @@ class _Updates:
     values: torch.Tensor
     starts: tuple[torch.Tensor, ...]
 
+    def cover(self, begin: Sequence[torch.Tensor], extents: Sequence[int]) -> bool:
+        """Whether they are these ranges exactly, as after a layer that works element by element."""
+        return tuple(extents) == tuple(self.values.shape[2:]) and all(map(torch.equal, begin, self.starts))
+
+    def slices(self, begin: Sequence[torch.Tensor], extents: Sequence[int]) -> tuple[slice, ...] | None:
+        """Where they lie in these ranges, if it is the same place in all of them and they lie in them whole."""
+        found = []
+        for start, first, extent, length in zip(self.starts, begin, extents, self.values.shape[2:], strict=True):
+            offsets = start - first
+            offset = int(offsets[0])
+            if not 0 <= offset <= extent - length or bool((offsets != offset).any()):
+                return None
+            found.append(slice(offset, offset + length))
+        return tuple(found)
+
 
 class IncrementalNetwork:
     """Runs a network over an image of which a patch is other than it was, for many places of the patch.
@@ -177,7 +192,7 @@ class IncrementalNetwork:
                 )
                 lengths = tuple(band.lengths[name] for band in chosen)
                 if name == self._source:
-                    values = patch.expand(count, *patch.shape)
+                    values = patch.repeat(count, *(1,) * patch.dim())  # memory of its own: a layer may work in place
                 else:
                     values = self._layer(graph[name], views, updates, starts, lengths)
                 updates[name] = _Updates(values, starts)
@@ -275,18 +290,25 @@ def _context(
     -------
     tensor of shape (positions, channels, *extents)
     """
+    if updates is not None and updates.cover(begin, extents):
+        return updates.values
     places = [
         start[:, None] + torch.arange(extent, device=start.device) for start, extent in zip(begin, extents, strict=True)
     ]
     inside, index = _within(places, view.shape[2:])
     found = view[0].movedim(0, -1)[index]
-    if updates is not None:
-        own = [place - start[:, None] for place, start in zip(places, updates.starts, strict=True)]
-        covered, index = _within(own, updates.values.shape[2:])
-        row = torch.arange(len(covered), device=view.device).reshape(-1, *(1,) * len(places))
-        found = torch.where(covered.unsqueeze(-1), updates.values.movedim(1, -1)[(row, *index)], found)
     if not bool(inside.all()):
         found = torch.where(inside.unsqueeze(-1), found, found.new_full((), outside))
+    if updates is not None:
+        patches = updates.values.movedim(1, -1)
+        slices = updates.slices(begin, extents)
+        if slices is not None:
+            found[(slice(None), *slices)] = patches
+        else:
+            own = [place - start[:, None] for place, start in zip(places, updates.starts, strict=True)]
+            covered, index = _within(own, patches.shape[1:-1])
+            row = torch.arange(len(covered), device=view.device).reshape(-1, *(1,) * len(places))
+            found = torch.where(covered.unsqueeze(-1), patches[(row, *index)], found)
     # Channels last in memory, which is what convolutions are fastest with.
     return found.movedim(-1, 1)
 
