@@ -192,7 +192,7 @@ class IncrementalNetwork:
                 )
                 lengths = tuple(band.lengths[name] for band in chosen)
                 if name == self._source:
-                    values = patch.repeat(count, *(1,) * patch.dim())  # memory of its own: a layer may work in place
+                    values = patch.expand(count, *patch.shape)
                 else:
                     values = self._layer(graph[name], views, updates, starts, lengths)
                 updates[name] = _Updates(values, starts)
