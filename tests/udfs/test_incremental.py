@@ -201,18 +201,6 @@ def test_a_network_without_a_window_is_computed_in_full() -> None:
     )
 
 
-def test_layers_that_work_in_place() -> None:
-    torch.manual_seed(0)
-    net = nn.Sequential(
-        nn.ReLU(inplace=True), nn.Conv2d(1, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.LazyLinear(2)
-    )
-    net.eval()(torch.zeros(1, 1, 12, 12))
-    model, grid = handler("torch").trace(net, [TensorSpec((1, 12, 12))]), OcclusionGrid((12, 12), (3, 3), (3, 3))
-    image, fill = torch.randn(1, 1, 12, 12), torch.full((1,), -1.0)
-    theirs = naive(model, image, fill, grid)
-    np.testing.assert_allclose(incremental(IncrementalNetwork(model, grid), image, fill), theirs, atol=1e-5)
-
-
 def test_a_threshold_gives_up_exactness_and_computes_less() -> None:
     model, grid = small(nn.Identity), OcclusionGrid((12, 12), (5, 5), (1, 1))
     exact, rough = IncrementalNetwork(model, grid), IncrementalNetwork(model, grid, threshold=0.4)
