@@ -39,8 +39,8 @@ class Pictures(torch.nn.Module):
         )
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Scores of the ten kinds, from RGB bytes."""
-        return self.layers(image.float() / 255)
+        """Scores of the ten kinds, from RGB between 0 and 1."""
+        return self.layers(image)
 
 
 def trainer_fn(params: dict[str, Any]) -> ModelTrainer:

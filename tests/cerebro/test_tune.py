@@ -94,7 +94,7 @@ def test_the_searches_of_tables(
 @pytest.mark.extended
 def test_the_search_of_pictures(tmp_path: Path) -> None:
     out = tmp_path / "fashion.parquet"
-    done = _run(str(EXAMPLES / "search_data.py"), "fashion", "--rows", "1500", "--out", str(out))
+    done = _run(str(EXAMPLES / "search_data.py"), "fashion", "--rows", "3000", "--out", str(out))
     if done.returncode:
         pytest.skip(done.stderr.strip())
     _searched("fashion", out, tmp_path, "val_accuracy", 0.6)
