@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["Report", "load_average"]
 
 
+_SMALL = 1e-3
+
+
 @dataclass
 class Report:
     """Tables, notes and ratios of one benchmark.
@@ -57,9 +60,11 @@ class Report:
         target : float, optional
             What it is to reach.
         """
-        self.ratios[name] = round(value, 4)
+        # An error of 1e-6 is not 0.
+        small = 0 < abs(value) < _SMALL
+        self.ratios[name] = float(f"{value:.2e}") if small else round(value, 4)
         reached = "" if target is None else f" (to reach: {target:g})"
-        self._said.append((name, f"{value:.3f}", meaning + reached))
+        self._said.append((name, f"{value:.1e}" if small else f"{value:.3f}", meaning + reached))
 
     def show(self, *, as_json: bool) -> None:
         """Print everything; with ``as_json`` the last line is ``{"ratios": {name: number, ...}}``."""

@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from _hopper_arms import BATCH, Arm, Work, network, optimizer_of, train_all
 from _report import Report, load_average
+from search_data import KDD_NUMBERS, kdd  # a program of the examples, not a package
 
 from cerebro_spark import GridSearch, ModelTrainer, SparkBackend, Store, prepare
 from optimizer.hopper import HopWorkload, simulate
@@ -130,8 +131,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _census(spark: SparkSession, rows: int, folder: Path) -> tuple[DataFrame, list[str]]:
     """The KDD census with its numbers scaled and its smaller categories as indicator vectors; and these columns."""
-    from search_data import KDD_NUMBERS, kdd  # noqa: PLC0415 - beside its only use
-
     table = kdd(rows, folder)
     words = [name for name in table if name not in {*KDD_NUMBERS, "label"} and table[name].nunique() <= _FEW]
     path = str(folder / "kdd.parquet")

@@ -4,7 +4,8 @@
 five minutes; ``--stride 4`` is the paper's setting. The naive way runs batches of whole images, in the layout that this
 machine's convolutions are fastest with, on a random sample of the places, and its seconds are scaled to all of them;
 its values are compared with the exact ones at those places. Weights are random, but MobileNetV2's: time does not depend
-on them. Theory is in FLOPs, over all places, with the layers that are computed in full.
+on them. Theory is in FLOPs, over all places, with the layers that are computed in full. ``--theory`` prints that alone,
+for every torch network of the roster and several sizes of the patch: Figure 6.3 of the Krypton chapter, in seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,16 +27,19 @@ from _photos import jpegs
 from _report import Report, load_average
 from _weights import found_weights
 
-from optimizer.patches import OcclusionGrid
+from optimizer.patches import OcclusionGrid, update_patches
 from udfs.handlers import handler
 from udfs.images import decode
 from udfs.incremental import IncrementalNetwork
 from vista_spark import roster
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from udfs.handlers.torch import TorchModel
+
+
+_PATCHES = (4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
+    parser.add_argument("--theory", action="store_true", help="only the theoretical speed-ups, at this stride")
     options = parser.parse_args(arguments)
+    if options.theory:
+        _theory(options)
+        return
     load = load_average()
     report = Report(
         f"Occlusion of one photograph, patch {options.patch}, stride {options.stride}, {options.threads} threads, "
@@ -107,6 +115,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report.show(as_json=options.json)
 
 
+def _theory(options: argparse.Namespace) -> None:
+    """Over all places, in the middle, and over all places with the layers that are computed in full."""
+    report = Report(f"Theoretical speed-ups of incremental inference by FLOPs, stride {options.stride}")
+    networks = [card for card in map(roster.card, roster.names()) if card.framework == "torch" and card.kind == "image"]
+    rows = []
+    for card in networks:
+        graph = handler("torch").trace(card.skeleton(), list(card.preprocessing.inputs)).graph
+        cells = []
+        for patch in _PATCHES:
+            grid = OcclusionGrid((card.preprocessing.crop,) * 2, (patch,) * 2, (options.stride,) * 2)
+            found = update_patches(graph, grid)
+            cells.append(f"{found.speed_up:.2f}, {found.centre_speed_up:.2f}, {found.overall_speed_up:.2f}")
+            report.ratio(f"theory.{card.name}.{patch}", found.speed_up, "FLOPs in full / incrementally, all places")
+        rows.append((card.name, *cells, ""))
+    columns = ("network", *(f"patch {patch}" for patch in _PATCHES), "")
+    report.table("Over all places, in the middle, and with the layers in full", columns, rows)
+    report.show(as_json=options.json)
+
+
 def _measure(name: str, options: argparse.Namespace) -> Measured:
     torch.set_num_threads(options.threads)
     preprocessing = roster.card(name).preprocessing
@@ -117,36 +144,28 @@ def _measure(name: str, options: argparse.Namespace) -> Measured:
     network = IncrementalNetwork(model, grid)
     pixels = torch.from_numpy(decode(jpegs(1)[0], preprocessing))[None]
     image, fill = pixels.contiguous(memory_format=torch.channels_last), torch.zeros(3)
-    places = np.stack(np.unravel_index(np.arange(grid.count), grid.shape), axis=1)
-    sample = np.random.default_rng(1).permutation(places)[: options.sample]
-    _naive(model, image, fill, grid, sample[: options.batch_size], options.batch_size)
-    seconds, theirs = _naive(model, image, fill, grid, sample, options.batch_size)
-    (output,) = model.graph.outputs
-    started = time.perf_counter()
-    ours = np.empty((*grid.shape, theirs.shape[1]), np.float32)
-    for index, outputs in network.outputs(network.materialise(image), fill, batch_size=options.batch_size):
-        ours[tuple(index.T)] = outputs[output].numpy().reshape(len(index), -1)
-    exact = time.perf_counter() - started
-    error = np.abs(ours[tuple(sample.T)] - theirs).max() / np.abs(theirs).max()
+    sample = np.zeros(grid.count, np.bool_)
+    sample[np.random.default_rng(1).permutation(grid.count)[: options.sample]] = True
+    sample = sample.reshape(grid.shape)
+    size = options.batch_size
+    next(network.naive(image, fill, batch_size=size))  # what a first run costs once
+    seconds, theirs = _timed(lambda: network.naive(image, fill, batch_size=size, places=sample), grid)
+    exact, ours = _timed(lambda: network.outputs(network.materialise(image), fill, batch_size=size), grid)
+    error = np.abs(ours[sample] - theirs[sample]).max() / np.abs(theirs[sample]).max()
     patches = network.patches
-    naive = seconds * grid.count / len(sample)
+    naive = seconds * grid.count / sample.sum()
     return Measured(naive, exact, patches.overall_speed_up, patches.uniform_speed_up, float(error))
 
 
-def _naive(
-    model: TorchModel, image: torch.Tensor, fill: torch.Tensor, grid: OcclusionGrid, places: np.ndarray, size: int
-) -> tuple[float, np.ndarray]:
-    found = []
+def _timed(run: Callable[[], Iterable[Any]], grid: OcclusionGrid) -> tuple[float, np.ndarray]:
+    """Seconds, and the network's outputs by place."""
     started = time.perf_counter()
-    for start in range(0, len(places), size):
-        part = places[start : start + size]
-        batch = image.repeat(len(part), 1, 1, 1).contiguous(memory_format=torch.channels_last)
-        for row, (y, x) in zip(batch, part, strict=True):
-            top, left = grid.starts(0)[y], grid.starts(1)[x]
-            row[:, top : top + grid.patch[0], left : left + grid.patch[1]] = fill[:, None, None]
-        (outputs,) = model.tensors({model.graph.inputs[0]: batch}, model.graph.outputs).values()
-        found.append(outputs.numpy().reshape(len(part), -1))
-    return time.perf_counter() - started, np.concatenate(found)
+    found = [(index, next(iter(outputs.values()))) for index, outputs in run()]
+    seconds = time.perf_counter() - started
+    values = np.full((*grid.shape, found[0][1][0].numel()), np.nan, np.float32)
+    for index, outputs in found:
+        values[tuple(index.T)] = outputs.numpy().reshape(len(index), -1)
+    return seconds, values
 
 
 if __name__ == "__main__":

@@ -78,14 +78,10 @@ def gantt(events: Sequence[Event], losses: Sequence[Loss] = (), follow: str | No
                 clip_on=True,
             )
     path = [event for event in events if event.config == follow and event.kind == "train"]
-    axes.plot(
-        [(event.began + event.ended) / 2 for event in path],
-        [workers.index(event.worker) for event in path],
-        color="black",
-        linewidth=1.0,
-        marker="o",
-        markersize=2.5,
-    )
+    if path:
+        middles = [(event.began + event.ended) / 2 for event in path]
+        rows = [workers.index(event.worker) for event in path]
+        axes.plot(middles, rows, color="black", linewidth=1.0, marker="o", markersize=2.5)
     for loss in losses:
         axes.plot(loss.seconds, workers.index(loss.worker), marker="x", markersize=14, markeredgewidth=3, color="black")
     axes.set_yticks(range(len(workers)), workers)

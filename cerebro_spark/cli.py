@@ -87,7 +87,8 @@ def tune(
             experiment=experiment,
         )
     else:
-        df = spark.read.parquet(str(table))
+        assert table is not None  # noqa: S101 - seen above, before Spark
+        df = spark.read.parquet(table)
         settings.setdefault("feature_columns", [name for name in df.columns if name not in settings["label_columns"]])
         found = GridSearch(
             backend=backend,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,20 +17,18 @@ from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     import torch
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from udfs.handlers.torch import TorchModel
-    from udfs.incremental import IncrementalNetwork
     from udfs.preprocessing import Preprocessing
     from vista_spark.roster import ModelCard
 
 __all__ = ["MODES", "Explanation", "explain"]
 
-Mode = Literal["exact", "naive"]
 MODES = ("exact", "naive")
 
 # Sums of probabilities differ from 1 by the rounding of their terms.
@@ -213,7 +211,7 @@ def explain(
     results = (
         incremental.outputs(views, fill, batch_size=batch_size)
         if mode == "exact"
-        else _naive(network, incremental, whole, fill, batch_size)
+        else incremental.naive(whole, fill, batch_size=batch_size)
     )
     for places, outputs in results:
         heat_map[tuple(places.T)] = _probabilities(outputs[output])[:, counted].numpy()
@@ -223,21 +221,6 @@ def explain(
         heat_map, grid, counted, predicted, float(scores[counted]), mode, incremental.patches.overall_speed_up,
         time.perf_counter() - started, _shown(pixels, preprocessing),
     )  # fmt: skip
-
-
-def _naive(
-    network: TorchModel, incremental: IncrementalNetwork, image: torch.Tensor, fill: torch.Tensor, batch_size: int
-) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
-    """The whole network for each place."""
-    grid, graph = incremental.patches.grid, network.graph
-    places = np.stack(np.unravel_index(np.arange(grid.count), grid.shape), axis=1)
-    for start in range(0, len(places), batch_size):
-        part = places[start : start + batch_size]
-        batch = image.repeat(len(part), 1, 1, 1)
-        for row, (y, x) in zip(batch, part, strict=True):
-            top, left = grid.starts(0)[y], grid.starts(1)[x]
-            row[:, top : top + grid.patch[0], left : left + grid.patch[1]] = fill[:, None, None]
-        yield part, network.tensors({graph.inputs[0]: batch}, graph.outputs)
 
 
 def _probabilities(outputs: torch.Tensor) -> torch.Tensor:

@@ -51,7 +51,7 @@ class Span:
         reach = (kernel - 1) * dilation
         start = np.maximum(-((reach - padding - self.start) // stride), 0)
         stop = np.minimum((self.stop - 1 + padding) // stride + 1, extent)
-        return Span(start, np.where(self.lengths > 0, stop, start)).tidy()
+        return Span(start, np.where(self.lengths > 0, np.maximum(start, stop), start))
 
     def reads(self, kernel: int, stride: int, padding: int, dilation: int) -> Span:
         """What a window reads to make the span: its read-in context (equations 6.15 and 6.16); may lie in the padding.
@@ -92,7 +92,3 @@ class Span:
         over = np.maximum(self.lengths - most, 0)
         start = self.start + over // 2
         return Span(start, start + self.lengths - over)
-
-    def tidy(self) -> Span:
-        """Empty ones begin where they end."""
-        return Span(self.start, np.maximum(self.start, self.stop))

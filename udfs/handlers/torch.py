@@ -112,7 +112,7 @@ class TorchModel:
         want : sequence of str
         """
         schedule = self._schedule(frozenset(feeds), tuple(want))
-        values: dict[fx.Node, Any] = {self._nodes[name]: tensor for name, tensor in feeds.items()}
+        values: dict[fx.Node, Any] = {self._node(name): tensor for name, tensor in feeds.items()}
         records = len(next(iter(feeds.values())))
         with torch.inference_mode():
             for node, last_read in schedule:
@@ -123,12 +123,18 @@ class TorchModel:
 
     def module_of(self, name: str) -> nn.Module | None:
         """The module that a layer is a call of, or nothing where it is a function."""
-        node = self._nodes[name]
+        node = self._node(name)
         return self._modules[str(node.target)] if node.op == "call_module" else None
+
+    def _node(self, name: str) -> fx.Node:
+        if name not in self._nodes:
+            raise UnknownLayerError(name, self._nodes)
+        node: fx.Node = self._nodes[name]
+        return node
 
     def _tensor(self, name: str, array: NDArray[np.generic]) -> torch.Tensor:
         tensor = torch.from_numpy(_lent(array)).to(self._device)
-        node = self._nodes[name]
+        node = self._node(name)
         if node.op == "placeholder":
             return tensor.contiguous(memory_format=self._layout) if tensor.dim() == 4 else tensor  # noqa: PLR2004 - NCHW
         layout = self._strides.get(node.name)
@@ -169,15 +175,12 @@ class TorchModel:
         return self._schedules[key]
 
     def _needed(self, feeds: frozenset[str], want: tuple[str, ...]) -> set[fx.Node]:
-        for name in (*feeds, *want):
-            if name not in self._nodes:
-                raise UnknownLayerError(name, self._nodes)
         if not feeds:
             raise GraphError(
                 f"{', '.join(want)} cannot be computed from nothing: feed the inputs, or an earlier run's tensors"
             )
         needed: set[fx.Node] = set()
-        ahead = [self._nodes[name] for name in want]
+        ahead = [self._node(name) for name in want]
         while ahead:
             node = ahead.pop()
             if node in needed:

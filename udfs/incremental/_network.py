@@ -131,7 +131,6 @@ class IncrementalNetwork:
         graph, incremental = self.patches.graph, [name for name in self.patches.spans if name != self._source]
         found = self._model.tensors({self._source: image}, [*dict.fromkeys((*incremental, *graph.outputs))])
         views = {self._source: image} | {name: found[name] for name in incremental}
-        # What the layers above read beside the incremental ones depends on no patch.
         return Views(views, {name: found[name] for name in graph.outputs})
 
     def outputs(
@@ -157,12 +156,11 @@ class IncrementalNetwork:
         dict of str to tensor of shape (positions, ...)
             The network's outputs.
         """
-        grid = self.patches.grid
+        grid, patch = self.patches.grid, self._patch(fill)
         axes = len(grid.image)
         count = grid.count if places is None else int(places.sum())
         cut = self._bands or max(1, min(_BANDS, round((count / batch_size) ** (1 / axes))))
         parts = [bands(self.patches, axis, cut) for axis in range(axes)]
-        patch = fill.reshape(-1, *(1,) * axes).expand(-1, *grid.patch) if fill.dim() == 1 else fill
         for choice in np.ndindex(*(len(part) for part in parts)):
             chosen = [part[at] for part, at in zip(parts, choice, strict=True)]
             local = np.stack(
@@ -175,6 +173,38 @@ class IncrementalNetwork:
             for start in range(0, local.shape[1], batch_size):
                 rows = local[:, start : start + batch_size]
                 yield index[:, start : start + batch_size].T, self._batch(views, patch, chosen, rows)
+
+    def naive(
+        self, image: torch.Tensor, fill: torch.Tensor, *, batch_size: int, places: NDArray[np.bool_] | None = None
+    ) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
+        """The same from the whole network for each place of the patch (equations 6.5 and 6.6).
+
+        Parameters
+        ----------
+        image : tensor of shape (1, channels, ...)
+        fill, batch_size, places
+            As for :meth:`outputs`.
+
+        Yields
+        ------
+        array of int64, of shape (positions, axes)
+        dict of str to tensor of shape (positions, ...)
+        """
+        grid, patch = self.patches.grid, self._patch(fill)
+        index = np.argwhere(np.ones(grid.shape, np.bool_) if places is None else places)
+        firsts = [grid.starts(axis) for axis in range(len(grid.image))]
+        for start in range(0, len(index), batch_size):
+            part = index[start : start + batch_size]
+            batch = image.expand(len(part), *image.shape[1:]).clone(memory_format=torch.preserve_format)
+            for row, place in zip(batch, part, strict=True):
+                begin = [int(first[at]) for first, at in zip(firsts, place, strict=True)]
+                covered = (slice(at, at + extent) for at, extent in zip(begin, grid.patch, strict=True))
+                row[(slice(None), *covered)] = patch
+            yield part, self._model.tensors({self._source: batch}, self.patches.graph.outputs)
+
+    def _patch(self, fill: torch.Tensor) -> torch.Tensor:
+        extents = self.patches.grid.patch
+        return fill.reshape(-1, *(1,) * len(extents)).expand(-1, *extents) if fill.dim() == 1 else fill
 
     def _batch(
         self, views: Views, patch: torch.Tensor, chosen: list[Band], rows: NDArray[np.int64]

