@@ -9,6 +9,7 @@ from vista_spark._session import session  # noqa: E402
 from vista_spark._version import __version__  # noqa: E402
 from vista_spark.explanation import Explanation, explain  # noqa: E402
 from vista_spark.featurizer import CNNFeaturizer  # noqa: E402
+from vista_spark.occlusion import OcclusionExplainer, OcclusionExplainerModel  # noqa: E402
 from vista_spark.perceptron import (  # noqa: E402
     MLPClassificationModel,
     MLPClassifier,
@@ -33,6 +34,8 @@ __all__ = [
     "MLPClassifier",
     "MLPRegressionModel",
     "MLPRegressor",
+    "OcclusionExplainer",
+    "OcclusionExplainerModel",
     "TextFeaturizer",
     "TransferResult",
     "__version__",

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, BinaryType, FloatType, StringType, StructField, StructType
 
 from udfs.batches import Named
+from udfs.occlusion import DETAILS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 
     from udfs.descriptors import HOGExtraction
     from udfs.inference import Inference
+    from udfs.occlusion import Explaining
 
-__all__ = ["as_vector", "describe", "infer", "quoted"]
+__all__ = ["as_vector", "describe", "explained", "infer", "quoted"]
 
 
 def infer(df: DataFrame, inference: Inference) -> DataFrame:
@@ -36,6 +39,15 @@ def describe(df: DataFrame, extraction: HOGExtraction) -> DataFrame:
     return _map(df, extraction, fields, [extraction.column])
 
 
+def explained(df: DataFrame, explaining: Explaining) -> DataFrame:
+    """Make heat maps of a DataFrame's images, or what tunes them, lazily."""
+    fields = _kept(df, explaining.keep)
+    fields.append(StructField(explaining.output, ArrayType(FloatType(), containsNull=False)))
+    if not explaining.tuning:
+        fields.append(StructField(explaining.details, from_arrow_type(DETAILS)))
+    return _map(df, explaining, fields, explaining.reads)
+
+
 def quoted(name: str) -> str:
     """A column's name as Spark's expressions take it, whatever characters it has."""
     return f"`{name.replace('`', '``')}`"
@@ -46,7 +58,9 @@ def _kept(df: DataFrame, names: tuple[str, ...]) -> list[StructField]:
     return [schema[name] for name in names]
 
 
-def _map(df: DataFrame, run: Inference | HOGExtraction, fields: list[StructField], read: Sequence[str]) -> DataFrame:
+def _map(
+    df: DataFrame, run: Inference | HOGExtraction | Explaining, fields: list[StructField], read: Sequence[str]
+) -> DataFrame:
     if run.policy.errors == "null":
         fields = [*fields, StructField(run.policy.error_column, StringType())]
     needed = tuple(dict.fromkeys((*run.keep, *read)))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.errors import nearest
-from optimizer.patches import OcclusionGrid
 from udfs.handlers import handler
 from udfs.images import decode
 from vista_spark import roster
+from vista_spark._occlusion import check_explainable, check_occlusion, first_step, occlusion_of
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -23,16 +22,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from udfs.handlers.torch import TorchModel
+    from optimizer.patches import OcclusionGrid
     from udfs.preprocessing import Preprocessing
     from vista_spark.roster import ModelCard
 
-__all__ = ["MODES", "Explanation", "explain"]
-
-MODES = ("exact", "naive")
-
-# Sums of probabilities differ from 1 by the rounding of their terms.
-_ROUNDING = 1e-4
+__all__ = ["Explanation", "explain"]
 
 
 @dataclass(frozen=True)
@@ -118,6 +112,9 @@ def explain(
     patch_color: tuple[int, int, int] = (128, 128, 128),
     region: tuple[tuple[int, int], tuple[int, int]] | None = None,
     mode: str = "exact",
+    tau: float = 0.8,
+    target_speed_up: float = 3.0,
+    drill_down_fraction: float = 0.25,
     image_size: int | None = None,
     batch_size: int = 32,
     on_update: Callable[[NDArray[np.float32]], object] | None = None,
@@ -136,13 +133,23 @@ def explain(
     target : int, optional
         The class whose probability counts; the predicted one by default.
     patch_size, stride : int
-        Of the patch, in pixels of the network's input. Default 16 and 4.
+        Of the patch, in pixels of the network's input. Default 16 and 4; the stride is at most the patch.
     patch_color : tuple of 3 int
         Of the patch, in RGB from 0 to 255; grey by default.
     region : tuple of two pairs of int, optional
         Rows and columns that the patch stays in, half-open; the whole image by default.
-    mode : {"exact", "naive"}
-        Whether only what the patch changes is computed, or the whole network for each place. The same heat map.
+    mode : {"exact", "approximate", "naive"}
+        Whether only what the patch changes is computed, or the whole network for each place: the same heat map. Or
+        nearly the same, much sooner: by `tau` and drill-down.
+    tau : float
+        In the approximate mode: at most this fraction of a tensor's height and width is kept up to date around a
+        patch (projective field thresholding, section 6.4.1). Default 0.8. What it takes for a wanted likeness,
+        :class:`vista_spark.OcclusionExplainer` learns from a sample.
+    target_speed_up : float
+        In the approximate mode: by drill-down, which gives the first stage's stride (section 6.4.3), rounded up to a
+        multiple of `stride`. Default 3; 1 is without drill-down.
+    drill_down_fraction : float
+        Of the heat map, in the second stage. Default 0.25.
     image_size : int, optional
         Of the network's input; the model's own by default.
     batch_size : int
@@ -159,9 +166,9 @@ def explain(
     Raises
     ------
     InvalidArgumentError
-        A mode, class, colour or model that cannot be; a model of several outputs.
+        A mode, class, colour, stride or model that cannot be; a model of several outputs.
     optimizer.patches.PatchError
-        A patch that does not fit, a region outside of the image.
+        A patch that does not fit, a region outside of the image, a tau that is no fraction.
     udfs.images.ImageError
         The image cannot be read.
 
@@ -169,74 +176,42 @@ def explain(
     --------
     >>> import numpy as np
     >>> picture = np.random.default_rng(0).normal(size=(3, 64, 64)).astype("float32")
-    >>> found = explain(picture, "squeezenet1_1", image_size=64, patch_size=16, stride=24)
+    >>> found = explain(picture, "squeezenet1_1", image_size=64, patch_size=16, stride=16)
     >>> found.heat_map.shape
-    (3, 3)
+    (4, 4)
     """
     card = roster.card(model) if isinstance(model, str) else model
-    if mode not in MODES:
-        raise InvalidArgumentError(f"mode={mode!r}{nearest(mode, MODES)}; one of: {', '.join(MODES)}")
-    if card.framework != "torch" or card.kind != "image":
-        raise InvalidArgumentError(
-            f"model {card.name!r} is one of {card.framework} for {card.kind}s: explanations are for images and PyTorch"
-        )
-    if len(patch_color) != 3 or not all(0 <= value <= 255 for value in patch_color):  # noqa: PLR2004 - RGB, 8 bits
-        raise InvalidArgumentError(f"patch_color={patch_color!r}: three numbers from 0 to 255")
+    check_explainable(card)
     preprocessing: Any = card.preprocessing if image_size is None else card.preprocessing.with_size(image_size)
-    grid = OcclusionGrid((preprocessing.crop,) * 2, (patch_size,) * 2, (stride,) * 2, region)
+    options: dict[str, Any] = {
+        "patch_size": patch_size,
+        "stride": stride,
+        "patch_color": patch_color,
+        "region": region,
+        "mode": mode,
+    }
+    check_occlusion(preprocessing, **options)
     pixels = decode(image, preprocessing)
 
     import torch  # noqa: PLC0415 - an optional package
 
-    from udfs.incremental import IncrementalNetwork  # noqa: PLC0415 - needs torch
+    from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - needs torch
 
     traced: Any = handler("torch").trace(roster.load(card, weights, seed=seed), list(preprocessing.inputs))
-    network: TorchModel = traced.prepare(torch.get_num_threads())
-    if len(network.graph.outputs) != 1:
-        raise InvalidArgumentError(
-            f"model {card.name!r} gives {', '.join(network.graph.outputs)}: an explanation is of one output"
-        )
-    incremental = IncrementalNetwork(network, grid)
+    occlusion = occlusion_of(traced, preprocessing, batch_size=batch_size, **options)
+    if mode == "approximate":
+        step = first_step(occlusion.grid, target_speed_up, drill_down_fraction)
+        occlusion = replace(occlusion, tau=tau, step=step, fraction=drill_down_fraction)
+    occluder = Occluder(traced.prepare(torch.get_num_threads()), occlusion)
     started = time.perf_counter()
-    whole = torch.from_numpy(pixels)[None].contiguous(memory_format=torch.channels_last)
-    views = incremental.materialise(whole)
-    (output,) = network.graph.outputs
-    scores = _probabilities(views.outputs[output])[0]
-    predicted = int(scores.argmax())
-    counted = predicted if target is None else target
-    if not 0 <= counted < len(scores):
-        raise InvalidArgumentError(f"target={target!r}: a class from 0 to {len(scores) - 1}")
-    heat_map = np.full(grid.shape, np.nan, np.float32)
-    fill = torch.from_numpy(_normalised(patch_color, preprocessing))
-    results = (
-        incremental.outputs(views, fill, batch_size=batch_size)
-        if mode == "exact"
-        else incremental.naive(whole, fill, batch_size=batch_size)
-    )
-    for places, outputs in results:
-        heat_map[tuple(places.T)] = _probabilities(outputs[output])[:, counted].numpy()
-        if on_update is not None:
-            on_update(heat_map.copy())
+    try:
+        found = occluder.heat_map(pixels, target, on_update)
+    except IndexError as error:
+        raise InvalidArgumentError(f"target={target!r}: {error}") from None
     return Explanation(
-        heat_map, grid, counted, predicted, float(scores[counted]), mode, incremental.patches.overall_speed_up,
-        time.perf_counter() - started, _shown(pixels, preprocessing),
+        found.values, occlusion.grid, found.target, found.predicted, found.probability, mode,
+        occluder.patches.overall_speed_up, time.perf_counter() - started, _shown(pixels, preprocessing),
     )  # fmt: skip
-
-
-def _probabilities(outputs: torch.Tensor) -> torch.Tensor:
-    """Softmax, unless the network ends with one itself."""
-    flat = outputs.detach().reshape(len(outputs), -1)
-    sums = flat.sum(dim=1)
-    if bool((flat >= 0).all()) and bool(((sums - 1).abs() < _ROUNDING).all()):
-        return flat
-    return flat.softmax(dim=1)
-
-
-def _normalised(color: tuple[int, int, int], preprocessing: Preprocessing) -> NDArray[np.float32]:
-    channels = color if preprocessing.channels == "RGB" else color[::-1]
-    found = (np.array(channels) * preprocessing.scale - np.array(preprocessing.mean)) / np.array(preprocessing.std)
-    normalised: NDArray[np.float32] = found.astype(np.float32)
-    return normalised
 
 
 def _shown(pixels: NDArray[np.float32], preprocessing: Preprocessing) -> NDArray[np.uint8]:

@@ -14,7 +14,7 @@ from texts import TOKENIZERS, sentences, tiny_bert
 from cerebro_spark import TunedModel
 from udfs.portable import PortableNetwork
 from udfs.shards import TensorColumn, TensorGroup
-from vista_spark import CNNFeaturizer, MLPClassifier, MLPRegressor, TextFeaturizer
+from vista_spark import CNNFeaturizer, MLPClassifier, MLPRegressor, OcclusionExplainer, TextFeaturizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,6 +54,8 @@ class Stage:
         For some Params, a bad value and what the message must have.
     built : bool
         Whether users build it, by keywords; not a model that a search gives them.
+    label : str or None
+        The column that an estimator learns from beside the one that it reads; one that only looks at a sample has none.
     """
 
     make: Callable[[], Any]
@@ -68,6 +70,7 @@ class Stage:
     values: Mapping[str, Any]
     refused: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     built: bool = True
+    label: str | None = "label"
 
 
 def images(spark: SparkSession, count: int) -> DataFrame:
@@ -243,6 +246,80 @@ STAGES: dict[str, Stage] = {
         values={"batchSize": 7, "predictionCol": "guessed", "rawPredictionCol": "margins"},
         refused={"batchSize": (0, r"batchSize=0.*at least 1")},
         built=False,
+    ),
+    "OcclusionExplainer": Stage(
+        make=lambda: OcclusionExplainer(
+            model="squeezenet1_1",
+            mode="approximate",
+            patchSize=16,
+            stride=12,
+            imageSize=64,
+            targetSpeedup=1.0,
+            sampleSize=2,
+            seed=5,
+        ),
+        frame=images,
+        reads="image",
+        reads_param="inputCol",
+        adds=("heat_map", "explanation", "image_error"),
+        renamed={"outputCol": "a.0 `b`", "detailsCol": "a.1 `b`"},
+        feature="heat_map",
+        tuned=("patchColor", [[0, 0, 0], [255, 0, 0]]),
+        defaults={
+            "inputCol": "image",
+            "outputCol": "heat_map",
+            "detailsCol": "explanation",
+            "patchSize": 16,
+            "stride": 4,
+            "patchColor": [128, 128, 128],
+            "mode": "exact",
+            "targetSSIM": 0.9,
+            "drillDownFraction": 0.25,
+            "targetSpeedup": 3.0,
+            "sampleSize": 30,
+            "batchSize": 32,
+            "device": "auto",
+            "errors": "null",
+            "errorCol": "image_error",
+            "seed": 0,
+        },
+        values={
+            "model": "resnet18",
+            "weights": "/models/resnet18.pth",
+            "inputCol": "photo",
+            "outputCol": "map",
+            "detailsCol": "said",
+            "targetCol": "class",
+            "patchSize": 8,
+            "stride": 2,
+            "patchColor": [0, 0, 0],
+            "mode": "naive",
+            "targetSSIM": 0.95,
+            "drillDownFraction": 0.1,
+            "targetSpeedup": 5.0,
+            "region": [0, 32, 8, 64],
+            "sampleSize": 5,
+            "imageSize": 96,
+            "batchSize": 8,
+            "device": "cpu",
+            "errors": "drop",
+            "errorCol": "why",
+            "seed": 7,
+        },
+        refused={
+            "patchSize": (0, r"patchSize=0.*at least 1"),
+            "stride": (0, r"stride=0.*at least 1"),
+            "patchColor": ([0, 256, 0], r"patchColor=.*from 0 to 255"),
+            "mode": ("approximately", r"mode='approximately'.*did you mean 'approximate'.*exact, approximate, naive"),
+            "targetSSIM": (0.0, r"targetSSIM=0.0.*above 0"),
+            "drillDownFraction": (-0.1, r"drillDownFraction=-0.1.*from 0 on"),
+            "targetSpeedup": (0.5, r"targetSpeedup=0.5.*from 1 on"),
+            "region": ([0, 32], r"region=\[0, 32\].*top, bottom, left and right"),
+            "sampleSize": (0, r"sampleSize=0.*at least 1"),
+            "imageSize": (0, r"imageSize=0.*at least 1"),
+            "errors": ("ignore", r"errors='ignore'.*raise, null, drop"),
+        },
+        label=None,
     ),
     "MLPRegressor": Stage(
         make=lambda: MLPRegressor(

@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402 - an optional extra
 
 from optimizer.patches import OcclusionGrid  # noqa: E402
 from udfs.handlers import TensorSpec, handler  # noqa: E402
-from udfs.incremental import IncrementalNetwork, bands  # noqa: E402
+from udfs.incremental import IncrementalNetwork, buckets  # noqa: E402
 from vista_spark.roster import card, load  # noqa: E402
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ def networks(draw: st.DrawFn) -> tuple[nn.Module, OcclusionGrid]:
         elif kind in {"max", "avg"}:
             kernel = draw(st.integers(2, 3))
             pool = (nn.MaxPool1d, nn.MaxPool2d) if kind == "max" else (nn.AvgPool1d, nn.AvgPool2d)
-            made = pool[axes - 1](kernel, stride=draw(st.integers(1, 2)), padding=draw(st.integers(0, 1)))
+            made = pool[axes - 1](kernel, stride=draw(st.integers(1, 3)), padding=draw(st.integers(0, 1)))
+            made.ceil_mode = draw(st.booleans())
         elif kind == "norm":
             made = (nn.BatchNorm1d, nn.BatchNorm2d)[axes - 1](channels)
             nn.init.uniform_(made.running_mean)
@@ -134,7 +135,7 @@ def test_every_place_of_the_patch(case: tuple[nn.Module, OcclusionGrid], parts: 
     net, grid = case
     model = handler("torch").trace(net, [TensorSpec((2, *grid.image))])
     image, fill = torch.randn(1, 2, *grid.image), torch.randn(2)
-    network = IncrementalNetwork(model, grid, bands=parts)
+    network = IncrementalNetwork(model, grid, buckets=parts)
     found = incremental(network, image, fill, batch_size)
     np.testing.assert_allclose(found, naive(model, image, fill, grid), atol=1e-5)
 
@@ -156,7 +157,7 @@ def test_the_networks_of_the_roster(name: str) -> None:
     grid = OcclusionGrid((side, side), (16, 16), ((side - 16) // 3, (side - 16) // 2))
     assert grid.starts(1)[-1] + 16 >= side - 1
     image, fill = torch.rand(1, *spec.shape), torch.zeros(3)
-    network = IncrementalNetwork(model, grid, bands=2)
+    network = IncrementalNetwork(model, grid, buckets=2)
     theirs = naive(model, image, fill, grid)
     assert not np.allclose(theirs[0, 0], theirs[2, 1]), "the patch changes nothing"
     scale = np.abs(theirs).max()
@@ -175,7 +176,7 @@ def small(tail: Callable[[], nn.Module]) -> TorchModel:
     [
         lambda: nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular"),
         lambda: nn.AvgPool2d(3, 2, 1, count_include_pad=False),
-        lambda: nn.MaxPool2d(3, 2, ceil_mode=True),
+        lambda: nn.AvgPool2d(3, 2, ceil_mode=True),
         nn.Softmax2d,
         lambda: nn.ConvTranspose2d(4, 4, 3),
         lambda: nn.GroupNorm(2, 4),
@@ -225,15 +226,15 @@ def test_only_the_wanted_places() -> None:
     assert sorted(places) == [(1, 2), (3, 0)]
 
 
-def test_bands_have_every_place_once_and_stay_inside() -> None:
+def test_buckets_have_every_place_once_and_stay_inside() -> None:
     model, grid = small(lambda: nn.MaxPool2d(2)), OcclusionGrid((12, 12), (3, 3), (2, 2))
     patches = IncrementalNetwork(model, grid).patches
-    cut = bands(patches, 0, 3)
-    assert np.concatenate([band.places for band in cut]).tolist() == list(range(grid.shape[0]))
-    for band in cut:
-        for name, starts in band.starts.items():
+    cut = buckets(patches, 0, 3)
+    assert sorted(np.concatenate([bucket.places for bucket in cut])) == list(range(grid.shape[0]))
+    for bucket in cut:
+        for name, starts in bucket.starts.items():
             span = patches.spans[name][0]
             assert (starts >= 0).all()
-            assert (starts + band.lengths[name] <= patches.extent(name, 0)).all()
-            assert (starts <= span.start[band.places]).all()
-            assert (starts + band.lengths[name] >= span.stop[band.places]).all()
+            assert (starts + bucket.lengths[name] <= patches.extent(name, 0)).all()
+            assert (starts <= span.start[bucket.places]).all()
+            assert (starts + bucket.lengths[name] >= span.stop[bucket.places]).all()

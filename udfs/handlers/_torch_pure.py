@@ -12,7 +12,7 @@ from torch import fx, nn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["InplaceProxy", "MutationError", "purify"]
+__all__ = ["InplaceProxy", "MutationError", "is_only_reader", "purify"]
 
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 _LOGICAL = ("and", "or", "xor", "lshift", "rshift")
@@ -58,7 +58,7 @@ def purify(module: fx.GraphModule) -> None:
     """
     modules = dict(module.named_modules())
     for node in module.graph.nodes:
-        if _is_inplace(node, modules) and not _is_only_reader(node, modules):
+        if _is_inplace(node, modules) and not is_only_reader(node, modules):
             raise MutationError(f"{node.target} works in place on a tensor that others may read")
     for node in module.graph.nodes:
         if node.op == "call_module" and getattr(modules[node.target], "inplace", False):
@@ -96,7 +96,8 @@ def _has_positional_flag(node: fx.Node) -> bool:
     return False
 
 
-def _is_only_reader(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
+def is_only_reader(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
+    """Whether nobody but this node reads its first argument, which is a tensor of its own and no view of another."""
     source = node.args[0] if node.args else None
     if not isinstance(source, fx.Node) or len(source.users) != 1:
         return False

@@ -1,6 +1,7 @@
 """Incremental inference over many changed patches of one image: Krypton's execution (section 6.3.4, Algorithm 6)."""
 
-from ._bands import Band, bands
-from ._network import IncrementalNetwork, Views
+from ._buckets import Bucket, buckets
+from ._network import IncrementalNetwork
+from ._views import Views
 
-__all__ = ["Band", "IncrementalNetwork", "Views", "bands"]
+__all__ = ["Bucket", "IncrementalNetwork", "Views", "buckets"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import reduce
+import math
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 from optimizer.patches import update_patches
-from udfs.incremental._bands import bands
+from udfs.incremental._buckets import buckets
+from udfs.incremental._views import Updates, Views
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,61 +23,22 @@ if TYPE_CHECKING:
     from optimizer.graph import Layer, Window
     from optimizer.patches import OcclusionGrid
     from udfs.handlers.torch import TorchModel
-    from udfs.incremental._bands import Band
+    from udfs.incremental._buckets import Bucket
 
-__all__ = ["IncrementalNetwork", "Views"]
+__all__ = ["IncrementalNetwork"]
 
-# Of each axis: more of them save little that is computed in vain at the borders.
-_BANDS = 4
+# Of each axis: more of them save little that is computed in vain.
+_BUCKETS = 8
+
+# A tensor of which more is changed is computed whole.
+_WHOLE = 0.8
+
+# Batches that are put together for the layers that are computed in full.
+_ABOVE = 4
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
 _AVERAGE_POOLS = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
-
-
-@dataclass(frozen=True, slots=True)
-class Views:
-    """Every tensor of one image that is read again: the materialised views of incremental view maintenance.
-
-    Attributes
-    ----------
-    tensors : mapping of str to tensor of shape (1, ...)
-        By layer.
-    outputs : mapping of str to tensor of shape (1, ...)
-        Of the network.
-    """
-
-    tensors: Mapping[str, torch.Tensor]
-    outputs: Mapping[str, torch.Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class _Updates:
-    """Update patches of some positions in one layer.
-
-    Attributes
-    ----------
-    values : tensor of shape (positions, channels, *lengths)
-    starts : tuple of tensor of int64, of shape (positions,) each
-    """
-
-    values: torch.Tensor
-    starts: tuple[torch.Tensor, ...]
-
-    def cover(self, begin: Sequence[torch.Tensor], extents: Sequence[int]) -> bool:
-        """Whether they are these ranges exactly, as after a layer that works element by element."""
-        return tuple(extents) == tuple(self.values.shape[2:]) and all(map(torch.equal, begin, self.starts))
-
-    def slices(self, begin: Sequence[torch.Tensor], extents: Sequence[int]) -> tuple[slice, ...] | None:
-        """Where they lie in these ranges, if it is the same place in all of them and they lie in them whole."""
-        found = []
-        for start, first, extent, length in zip(self.starts, begin, extents, self.values.shape[2:], strict=True):
-            offsets = start - first
-            offset = int(offsets[0])
-            if not 0 <= offset <= extent - length or bool((offsets != offset).any()):
-                return None
-            found.append(slice(offset, offset + length))
-        return tuple(found)
 
 
 class IncrementalNetwork:
@@ -85,14 +47,14 @@ class IncrementalNetwork:
     Parameters
     ----------
     model : TorchModel
-        Traced and prepared.
+        Traced and prepared; what runs is its fused form.
     grid : OcclusionGrid
         Places of the patch.
     threshold : float
         Tau of projective field thresholding; 1 (default) is exact.
-    bands : int, optional
-        Into how many bands the heat map is cut along each axis; positions of one band have patches of one size. By
-        default as many as leave batches full, at most 4.
+    buckets : int, optional
+        Into how many buckets the places along each axis are put; positions of one bucket have patches of one size. By
+        default as many as leave batches full, at most 8.
 
     Raises
     ------
@@ -113,13 +75,25 @@ class IncrementalNetwork:
     """
 
     def __init__(
-        self, model: TorchModel, grid: OcclusionGrid, *, threshold: float = 1.0, bands: int | None = None
+        self, model: TorchModel, grid: OcclusionGrid, *, threshold: float = 1.0, buckets: int | None = None
     ) -> None:
-        self._model = model
-        self._bands = bands
-        known = {layer.name for layer in model.graph if _computable(model.module_of(layer.name), layer)}
-        self.patches = update_patches(model.graph, grid, threshold=threshold, known=known)
-        self._source = model.graph.inputs[0]
+        self._model = model.fused()
+        self._count = buckets
+        graph = self._model.graph
+        known = {layer.name for layer in graph if _computable(self._model.module_of(layer.name), layer)}
+        self.patches = update_patches(graph, grid, threshold=threshold, known=known)
+        self._source = graph.inputs[0]
+
+    @cached_property
+    def _viewed(self) -> list[str]:
+        """Layers whose tensors are read beside the update patches; where a single layer only passes on, none is."""
+        spans, graph = self.patches.spans, self.patches.graph
+        found = dict.fromkeys(name for name in spans if name in graph.outputs)
+        for layer in graph:
+            passes_on = layer.name in spans and layer.window is None and len(set(layer.inputs)) == 1
+            if not passes_on:
+                found.update(dict.fromkeys(name for name in layer.inputs if name in spans or layer.name in spans))
+        return [name for name in found if name != self._source]
 
     def materialise(self, image: torch.Tensor) -> Views:
         """Run the network once and keep what the patches will read.
@@ -128,10 +102,10 @@ class IncrementalNetwork:
         ----------
         image : tensor of shape (1, channels, ...)
         """
-        graph, incremental = self.patches.graph, [name for name in self.patches.spans if name != self._source]
-        found = self._model.tensors({self._source: image}, [*dict.fromkeys((*incremental, *graph.outputs))])
-        views = {self._source: image} | {name: found[name] for name in incremental}
-        return Views(views, {name: found[name] for name in graph.outputs})
+        outputs = self.patches.graph.outputs
+        found = self._model.tensors({self._source: image}, [*dict.fromkeys((*self._viewed, *outputs))])
+        views = {self._source: image} | {name: found[name] for name in self._viewed}
+        return Views(views, {name: found[name] for name in outputs})
 
     def outputs(
         self, views: Views, fill: torch.Tensor, *, batch_size: int, places: NDArray[np.bool_] | None = None
@@ -145,7 +119,7 @@ class IncrementalNetwork:
         fill : tensor of shape (channels,) or (channels, *patch)
             What the patch has, as the network reads it.
         batch_size : int
-            Positions at a time.
+            Positions at a time; what is computed in full has more, up to four times as many.
         places : array of bool, of the heat map's shape, optional
             Which to compute; all by default.
 
@@ -157,22 +131,26 @@ class IncrementalNetwork:
             The network's outputs.
         """
         grid, patch = self.patches.grid, self._patch(fill)
+        wanted = np.ones(grid.shape, np.bool_) if places is None else places
         axes = len(grid.image)
-        count = grid.count if places is None else int(places.sum())
-        cut = self._bands or max(1, min(_BANDS, round((count / batch_size) ** (1 / axes))))
-        parts = [bands(self.patches, axis, cut) for axis in range(axes)]
+        cut = self._count or max(1, min(_BUCKETS, round((wanted.sum() / batch_size) ** (1 / axes))))
+        parts = [buckets(self.patches, axis, cut) for axis in range(axes)]
         for choice in np.ndindex(*(len(part) for part in parts)):
             chosen = [part[at] for part, at in zip(parts, choice, strict=True)]
-            local = np.stack(
-                [one.ravel() for one in np.meshgrid(*(np.arange(len(b.places)) for b in chosen), indexing="ij")]
-            )
-            index = np.stack([band.places[row] for band, row in zip(chosen, local, strict=True)])
-            if places is not None:
-                wanted = places[tuple(index)]
-                local, index = local[:, wanted], index[:, wanted]
-            for start in range(0, local.shape[1], batch_size):
-                rows = local[:, start : start + batch_size]
-                yield index[:, start : start + batch_size].T, self._batch(views, patch, chosen, rows)
+            local = np.argwhere(wanted[np.ix_(*(bucket.places for bucket in chosen))])
+            waiting: list[tuple[NDArray[np.int64], dict[str, torch.Tensor]]] = []
+            incremental = self._incremental(chosen)
+            # Batches of about one size, none much smaller than it could be.
+            for rows in np.array_split(local, max(1, math.ceil(len(local) / batch_size))):
+                if not len(rows):
+                    continue
+                index = np.stack([bucket.places[at] for bucket, at in zip(chosen, rows.T, strict=True)], axis=1)
+                waiting.append((index, self._frontier(views, patch, chosen, rows.T, incremental)))
+                if sum(len(found) for found, _ in waiting) >= _ABOVE * batch_size:
+                    yield self._above(waiting)
+                    waiting = []
+            if waiting:
+                yield self._above(waiting)
 
     def naive(
         self, image: torch.Tensor, fill: torch.Tensor, *, batch_size: int, places: NDArray[np.bool_] | None = None
@@ -206,52 +184,84 @@ class IncrementalNetwork:
         extents = self.patches.grid.patch
         return fill.reshape(-1, *(1,) * len(extents)).expand(-1, *extents) if fill.dim() == 1 else fill
 
-    def _batch(
-        self, views: Views, patch: torch.Tensor, chosen: list[Band], rows: NDArray[np.int64]
+    def _incremental(self, chosen: Sequence[Bucket]) -> dict[str, bool]:
+        """Layers to compute in parts for these buckets; whether their whole tensor is wanted above.
+
+        Where the patches cover nearly all of a tensor, all of it is computed: gathering costs more than it saves.
+        """
+        graph, found = self.patches.graph, dict[str, bool]()
+        for name in self.patches.spans:
+            covered = math.prod(
+                bucket.lengths[name] / self.patches.extent(name, axis) for axis, bucket in enumerate(chosen)
+            )
+            read = [above for above in graph[name].inputs if above in self.patches.spans]
+            if all(above in found for above in read) and (covered < _WHOLE or not read):
+                found[name] = False
+        for layer in graph:
+            if layer.name not in found:
+                found.update(dict.fromkeys((name for name in layer.inputs if name in found), True))
+        found.update(dict.fromkeys((name for name in graph.outputs if name in found), True))
+        return found
+
+    def _frontier(
+        self,
+        views: Views,
+        patch: torch.Tensor,
+        chosen: Sequence[Bucket],
+        rows: NDArray[np.int64],
+        incremental: Mapping[str, bool],
     ) -> dict[str, torch.Tensor]:
-        graph, whole = self.patches.graph, self.patches.whole
-        count = rows.shape[1]
-        wanted = set(self.patches.frontier)
-        updates: dict[str, _Updates] = {}
-        full: dict[str, torch.Tensor] = {}
+        """The last incremental layers' whole tensors."""
+        graph, count = self.patches.graph, rows.shape[1]
+        updates: dict[str, Updates] = {}
+        found: dict[str, torch.Tensor] = {}
         with torch.inference_mode():
-            for name in self.patches.spans:
-                starts = tuple(
-                    torch.from_numpy(band.starts[name][row]).to(patch.device)
-                    for band, row in zip(chosen, rows, strict=True)
+            for name, is_last in incremental.items():
+                starts = tuple(bucket.starts[name][row] for bucket, row in zip(chosen, rows, strict=True))
+                lengths = tuple(bucket.lengths[name] for bucket in chosen)
+                values = (
+                    patch.expand(count, *patch.shape)
+                    if name == self._source
+                    else self._layer(graph[name], views, updates, starts, lengths)
                 )
-                lengths = tuple(band.lengths[name] for band in chosen)
-                if name == self._source:
-                    values = patch.expand(count, *patch.shape)
-                else:
-                    values = self._layer(graph[name], views, updates, starts, lengths)
-                updates[name] = _Updates(values, starts)
-                if name in wanted:
-                    shape = views.tensors[name].shape[2:]
-                    begin = [torch.zeros_like(start) for start in starts]
-                    full[name] = _context(views.tensors[name], updates[name], begin, shape)
-            found = self._model.tensors(full, [name for name in graph.outputs if name in whole]) if whole else {}
-        return {name: full.get(name, found.get(name)) for name in graph.outputs}  # type: ignore[misc]
+                updates[name] = Updates(values, starts)
+                if is_last:
+                    begin = [np.zeros_like(start) for start in starts]
+                    found[name] = views.ranges(name, updates[name], begin, views.tensors[name].shape[2:])
+        return found
+
+    def _above(
+        self, waiting: Sequence[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]
+    ) -> tuple[NDArray[np.int64], dict[str, torch.Tensor]]:
+        """What is computed in full: of several batches at once, for its layers are as large as they are many."""
+        outputs = self.patches.graph.outputs
+        whole = {name: torch.cat([part[name] for _, part in waiting]) for name in waiting[0][1]}
+        kept = {name: whole[name] for name in outputs if name in whole}
+        left = [name for name in outputs if name not in whole]
+        found = self._model.tensors(whole, left) if left else {}
+        return np.concatenate([index for index, _ in waiting]), {name: (kept | found)[name] for name in outputs}
 
     def _layer(
         self,
         layer: Layer,
         views: Views,
-        updates: Mapping[str, _Updates],
-        starts: tuple[torch.Tensor, ...],
+        updates: Mapping[str, Updates],
+        starts: tuple[NDArray[np.int64], ...],
         lengths: tuple[int, ...],
     ) -> torch.Tensor:
         """Algorithm 6: gather what the output patches read, lay the input patches over it, run the layer."""
         module = self._model.module_of(layer.name)
         if layer.window is None or module is None:
             contexts = {
-                name: _context(views.tensors[name], updates.get(name), starts, lengths)
-                for name in dict.fromkeys(layer.inputs)
+                name: views.ranges(name, updates.get(name), starts, lengths) for name in dict.fromkeys(layer.inputs)
             }
             return self._model.tensors(contexts, [layer.name])[layer.name]
         (source,) = layer.inputs
         outside = -torch.inf if isinstance(module, _MAX_POOLS) else 0.0
-        context = _context(views.tensors[source], updates[source], *_read_in(layer.window, starts, lengths), outside)
+        begin, extents = _read_in(layer.window, starts, lengths)
+        last = [self.patches.extent(layer.name, axis) - 1 for axis in range(len(starts))]
+        padding = _padding(layer.window, views.tensors[source].shape[2:], last)
+        context = views.ranges(source, updates[source], begin, extents, padding, outside)
         return _unpadded(module, layer.window, context)
 
 
@@ -266,7 +276,7 @@ def _computable(module: nn.Module | None, layer: Layer) -> bool:
         # Where the border's divisor is another, an average is no function of its window alone.
         plain = module.count_include_pad or not any(layer.window.padding)
         return plain and not module.ceil_mode and getattr(module, "divisor_override", None) is None
-    return isinstance(module, _MAX_POOLS) and not module.ceil_mode
+    return isinstance(module, _MAX_POOLS)
 
 
 def _unpadded(module: nn.Module, window: Window, context: torch.Tensor) -> torch.Tensor:
@@ -283,9 +293,18 @@ def _unpadded(module: nn.Module, window: Window, context: torch.Tensor) -> torch
     return mean(context, window.kernel, window.stride, 0)
 
 
+def _padding(window: Window, sizes: Sequence[int], last: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Elements before and behind a tensor that windows read; a pooling of ``ceil_mode`` reads more behind."""
+    steps = zip(sizes, last, window.kernel, window.stride, window.padding, window.dilation, strict=True)
+    return tuple(
+        (padding, max(0, at * stride - padding + (kernel - 1) * dilation + 1 - size))
+        for size, at, kernel, stride, padding, dilation in steps
+    )
+
+
 def _read_in(
-    window: Window, starts: Sequence[torch.Tensor], lengths: Sequence[int]
-) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
+    window: Window, starts: Sequence[NDArray[np.int64]], lengths: Sequence[int]
+) -> tuple[tuple[NDArray[np.int64], ...], tuple[int, ...]]:
     """Where the read-in contexts begin and how long they are (equations 6.15 and 6.16)."""
     begin = (
         start * stride - padding for start, stride, padding in zip(starts, window.stride, window.padding, strict=True)
@@ -293,74 +312,3 @@ def _read_in(
     steps = zip(lengths, window.kernel, window.stride, window.dilation, strict=True)
     extents = ((length - 1) * stride + (kernel - 1) * dilation + 1 for length, kernel, stride, dilation in steps)
     return tuple(begin), tuple(extents)
-
-
-def _context(
-    view: torch.Tensor,
-    updates: _Updates | None,
-    begin: Sequence[torch.Tensor],
-    extents: Sequence[int],
-    outside: float = 0.0,
-) -> torch.Tensor:
-    """A range of a tensor for each position: the view's values, those of the update patches over them.
-
-    Parameters
-    ----------
-    view : tensor of shape (1, channels, ...)
-    updates : _Updates or None
-        None where no patch reaches the tensor.
-    begin : sequence of tensor of int64, of shape (positions,) each
-        Where the range begins, an axis each; may lie in the padding.
-    extents : sequence of int
-        Of the range.
-    outside : float
-        What the padding has.
-
-    Returns
-    -------
-    tensor of shape (positions, channels, *extents)
-    """
-    if updates is not None and updates.cover(begin, extents):
-        return updates.values
-    places = [
-        start[:, None] + torch.arange(extent, device=start.device) for start, extent in zip(begin, extents, strict=True)
-    ]
-    inside, index = _within(places, view.shape[2:])
-    found = view[0].movedim(0, -1)[index]
-    if not bool(inside.all()):
-        found = torch.where(inside.unsqueeze(-1), found, found.new_full((), outside))
-    if updates is not None:
-        patches = updates.values.movedim(1, -1)
-        slices = updates.slices(begin, extents)
-        if slices is not None:
-            found[(slice(None), *slices)] = patches
-        else:
-            own = [place - start[:, None] for place, start in zip(places, updates.starts, strict=True)]
-            covered, index = _within(own, patches.shape[1:-1])
-            row = torch.arange(len(covered), device=view.device).reshape(-1, *(1,) * len(places))
-            found = torch.where(covered.unsqueeze(-1), patches[(row, *index)], found)
-    # Channels last in memory, which is what convolutions are fastest with.
-    return found.movedim(-1, 1)
-
-
-def _within(places: Sequence[torch.Tensor], sizes: Sequence[int]) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """Which places lie in a tensor, and indices of them, those outside moved to its border.
-
-    Parameters
-    ----------
-    places : sequence of tensor of shape (positions, extent), an axis each
-    sizes : sequence of int
-
-    Returns
-    -------
-    tensor of bool, of shape (positions, *extents)
-    tuple of tensor
-        That broadcast to that shape.
-    """
-    axes = len(places)
-    spread = [
-        place.reshape(len(place), *(1,) * axis, -1, *(1,) * (axes - 1 - axis)) for axis, place in enumerate(places)
-    ]
-    held = [(place >= 0) & (place < size) for place, size in zip(spread, sizes, strict=True)]
-    index = tuple(place.clamp(0, size - 1) for place, size in zip(spread, sizes, strict=True))
-    return reduce(torch.logical_and, held), index

@@ -1,0 +1,176 @@
+"""Drill-down, likeness, tuning, and heat maps of small networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402 - an optional extra
+
+from optimizer.patches import OcclusionGrid, PatchError  # noqa: E402
+from udfs.handlers import TensorSpec, handler  # noqa: E402
+from udfs.occlusion import TAUS, Curve, Lattice, Occlusion, fitted, similarity  # noqa: E402
+from udfs.occlusion.occluder import Occluder, probabilities  # noqa: E402
+from udfs.occlusion.tuning import Tuning  # noqa: E402
+
+SHAPES = st.tuples(st.integers(1, 20), st.integers(1, 20))
+
+
+@given(SHAPES, st.integers(1, 6), st.floats(0, 1), st.integers(0, 9))
+def test_stage_two_is_the_asked_share_in_whole_cells_around_the_lowest(
+    shape: tuple[int, int], step: int, fraction: float, seed: int
+) -> None:
+    lattice = Lattice(shape, step)
+    values = np.where(lattice.first, np.random.default_rng(seed).random(shape), np.nan)
+    second = lattice.second(values, fraction)
+    assert not (second & lattice.first).any()
+    covered = int((second | lattice.first).sum()) if fraction else 0
+    wanted = fraction * values.size
+    assert covered >= wanted - 1e-9 or step == 1
+    # A cell more than asked at most; a border's cell may be larger by half a step each way.
+    chosen = second.sum()
+    assert chosen <= wanted + (2 * step) ** 2
+    if fraction > 0 and step > 1 and second.any():
+        lowest = np.unravel_index(np.nanargmin(values), shape)
+        around = second[
+            max(0, lowest[0] - step // 2) : lowest[0] + (step + 1) // 2,
+            max(0, lowest[1] - step // 2) : lowest[1] + (step + 1) // 2,
+        ]
+        assert around.sum() == around.size - 1 or not around.size > 1
+
+
+@given(SHAPES, st.integers(1, 6))
+def test_what_was_computed_stays_and_a_plane_is_filled_exactly(shape: tuple[int, int], step: int) -> None:
+    lattice = Lattice(shape, step)
+    plane = np.add.outer(2.0 * np.arange(shape[0]), 3.0 * np.arange(shape[1]))
+    filled = lattice.filled(np.where(lattice.first, plane, np.nan))
+    inside = tuple(slice(0, (extent - 1) // step * step + 1) for extent in shape)
+    np.testing.assert_allclose(filled[inside], plane[inside])
+    known = np.where(lattice.first, plane, np.nan)
+    known[-1, -1] = -7.0
+    assert lattice.filled(known)[-1, -1] == -7.0
+    assert not np.isnan(lattice.filled(known)).any()
+
+
+def test_likeness_is_one_for_equal_maps_and_judges_by_the_exact_ones_span() -> None:
+    draw = np.random.default_rng(0)
+    exact = draw.random((20, 20))
+    noise = draw.normal(size=exact.shape)
+    assert similarity(exact, exact) == pytest.approx(1)
+    near, far = similarity(exact, exact + 0.01 * noise), similarity(exact, exact + 0.3 * noise)
+    assert 0.9 < near < 1
+    assert far < 0.8
+    # The same picture with a tenth of the contrast, and a tenth of the noise.
+    assert similarity(exact / 10, (exact + 0.3 * noise) / 10) == pytest.approx(far)
+    assert similarity(exact[:4, :4], exact[:4, :4]) == pytest.approx(1)
+
+
+def test_a_curve_goes_through_what_it_was_fitted_to() -> None:
+    curve = fitted([[tau**2 for tau in TAUS], [tau**2 for tau in TAUS]])
+    assert curve.at(0.7) == pytest.approx(0.49)
+    assert curve.lowest(0.49) == pytest.approx(0.7)
+    assert curve.lowest(1.1) is None
+    assert Curve((0.0, 0.0, 2.0)).at(0.5) == 1, "SSIM ends at 1"
+
+
+def test_the_lowest_tau_is_reached_without_falling_below_the_target_on_the_way() -> None:
+    """A parabola that turns: what is beyond the dip is not to be trusted."""
+    curve = fitted([[1.0, 0.8, 0.68, 0.64, 0.68, 0.8, 1.0]])
+    assert curve.at(0.4) > 0.95
+    assert curve.lowest(0.75) == pytest.approx(0.86, abs=0.03)
+
+
+def occlusion(**options: object) -> Occlusion:
+    grid = OcclusionGrid((24, 24), (6, 6), (2, 2))
+    return Occlusion(**{"grid": grid, "fill": (0.0, 0.0), "batch_size": 16, **options})
+
+
+def network(outputs: int = 3) -> object:
+    torch.manual_seed(3)
+    layers: list[nn.Module] = [nn.Conv2d(2, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [nn.Conv2d(6, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1), nn.ReLU()]
+    net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(54, outputs)).eval()
+    nn.init.uniform_(net[1].running_mean)
+    return handler("torch").trace(net, [TensorSpec((2, 24, 24))])
+
+
+@pytest.fixture
+def picture() -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(2, 24, 24)).astype(np.float32)
+
+
+def test_modes_agree_and_a_target_is_another_map(picture: np.ndarray) -> None:
+    model = network()
+    exact = Occluder(model, occlusion()).heat_map(picture)
+    naive = Occluder(model, occlusion(mode="naive")).heat_map(picture)
+    assert np.ptp(exact.values) > 1e-3
+    np.testing.assert_allclose(exact.values, naive.values, atol=1e-6)
+    assert (exact.predicted, exact.target) == (naive.predicted, naive.predicted)
+    plain = Occluder(model, occlusion(mode="approximate")).heat_map(picture)
+    np.testing.assert_array_equal(plain.values, exact.values)
+    other = Occluder(model, occlusion()).heat_map(picture, (exact.predicted + 1) % 3)
+    assert other.predicted == exact.predicted != other.target
+    assert not np.allclose(other.values, exact.values)
+    with pytest.raises(IndexError, match="class 3 of a network that tells 3"):
+        Occluder(model, occlusion()).heat_map(picture, 3)
+
+
+def test_an_approximate_map_has_exact_values_where_it_was_computed_and_costs_less(picture: np.ndarray) -> None:
+    model = network()
+    exact = Occluder(model, occlusion()).heat_map(picture).values
+    seen: list[int] = []
+    drilled = Occluder(model, occlusion(mode="approximate", step=3, fraction=0.2)).heat_map(
+        picture, on_update=lambda values: seen.append(int(np.isfinite(values).sum()))
+    )
+    assert seen == sorted(seen)
+    assert seen[-1] == exact.size
+    assert seen[-2] < 0.6 * exact.size, "the last is what is filled in"
+    equal = np.isclose(drilled.values, exact, atol=1e-6)
+    assert seen[-2] <= equal.sum() < exact.size
+    assert equal[np.unravel_index(exact[::3, ::3].argmin(), exact[::3, ::3].shape)[0] * 3, :].any()
+    rough = Occluder(model, occlusion(mode="approximate", tau=0.5))
+    assert rough.patches.mean_flops < Occluder(model, occlusion()).patches.mean_flops
+    assert not np.allclose(rough.heat_map(picture).values, exact, atol=1e-5)
+
+
+def test_tuning_measures_what_the_modes_then_give(picture: np.ndarray) -> None:
+    model = network()
+    every, drilled = Tuning(model, occlusion(mode="approximate", step=3, fraction=0.2)).measure(picture)
+    exact = Occluder(model, occlusion()).heat_map(picture).values
+    assert every[0] == pytest.approx(1)
+    for tau, plain, both in zip(TAUS, every, drilled, strict=True):
+        of = occlusion(mode="approximate", tau=tau)
+        assert similarity(exact, Occluder(model, of).heat_map(picture).values) == pytest.approx(plain, abs=1e-4)
+        of = occlusion(mode="approximate", tau=tau, step=3, fraction=0.2)
+        assert similarity(exact, Occluder(model, of).heat_map(picture).values) == pytest.approx(both, abs=1e-3)
+
+
+def test_a_tau_that_is_no_fraction_is_refused() -> None:
+    with pytest.raises(PatchError, match=r"tau=1\.5"):
+        Occluder(network(), occlusion(mode="approximate", tau=1.5))
+
+
+def test_a_single_output_is_a_value_and_probabilities_stay_as_they_are(picture: np.ndarray) -> None:
+    found = Occluder(network(outputs=1), occlusion()).heat_map(picture)
+    assert found.target == 0
+    assert np.ptp(found.values) > 1e-4, "a softmax of one output is 1 everywhere"
+    given = torch.tensor([[0.2, 0.8], [0.5, 0.5]])
+    assert torch.equal(probabilities(given), given)
+    torch.testing.assert_close(probabilities(given * 3), (given * 3).softmax(1))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 5))
+def test_every_batch_size_and_stride(batch_size: int, stride: int) -> None:
+    picture = np.random.default_rng(1).normal(size=(2, 24, 24)).astype(np.float32)
+    grid = OcclusionGrid((24, 24), (6, 6), (stride + 1, stride + 2), ((0, 24), (3, 22)))
+    model = network()
+    exact, naive = (
+        Occluder(model, occlusion(grid=grid, mode=mode, batch_size=batch_size)).heat_map(picture).values
+        for mode in ("exact", "naive")
+    )
+    assert exact.shape == grid.shape
+    np.testing.assert_allclose(exact, naive, atol=1e-6)

@@ -1,0 +1,141 @@
+"""``OcclusionExplainer`` over DataFrames of real photographs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from photographs import crops, encode
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+
+from optimizer.patches import PatchError
+from udfs.occlusion import similarity
+from vista_spark import OcclusionExplainer, explain
+from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SIDE = 64
+SETTINGS: dict[str, Any] = {
+    "model": "squeezenet1_1", "imageSize": SIDE, "patchSize": 16, "stride": 8, "seed": 5, "batchSize": 16
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def photographs() -> list[bytes]:
+    return [encode(picture) for _, _, _, picture in crops(6, side=SIDE)]
+
+
+@pytest.fixture(scope="module")
+def df(spark: SparkSession, photographs: list[bytes]) -> DataFrame:
+    return spark.createDataFrame(list(enumerate(photographs)), "id int, image binary")
+
+
+def rows(found: DataFrame) -> dict[int, Any]:
+    return {row["id"]: row for row in found.collect()}
+
+
+def test_heat_maps_of_a_data_frame_are_those_of_single_images(df: DataFrame, photographs: list[bytes]) -> None:
+    found = rows(OcclusionExplainer(**SETTINGS).fit(df).transform(df))
+    assert len(found) == len(photographs)
+    for number in (0, 4):
+        alone = explain(photographs[number], "squeezenet1_1", image_size=SIDE, stride=8, seed=5)
+        said = found[number]["explanation"]
+        assert (said["rows"], said["columns"]) == alone.heat_map.shape == (7, 7)
+        assert (said["target"], said["predicted"]) == (alone.target, alone.predicted)
+        assert said["probability"] == pytest.approx(alone.probability, rel=1e-4)
+        assert said["seconds"] > 0
+        assert said["estimated_ssim"] is None
+        np.testing.assert_allclose(
+            found[number]["heat_map"].toArray().reshape(7, 7), alone.heat_map, rtol=1e-4, atol=1e-7
+        )
+        assert np.ptp(alone.heat_map) > 1e-4
+
+
+def test_the_target_may_be_a_column_and_a_class_that_is_none_costs_its_row(df: DataFrame) -> None:
+    wanted = df.withColumn("class", F.when(F.col("id") == 1, 7).when(F.col("id") == 2, 1000).cast("int"))
+    model = OcclusionExplainer(**SETTINGS, targetCol="class").fit(wanted)
+    found = rows(model.transform(wanted))
+    assert found[1]["explanation"]["target"] == 7
+    assert found[0]["explanation"]["target"] == found[0]["explanation"]["predicted"]
+    assert found[2]["heat_map"] is None
+    assert found[2]["image_error"].startswith("class 1000 of a network that tells 1000")
+    assert [found[number]["image_error"] for number in (0, 1, 3)] == [None] * 3
+    with pytest.raises(ColumnError, match=r"targetCol 'class' is string; a class is an int"):
+        model.transform(wanted.withColumn("class", F.lit("cat")))
+
+
+def test_a_corrupt_image_costs_one_row(df: DataFrame) -> None:
+    broken = df.withColumn("image", F.when(F.col("id") == 3, F.lit(b"no picture")).otherwise(F.col("image")))
+    model = OcclusionExplainer(**SETTINGS).fit(broken)
+    found, whole = rows(model.transform(broken)), rows(model.transform(df))
+    assert found[3]["heat_map"] is None
+    assert found[3]["explanation"] is None
+    assert found[3]["image_error"]
+    for number in (2, 4):
+        np.testing.assert_array_equal(found[number]["heat_map"].toArray(), whole[number]["heat_map"].toArray())
+    assert sorted(rows(model.copy().setErrors("drop").transform(broken))) == [0, 1, 2, 4, 5]
+
+
+def test_fit_chooses_what_reaches_the_likeness(df: DataFrame) -> None:
+    explainer = OcclusionExplainer(**SETTINGS, mode="approximate", targetSSIM=0.9, targetSpeedup=1.5, sampleSize=4)
+    model = explainer.fit(df)
+    assert (model.getTau(), model.getStageOneStride()) != (1.0, 8), "nothing was given up"
+    assert model.getEstimatedSSIM() >= 0.9 - 1e-6
+    exact, rough = rows(model.copy().setMode("exact").transform(df)), rows(model.transform(df))
+    likeness = [
+        similarity(*(found[number]["heat_map"].toArray().reshape(7, 7) for found in (exact, rough))) for number in exact
+    ]
+    assert np.mean(likeness) > 0.8
+    assert min(likeness) < 1
+    assert {row["explanation"]["estimated_ssim"] for row in rough.values()} == {
+        pytest.approx(model.getEstimatedSSIM(), abs=1e-6)
+    }
+
+
+def test_a_likeness_that_cannot_be_had_is_said_and_heat_maps_are_exact(df: DataFrame) -> None:
+    explainer = OcclusionExplainer(**SETTINGS, mode="approximate", targetSSIM=1.5, targetSpeedup=1.5, sampleSize=2)
+    with pytest.warns(UserWarning, match=r"no tau reaches an SSIM of 1.5 on the sample \(2 images\).*exact"):
+        model = explainer.fit(df)
+    assert (model.getTau(), model.getStageOneStride()) == (1.0, 8)
+    exact = rows(model.copy().setMode("exact").transform(df.limit(1)))
+    (row,) = model.transform(df.limit(1)).collect()
+    np.testing.assert_allclose(row["heat_map"].toArray(), exact[row["id"]]["heat_map"].toArray(), atol=1e-6)
+
+
+def test_what_cannot_be_is_said_before_a_job_starts(df: DataFrame) -> None:
+    def fit(**other: Any) -> None:
+        OcclusionExplainer(**(SETTINGS | other)).fit(df)
+
+    with pytest.raises(PatchError, match="patch of 65 on axis 0 does not fit into 64"):
+        fit(patchSize=65)
+    with pytest.raises(InvalidArgumentError, match="stride 17 is larger than the patch of 16"):
+        fit(stride=17)
+    with pytest.raises(PatchError, match="region 0 to 65 on axis 1"):
+        fit(region=[0, 64, 0, 65])
+    with pytest.raises(InvalidArgumentError, match=r"is one of (tensorflow|keras) for images"):
+        fit(model="keras_mobilenet_v2")
+    with pytest.raises(InvalidArgumentError, match=r"speed-up of 9 by drill-down.*below 3\.\d+"):
+        fit(mode="approximate", targetSpeedup=9.0)
+    with pytest.raises(InvalidArgumentError, match="heat map of 2 x 2 is too small"):
+        fit(mode="approximate", region=[0, 24, 0, 24], targetSpeedup=1.0)
+    with pytest.raises(ColumnError, match="several images a record"):
+        OcclusionExplainer(**SETTINGS).fit(df.withColumn("image", F.array("image")))
+    with pytest.raises(InvalidArgumentError, match="no model"):
+        OcclusionExplainer().fit(df)
+    with pytest.raises(EmptyInputError, match="no rows to tune on"):
+        OcclusionExplainer(**SETTINGS, mode="approximate", targetSpeedup=1.0).fit(
+            df.withColumn("image", F.lit(b"no picture"))
+        )
+
+
+def test_grey_photographs_and_a_region(spark: SparkSession) -> None:
+    grey = [(number, encode(picture.convert("L"))) for number, (_, _, _, picture) in enumerate(crops(1, side=SIDE))]
+    df = spark.createDataFrame(grey, "id int, image binary")
+    whole = rows(OcclusionExplainer(**SETTINGS).fit(df).transform(df))[0]["heat_map"].toArray().reshape(7, 7)
+    part = rows(OcclusionExplainer(**SETTINGS, region=[16, 48, 8, 64]).fit(df).transform(df))[0]
+    said = part["explanation"]
+    found = part["heat_map"].toArray().reshape(said["rows"], said["columns"])
+    np.testing.assert_allclose(found, whole[2:5, 1:7], rtol=1e-5)

@@ -1,0 +1,104 @@
+"""Positions of the patch that are computed as one batch: those whose update patches are of about one size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from optimizer.patches import Span, UpdatePatches
+
+__all__ = ["Bucket", "buckets"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Some rows (or columns) of the heat map.
+
+    Attributes
+    ----------
+    places : array of int64
+        Of the heat map, in its order.
+    starts : mapping of str to array of int64
+        By layer: where the update patch of each place begins.
+    lengths : mapping of str to int
+        By layer: how long it is, the same for all; some read and update a little more than they must (appendix B.3).
+    """
+
+    places: NDArray[np.int64]
+    starts: Mapping[str, NDArray[np.int64]]
+    lengths: Mapping[str, int]
+
+
+def buckets(patches: UpdatePatches, axis: int, count: int) -> list[Bucket]:
+    """Group the places along an axis of the heat map so that least is computed in vain.
+
+    Places are put in the order of what they cost, and that order is cut where it is best. Patches near the borders are
+    shorter, those in between grow by a pixel with their place on a layer's lattice; the first and last places share
+    a bucket.
+
+    Parameters
+    ----------
+    patches : UpdatePatches
+    axis : int
+    count : int
+        Buckets, if there are that many places. The more, the less is computed in vain, and the smaller the batches.
+    """
+    lengths, weights = _lengths(patches, axis), _weights(patches, axis)
+    order = np.argsort(weights @ lengths, kind="stable")
+    spans = {name: axes[axis] for name, axes in patches.spans.items()}
+    extents = {name: patches.extent(name, axis) for name in spans}
+    cuts = _cuts(lengths[:, order], weights, min(count, len(order)))
+    return [_bucket(np.sort(part), spans, extents) for part in np.split(order, cuts)]
+
+
+def _lengths(patches: UpdatePatches, axis: int) -> NDArray[np.float64]:
+    """By layer and place."""
+    return np.stack([axes[axis].lengths for axes in patches.spans.values()]).astype(np.float64)
+
+
+def _weights(patches: UpdatePatches, axis: int) -> NDArray[np.float64]:
+    """What an element along the axis costs in each layer, with the patches' mean length along the others."""
+    found = []
+    for name, spans in patches.spans.items():
+        cost = float(max(1, patches.graph[name].flops))
+        for other, span in enumerate(spans):
+            cost /= patches.extent(name, other)
+            cost *= 1.0 if other == axis else float(span.lengths.mean())
+        found.append(cost)
+    return np.array(found)
+
+
+def _cuts(lengths: NDArray[np.float64], weights: NDArray[np.float64], count: int) -> list[int]:
+    """Where to cut the order into ``count`` parts, each as costly as its longest patches, by dynamic programming."""
+    places = lengths.shape[1]
+    costs = np.full((places, places + 1), np.inf)
+    for first in range(places):
+        longest = np.maximum.accumulate(lengths[:, first:], axis=1)
+        costs[first, first + 1 :] = (weights @ longest) * np.arange(1, places - first + 1)
+    best, came = costs[0], []
+    for _ in range(count - 1):
+        total = best[:places, None] + costs
+        came.append(total.argmin(axis=0))
+        best = total.min(axis=0)
+    cuts, last = [], places
+    for origin in reversed(came):
+        last = int(origin[last])
+        cuts.append(last)
+    return cuts[::-1]
+
+
+def _bucket(places: NDArray[np.int64], spans: Mapping[str, Span], extents: Mapping[str, int]) -> Bucket:
+    starts, lengths = {}, {}
+    for name, span in spans.items():
+        length = max(1, int(span.lengths[places].max()))
+        lengths[name] = length
+        # All within the tensor (equation B.1).
+        starts[name] = np.clip(span.start[places], 0, extents[name] - length)
+    return Bucket(places, starts, lengths)

@@ -1,0 +1,157 @@
+"""Materialised views of one image, and ranges of them with update patches laid over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Updates", "Views"]
+
+# Elements before and behind, an axis each.
+_Padding: TypeAlias = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """Update patches of some positions in one layer.
+
+    Attributes
+    ----------
+    values : tensor of shape (positions, channels, *lengths)
+    starts : tuple of array of int64, of shape (positions,) each
+    """
+
+    values: torch.Tensor
+    starts: tuple[NDArray[np.int64], ...]
+
+    def cover(self, begin: Sequence[NDArray[np.int64]], extents: Sequence[int]) -> bool:
+        """Whether they are these ranges exactly, as after a layer that works element by element."""
+        return tuple(extents) == tuple(self.values.shape[2:]) and all(map(np.array_equal, begin, self.starts))
+
+
+@dataclass(frozen=True)
+class Views:
+    """Every tensor of one image that is read again: the materialised views of incremental view maintenance.
+
+    Attributes
+    ----------
+    tensors : mapping of str to tensor of shape (1, channels, ...)
+        By layer.
+    outputs : mapping of str to tensor of shape (1, ...)
+        Of the network.
+    """
+
+    tensors: Mapping[str, torch.Tensor]
+    outputs: Mapping[str, torch.Tensor]
+    _padded: dict[tuple[str, tuple[tuple[int, int], ...], float], torch.Tensor] = field(
+        default_factory=dict, repr=False
+    )
+
+    def ranges(
+        self,
+        name: str,
+        updates: Updates | None,
+        begin: Sequence[NDArray[np.int64]],
+        extents: Sequence[int],
+        padding: _Padding | None = None,
+        outside: float = 0.0,
+    ) -> torch.Tensor:
+        """A range of a tensor for each position: the view's values, those of the update patches over them.
+
+        Parameters
+        ----------
+        name : str
+            The layer.
+        updates : Updates or None
+            None where no patch reaches the tensor.
+        begin : sequence of array of int64, of shape (positions,) each
+            Where the range begins, an axis each; may lie in the padding.
+        extents : sequence of int
+            Of the range.
+        padding : tuple of pairs of int, optional
+            Elements before and behind the tensor, an axis each.
+        outside : float
+            What the padding has.
+
+        Returns
+        -------
+        tensor of shape (positions, channels, *extents)
+            Channels last in memory, which is what convolutions are fastest with.
+        """
+        if updates is not None and updates.cover(begin, extents):
+            return updates.values
+        found = self._gathered(name, begin, extents, padding or ((0, 0),) * len(extents), outside)
+        if updates is not None:
+            _lay(found, updates, [start - first for start, first in zip(updates.starts, begin, strict=True)])
+        return found.movedim(-1, 1)
+
+    def _gathered(
+        self,
+        name: str,
+        begin: Sequence[NDArray[np.int64]],
+        extents: Sequence[int],
+        padding: _Padding,
+        outside: float,
+    ) -> torch.Tensor:
+        """Shape (positions, *extents, channels), by runs of neighbouring elements along the last axis."""
+        view = self._with_padding(name, padding, outside)
+        *sizes, channels = view.shape
+        rows = np.zeros((len(begin[0]), *(1,) * (len(sizes) - 1)), np.int64)
+        for axis, (first, size, (pad, _)) in enumerate(zip(begin, sizes, padding, strict=True)):
+            places = first[:, None] + pad
+            if axis < len(sizes) - 1:
+                places = places + np.arange(extents[axis])
+                shape = (len(first), *(1,) * axis, -1, *(1,) * (len(sizes) - 2 - axis))
+            else:
+                shape = rows.shape[:1] + (1,) * (len(sizes) - 1)
+            rows = rows * size + places.reshape(shape)
+        run = extents[-1]
+        runs = view.as_strided((view.numel() // channels - run + 1, run * channels), (channels, 1))
+        index = torch.from_numpy(rows.ravel()).to(view.device)
+        return runs.index_select(0, index).reshape(len(begin[0]), *extents, channels)
+
+    def _with_padding(self, name: str, padding: _Padding, outside: float) -> torch.Tensor:
+        """Shape (*sizes, channels), made once."""
+        key = (name, padding, outside)
+        if key not in self._padded:
+            sides = [side for pair in reversed(padding) for side in pair]
+            padded = functional.pad(self.tensors[name], sides, value=outside)
+            self._padded[key] = padded[0].movedim(0, -1).contiguous()
+        return self._padded[key]
+
+
+def _lay(ranges: torch.Tensor, updates: Updates, offsets: Sequence[NDArray[np.int64]]) -> None:
+    """Lay update patches over ranges of shape (positions, *extents, channels), each at its offset."""
+    patches = updates.values.movedim(1, -1)
+    extents, lengths = ranges.shape[1:-1], patches.shape[1:-1]
+    if all((offset == offset[0]).all() for offset in offsets):
+        theirs, own = [], []
+        for offset, extent, length in zip(offsets, extents, lengths, strict=True):
+            first = int(offset[0])
+            start, stop = max(first, 0), max(min(first + length, extent), first, 0)
+            theirs.append(slice(start, stop))
+            own.append(slice(start - first, stop - first))
+        ranges[(slice(None), *theirs)] = patches[(slice(None), *own)]
+        return
+    places = np.arange(len(patches)).reshape(-1, *(1,) * len(lengths))
+    inside = np.ones((), np.bool_)
+    for axis, (offset, extent, length) in enumerate(zip(offsets, extents, lengths, strict=True)):
+        at = offset[:, None] + np.arange(length)
+        at = at.reshape(len(patches), *(1,) * axis, length, *(1,) * (len(lengths) - 1 - axis))
+        inside = inside & (at >= 0) & (at < extent)
+        places = places * extent + at
+    values = patches.reshape(-1, patches.shape[-1])
+    if not inside.all():
+        kept = np.flatnonzero(np.broadcast_to(inside, places.shape))
+        places, values = places.ravel()[kept], values[torch.from_numpy(kept).to(values.device)]
+    rows = ranges.reshape(-1, ranges.shape[-1])
+    rows[torch.from_numpy(places.ravel()).to(rows.device)] = values

@@ -1,0 +1,24 @@
+"""Occlusion heat maps of images: exact, approximate and naive (Krypton, chapter 6).
+
+What needs torch is in :mod:`udfs.occlusion.occluder` and :mod:`udfs.occlusion.tuning`.
+"""
+
+from ._curve import TAUS, Curve, fitted
+from ._drill import Lattice
+from ._explaining import DETAILS, Explaining
+from ._settings import MODES, HeatMap, Mode, Occlusion
+from ._similarity import similarity
+
+__all__ = [
+    "DETAILS",
+    "MODES",
+    "TAUS",
+    "Curve",
+    "Explaining",
+    "HeatMap",
+    "Lattice",
+    "Mode",
+    "Occlusion",
+    "fitted",
+    "similarity",
+]

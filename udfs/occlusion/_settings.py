@@ -1,0 +1,66 @@
+"""What to lay on an image and what comes of it, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from optimizer.patches import OcclusionGrid
+
+__all__ = ["MODES", "HeatMap", "Mode", "Occlusion"]
+
+Mode = Literal["exact", "approximate", "naive"]
+MODES: tuple[str, ...] = get_args(Mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Occlusion:
+    """What to lay on an image, where, and how precisely the network's answer is wanted.
+
+    Parameters
+    ----------
+    grid : OcclusionGrid
+    fill : tuple of float
+        Of the patch, by channel, as the network reads it.
+    mode : {"exact", "approximate", "naive"}
+    tau : float
+        Of projective field thresholding, in the approximate mode.
+    step : int
+        Stage one's stride over stage two's, in the approximate mode; 1 computes every place.
+    fraction : float
+        Of the heat map, in stage two.
+    batch_size : int
+        Places at a time.
+    """
+
+    grid: OcclusionGrid
+    fill: tuple[float, ...]
+    mode: Mode = "exact"
+    tau: float = 1.0
+    step: int = 1
+    fraction: float = 0.25
+    batch_size: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """Made by :meth:`udfs.occlusion.occluder.Occluder.heat_map`.
+
+    Attributes
+    ----------
+    values : array of float32, of the grid's shape
+        Probability of the target with the patch there (or the network's value, where it gives a single one).
+    target, predicted : int
+        The class that the values are of, and the one that the network predicts for the whole image.
+    probability : float
+        Of the target, for the whole image.
+    """
+
+    values: NDArray[np.float32]
+    target: int
+    predicted: int
+    probability: float

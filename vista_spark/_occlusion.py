@@ -1,0 +1,130 @@
+"""What the explanation of one image and of a DataFrame's share: a network and a patch, checked before anything runs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.errors import nearest
+from optimizer.patches import OcclusionGrid, PatchError, stage_one_stride
+from udfs.occlusion import MODES, Occlusion
+from vista_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from udfs.handlers import TracedModel
+    from udfs.preprocessing import Preprocessing
+    from vista_spark.roster import ModelCard
+
+__all__ = ["check_color", "check_explainable", "check_occlusion", "first_step", "occlusion_of"]
+
+
+def check_explainable(card: ModelCard) -> None:
+    """Raise ``InvalidArgumentError`` unless a model of the roster is a network of PyTorch for images."""
+    if card.framework != "torch" or card.kind != "image":
+        raise InvalidArgumentError(
+            f"model {card.name!r} is one of {card.framework} for {card.kind}s: explanations are for images and PyTorch"
+        )
+
+
+def check_color(color: tuple[int, ...], name: str) -> None:
+    """Raise ``InvalidArgumentError`` unless these are red, green and blue."""
+    if len(color) != 3 or not all(0 <= value <= 255 for value in color):  # noqa: PLR2004 - RGB, 8 bits
+        raise InvalidArgumentError(f"{name}={color!r}: three numbers from 0 to 255")
+
+
+def check_occlusion(
+    preprocessing: Preprocessing,
+    *,
+    patch_size: int,
+    stride: int,
+    patch_color: tuple[int, ...],
+    region: tuple[tuple[int, int], ...] | None,
+    mode: str,
+) -> OcclusionGrid:
+    """What is wrong with a patch for images of a size, whatever the network.
+
+    Parameters
+    ----------
+    preprocessing : Preprocessing
+    patch_size, stride, patch_color, region, mode
+        As for :func:`vista_spark.explain`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A mode or colour that is none; a stride that leaves pixels between two places.
+    optimizer.patches.PatchError
+        A patch that does not fit, a region outside of the image.
+    """
+    if mode not in MODES:
+        raise InvalidArgumentError(f"mode={mode!r}{nearest(mode, MODES)}; one of: {', '.join(MODES)}")
+    check_color(patch_color, "patch_color")
+    if stride > patch_size:
+        raise InvalidArgumentError(
+            f"stride {stride} is larger than the patch of {patch_size}: pixels between places would never be covered"
+        )
+    return OcclusionGrid((preprocessing.crop,) * 2, (patch_size,) * 2, (stride,) * 2, region)
+
+
+def occlusion_of(traced: TracedModel, preprocessing: Preprocessing, *, batch_size: int, **options: Any) -> Occlusion:
+    """What to lay on a network's images, in the network's own terms.
+
+    Parameters
+    ----------
+    traced : TracedModel
+    preprocessing : Preprocessing
+    batch_size : int
+    **options
+        As for :func:`check_occlusion`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Also a network of several outputs, or without a layer that could be computed in parts.
+    """
+    grid = check_occlusion(preprocessing, **options)
+    graph = traced.graph
+    if len(graph.outputs) != 1:
+        raise InvalidArgumentError(f"a network that gives {', '.join(graph.outputs)}: an explanation is of one output")
+    if options["mode"] != "naive" and not any(layer.window is not None for layer in graph):
+        raise InvalidArgumentError(
+            'a network without a convolution or pooling has nothing to compute in parts: take mode="naive"'
+        )
+    fill = tuple(float(value) for value in _normalised(options["patch_color"], preprocessing))
+    return Occlusion(grid, fill, options["mode"], batch_size=batch_size)
+
+
+def first_step(grid: OcclusionGrid, target_speed_up: float, fraction: float) -> int:
+    """Stage one's stride of drill-down over stage two's: a whole number, for both stages share places.
+
+    Parameters
+    ----------
+    grid : OcclusionGrid
+    target_speed_up : float
+        By drill-down; 1 is without.
+    fraction : float
+        Of the heat map, in stage two.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No stride gives that much.
+    """
+    if target_speed_up == 1:
+        return 1
+    stride, extent = grid.stride[0], min(stop - start for start, stop in grid.ranges)
+    try:
+        return math.ceil(stage_one_stride(target_speed_up, stride, fraction, extent) / stride)
+    except PatchError as error:
+        raise InvalidArgumentError(str(error)) from None
+
+
+def _normalised(color: tuple[int, ...], preprocessing: Preprocessing) -> NDArray[np.float32]:
+    channels = color if preprocessing.channels == "RGB" else color[::-1]
+    found = (np.array(channels) * preprocessing.scale - np.array(preprocessing.mean)) / np.array(preprocessing.std)
+    normalised: NDArray[np.float32] = found.astype(np.float32)
+    return normalised
