@@ -5,11 +5,12 @@
 PYTHON ?= python3
 VENV := .venv
 COMPAT := .venv-compat
+HOROVOD := .venv-horovod
 PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
 
-.PHONY: help demo dist test test-extended cluster-test faults-test lint format test-compat bench java clean
+.PHONY: help demo dist test test-extended cluster-test faults-test horovod-test lint format test-compat bench java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
@@ -18,6 +19,7 @@ help:
 	@echo "make test-extended  what takes longer: Keras's networks, every stage through Connect, benchmarks"
 	@echo "make cluster-test a Spark standalone cluster and a Connect server of their own, on this machine"
 	@echo "make faults-test  processes of a cluster killed in the middle of a search"
+	@echo "make horovod-test builds Horovod in an environment of its own, and trains with it (needs a C++ compiler)"
 	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        the benchmarks, small"
@@ -32,7 +34,7 @@ dist: $(VENV)/demo.stamp
 	$(VENV)/bin/vista package --out dist
 
 test: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest -m "not cluster and not extended and not faults" --durations=20
+	$(VENV)/bin/python -m pytest -m "not cluster and not extended and not faults and not horovod" --durations=20
 
 test-extended: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest -m "extended and not cluster" --durations=10
@@ -42,6 +44,9 @@ cluster-test: java $(VENV)/test.stamp
 
 faults-test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest -m faults tests/faults
+
+horovod-test: java $(HOROVOD)/test.stamp
+	$(HOROVOD)/bin/python -m pytest -m horovod tests/horovod
 
 test-compat: java $(COMPAT)/test.stamp
 	$(COMPAT)/bin/python -m pytest -m "contract and not extended"
@@ -92,5 +97,12 @@ $(COMPAT)/test.stamp: pyproject.toml constraints-compat.txt tests/real-inputs.tx
 	$(COMPAT)/bin/python $(PIP) --no-deps -r tests/real-inputs.txt
 	touch $@
 
+# Horovod's pip package does not build with today's torch, and takes minutes: only this lane has it.
+$(HOROVOD)/test.stamp: pyproject.toml constraints.txt examples/build_horovod.sh
+	$(PYTHON) -m venv $(HOROVOD)
+	$(HOROVOD)/bin/python $(PIP) -c constraints.txt -e ".[torch]" pytest pytest-timeout
+	examples/build_horovod.sh $(HOROVOD)/bin/python
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(COMPAT) .cache artifacts build dist *.egg-info
+	rm -rf $(VENV) $(COMPAT) $(HOROVOD) .cache artifacts build dist *.egg-info

@@ -114,9 +114,9 @@ class Arm:
     Parameters
     ----------
     work : Work
-    how : {"task-parallel", "all-reduce", "averaging"}
+    how : {"task-parallel", "all-reduce", "horovod", "averaging"}
         A task trains its configurations on a full copy; or all tasks each configuration on their shards, with gradients
-        averaged every step, or weights every epoch.
+        averaged every step, by our gang or by Horovod's optimiser, or weights every epoch.
     tasks : int
     """
 
@@ -134,7 +134,7 @@ class Arm:
             seconds, cpu, errors = train_all(self.work, numbers)
             sent = 0
         else:
-            with gang() as together:
+            with gang(backend="horovod" if self.how == "horovod" else "gloo") as together:
                 seconds, cpu, errors, sent = self._together(together)
         yield pa.RecordBatch.from_pydict(
             {
@@ -159,13 +159,17 @@ class Arm:
             torch.manual_seed(work.seed + number)
             net = network(work.features, params)
             solver = optimizer_of(net, params)
+            if self.how == "horovod":
+                solver = _by_horovod(net, solver)
             size = sum(parameter.nbytes for parameter in net.parameters())
             errors[number] = []
             for epoch in range(work.epochs):
                 order = _order(work.seed, number, epoch, train.rows)
-                if self.how == "all-reduce":
+                if self.how in {"all-reduce", "horovod"}:
                     # A share of the global batch each, so that the optimiser sees batches of the same size.
-                    sent += size * _epoch(net, solver, train, order, BATCH // together.size, together)
+                    sent += size * _epoch(
+                        net, solver, train, order, BATCH // together.size, together, averaging=self.how == "horovod"
+                    )
                 else:
                     _epoch(net, solver, train, order, BATCH)
                     together.mean_([parameter.data for parameter in net.parameters()])
@@ -183,8 +187,10 @@ def _epoch(
     order: np.ndarray,
     size: int,
     together: Gang | None = None,
+    *,
+    averaging: bool = False,
 ) -> int:
-    """One pass; gives the number of steps."""
+    """One pass; gives the number of steps. An ``averaging`` solver averages gradients over the tasks by itself."""
     loss_of = torch.nn.CrossEntropyLoss()
     net.train()
     steps = range(0, len(order), size)
@@ -194,13 +200,20 @@ def _epoch(
         steps = steps[: min(counts)]
     for start in steps:
         picked = order[start : start + size]
-        solver.zero_grad(set_to_none=True)
+        solver.zero_grad()
         rows, labels = torch.from_numpy(data.inputs[0][picked]), torch.from_numpy(data.labels[0][picked])
         loss_of(net(rows), labels).backward()
-        if together is not None:
+        if together is not None and not averaging:
             together.mean_([parameter.grad for parameter in net.parameters()])
         solver.step()
     return len(steps)
+
+
+def _by_horovod(net: torch.nn.Module, solver: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """As Horovod's users have it: each gradient is on its way while those before it are computed."""
+    import horovod.torch as hvd  # noqa: PLC0415 - where there is one
+
+    return hvd.DistributedOptimizer(solver, named_parameters=net.named_parameters())
 
 
 def _error(net: torch.nn.Module, data: Tensors) -> float:

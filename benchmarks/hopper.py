@@ -5,11 +5,13 @@ same shards, with the same optimiser and one thread a worker, and ends within fi
 seconds of training and validation; loading, starting Python and importing torch come before the clock in all, and are
 noted for ours. Two independent processes of the bare loop show what the two cores give. All-reduce is so slow that it
 trains one configuration for one epoch, and its seconds and bytes are scaled; ``--all-reduce full`` trains them all.
+With ``--horovod`` Horovod does it too, where ``examples/build_horovod.sh`` has built it.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import statistics
@@ -53,6 +55,7 @@ _HOW = {
     "task-parallel": "one configuration a Spark task, all rows in every task",
     "averaging": "each on all shards at once, weights averaged every epoch",
     "all-reduce": "each on all shards at once, gradients averaged every step",
+    "all-reduce, Horovod": "the same, by Horovod's optimiser",
 }
 
 
@@ -98,6 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--all-reduce", choices=("part", "full"), default="part", help="part: one configuration, epoch 0"
     )
+    parser.add_argument(
+        "--horovod", action="store_true", help="all-reduce by Horovod too; examples/build_horovod.sh builds it"
+    )
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
     parser.add_argument("--bare", help=argparse.SUPPRESS)
@@ -105,6 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.bare:
         _bare_child(json.loads(options.bare))
         return
+    if options.horovod and importlib.util.find_spec("horovod") is None:
+        parser.error(f"--horovod: there is none; examples/build_horovod.sh {sys.executable} builds it")
     load = load_average()
     with tempfile.TemporaryDirectory() as folder:
         store = Store.from_uri(folder)
@@ -125,7 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             num_partitions=_WORKERS,
         )
         work = Work(prepared, tuple(configs), options.epochs, seed=1)
-        found = [_round(spark, store, work, whole=options.all_reduce == "full") for _ in range(options.repeats)]
+        together = {"all-reduce": "all-reduce"} | ({"all-reduce, Horovod": "horovod"} if options.horovod else {})
+        whole = options.all_reduce == "full"
+        found = [_round(spark, store, work, together, whole=whole) for _ in range(options.repeats)]
         _report(found, work, options, load)
 
 
@@ -140,8 +150,10 @@ def _census(spark: SparkSession, rows: int, folder: Path) -> tuple[DataFrame, li
     return OneHotEncoder(inputCols=words, outputCols=vectors).fit(df).transform(df), [*KDD_NUMBERS, *vectors]
 
 
-def _round(spark: SparkSession, store: Store, work: Work, *, whole: bool) -> dict[str, Measured]:
-    """Every way once."""
+def _round(
+    spark: SparkSession, store: Store, work: Work, together: dict[str, str], *, whole: bool
+) -> dict[str, Measured]:
+    """Every way once; ``together`` has those that average every step, by name."""
     size = sum(shard.nbytes for shard in work.prepared.shards)
     found = {"bare loop, one process": _bare(work, [list(range(len(work.configs)))], size)}
     halves = [list(range(number, len(work.configs), _WORKERS)) for number in range(_WORKERS)]
@@ -149,12 +161,11 @@ def _round(spark: SparkSession, store: Store, work: Work, *, whole: bool) -> dic
     found["model hopper (ours)"] = _ours(spark, store, work, size)
     found["task-parallel"] = _spark(spark, work, "task-parallel", size)
     found["averaging"] = _spark(spark, work, "averaging", size)
-    if whole:
-        found["all-reduce"] = _spark(spark, work, "all-reduce", size)
-    else:
-        part = _spark(spark, replace(work, configs=work.configs[:1], epochs=1), "all-reduce", size)
-        times = len(work.configs) * work.epochs
-        found["all-reduce"] = replace(part, seconds=times * part.seconds, sent=times * part.sent)
+    taken = work if whole else replace(work, configs=work.configs[:1], epochs=1)
+    times = 1 if whole else len(work.configs) * work.epochs
+    for name, how in together.items():
+        part = _spark(spark, taken, how, size)
+        found[name] = replace(part, seconds=times * part.seconds, sent=times * part.sent)
     return found
 
 
@@ -295,6 +306,10 @@ def _report(found: list[dict[str, Measured]], work: Work, options: argparse.Name
         "vs_task_parallel_time", seconds["task-parallel"] / seconds[name], "one trial a Spark task / ours", 0.97
     )
     report.ratio("vs_allreduce", seconds["all-reduce"] / seconds[name], f"all-reduce, global batch {BATCH} / ours", 3.0)
+    by_horovod = seconds.get("all-reduce, Horovod")
+    if by_horovod is not None:
+        report.ratio("vs_horovod", by_horovod / seconds[name], f"Horovod, global batch {BATCH} / ours", 3.0)
+        report.ratio("horovod_vs_allreduce", by_horovod / seconds["all-reduce"], "all-reduce, Horovod / all-reduce")
     report.ratio("vs_averaging", seconds["averaging"] / seconds[name], "averaging every epoch / ours")
     report.ratio(
         "storage_vs_task_parallel", last["task-parallel"].stored / ours.stored, "bytes of data, task-parallel / ours"

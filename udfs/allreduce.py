@@ -8,7 +8,7 @@ import secrets
 import time
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pyspark import BarrierTaskContext, TaskContext
 
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["Gang", "GangError", "gang"]
+__all__ = ["BACKENDS", "Backend", "Gang", "GangError", "gang"]
+
+Backend = Literal["gloo", "horovod"]
+"""What sums: torch's own gloo; or Horovod, where it is installed (:mod:`udfs.horovod`)."""
+BACKENDS: tuple[str, ...] = get_args(Backend)
 
 # A step of the slowest task, and its share of the network's time. The rows are in memory before the tasks meet.
 _TIMEOUT_S = 120.0
@@ -61,7 +65,13 @@ class Gang:
 
     @classmethod
     def connect(
-        cls, rank: int, size: int, host: str, exchange: Callable[[str], list[str]], timeout_s: float = _TIMEOUT_S
+        cls,
+        rank: int,
+        size: int,
+        host: str,
+        exchange: Callable[[str], list[str]],
+        timeout_s: float = _TIMEOUT_S,
+        backend: Backend = "gloo",
     ) -> Gang:
         """Meet the others.
 
@@ -79,12 +89,17 @@ class Gang:
             Takes this task's message and returns those of all, in the order of the ranks; called exactly once.
         timeout_s : float
             Seconds to wait for another task, here and in every operation.
+        backend : {"gloo", "horovod"}
+            Horovod is one for the whole process: a process can be in one gang at a time.
 
         Raises
         ------
         GangError
-            The interface cannot be listened on; a task cannot be reached, or does not know what a member knows.
+            The interface cannot be listened on; a task cannot be reached, or does not know what a member knows; Horovod
+            is not installed.
         """
+        if backend not in BACKENDS:
+            raise GangError(f"backend={backend!r} is none of {', '.join(BACKENDS)}")
         if size == 1:
             return cls(rank, size)
         token = secrets.token_hex(16)
@@ -95,7 +110,8 @@ class Gang:
             tokens.extend(message["token"] for message in found)
             return [bytes.fromhex(message["at"]) for message in found]
 
-        made = cls(rank, size, _process_group(rank, size, host, swap, timeout_s))
+        meet = _horovod if backend == "horovod" else _process_group
+        made = cls(rank, size, meet(rank, size, host, swap, timeout_s))
         known = "".join(tokens)
         proofs = [hashlib.sha256(f"{known}{member}".encode()).digest() for member in range(size)]
         if made.all_gather(proofs[rank]) != proofs:
@@ -105,7 +121,9 @@ class Gang:
 
     def close(self) -> None:
         """Leave; nothing can be done with the gang afterwards, and the others must not expect anything of this task."""
-        self._group = None
+        group, self._group = self._group, None
+        if hasattr(group, "leave"):  # torch's own leaves when nobody holds it any more
+            group.leave()
 
     def mean_(self, tensors: Sequence[torch.Tensor], weight: float = 1.0) -> float:
         """Replace tensors by their weighted means over the tasks, in place.
@@ -221,7 +239,7 @@ class Gang:
 
 
 @contextmanager
-def gang(timeout_s: float = _TIMEOUT_S) -> Iterator[Gang]:
+def gang(timeout_s: float = _TIMEOUT_S, backend: Backend = "gloo") -> Iterator[Gang]:
     """Join the tasks of this barrier stage, for the length of a ``with`` block.
 
     To be called by every task of ``DataFrame.mapInArrow(function, schema, barrier=True)``, after its rows are read: the
@@ -235,6 +253,11 @@ def gang(timeout_s: float = _TIMEOUT_S) -> Iterator[Gang]:
     ----------
     timeout_s : float
         Seconds to wait for another task in an operation: as long as the slowest may take between two of them.
+    backend : {"gloo", "horovod"}
+        With ``"horovod"``, ``horovod.torch`` is initialised within the block, with the ranks of the gang: its
+        ``DistributedOptimizer`` can be used there beside the gang's own operations. Its ``rank()`` and ``size()`` are
+        the gang's; its ``local_rank()`` is 0 everywhere, for every task counts as a node. The time limit is of the
+        gang's operations; Horovod's own end when another task's process does.
 
     Raises
     ------
@@ -260,7 +283,7 @@ def gang(timeout_s: float = _TIMEOUT_S) -> Iterator[Gang]:
     rank = context.partitionId()
     addresses = [info.address for info in context.getTaskInfos()]
     host = addresses[rank].rsplit(":", 1)[0].strip("[]")
-    joined = Gang.connect(rank, len(addresses), host, context.allGather, timeout_s)
+    joined = Gang.connect(rank, len(addresses), host, context.allGather, timeout_s, backend)
     try:
         yield joined
     except Exception:
@@ -275,6 +298,12 @@ def gang(timeout_s: float = _TIMEOUT_S) -> Iterator[Gang]:
 
 
 _left_open: list[Gang] = []
+
+
+def _horovod(rank: int, size: int, host: str, swap: Callable[[bytes], list[bytes]], timeout_s: float) -> Any:
+    from udfs.horovod import HorovodGroup  # noqa: PLC0415  (which needs GangError)
+
+    return HorovodGroup(rank, size, host, swap, timeout_s)
 
 
 def _process_group(rank: int, size: int, host: str, swap: Callable[[bytes], list[bytes]], timeout_s: float) -> Any:

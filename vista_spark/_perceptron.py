@@ -20,6 +20,7 @@ from pyspark.ml.param.shared import (
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import ArrayType, BooleanType, NumericType
 
+from udfs.allreduce import BACKENDS
 from udfs.params import UNBOUND, above, at_least, one_of, sizes
 from vista_spark._columns import check_present
 from vista_spark._spark import quoted
@@ -81,6 +82,9 @@ class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasS
     numWorkers: Param[int] = Param(
         UNBOUND, "numWorkers", "tasks that train together; all task slots by default", at_least("numWorkers", 1)
     )
+    backend: Param[str] = Param(
+        UNBOUND, "backend", "of the all-reduce: " + " | ".join(BACKENDS), one_of("backend", BACKENDS)
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,6 +95,7 @@ class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasS
             regParam=0.0,
             solver="adam",
             batchSize=128,
+            backend="gloo",
             standardization=True,
             seed=0,
         )
@@ -134,6 +139,14 @@ class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasS
     def setBatchSize(self, value: int) -> Self:
         """Set the rows of a step, those of all workers together."""
         return self._set(batchSize=value)
+
+    def getBackend(self) -> str:
+        """What sums gradients over the workers."""
+        return self.getOrDefault(self.backend)
+
+    def setBackend(self, value: str) -> Self:
+        """Set what sums gradients over the workers."""
+        return self._set(backend=value)
 
     def getNumWorkers(self) -> int | None:
         """Tasks that train together, or ``None`` for as many as there are slots."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from udfs.allreduce import Backend
     from udfs.perceptron._network import Perceptron
 
 __all__ = ["MLPClassificationModel", "MLPClassifier", "MLPRegressionModel", "MLPRegressor"]
@@ -227,6 +228,7 @@ class _Trained(HasNetworkCols, HasTraining):
             step_size=self.getStepSize(),
             solver=cast('Literal["adam", "sgd"]', self.getSolver()),
             batch_size=self.getBatchSize(),
+            backend=cast("Backend", self.getBackend()),
             standardise=self.getStandardization(),
             l2=self.getRegParam(),
             seed=self.getSeed(),
@@ -247,7 +249,7 @@ class MLPClassifier(
     """Train a multi-layer perceptron on the cluster, data-parallel: the downstream deep-learning model of Vista.
 
     Every worker, a task of one barrier stage, holds a part of the rows in memory and takes the same steps; gradients
-    meet over all-reduce (torch.distributed, gloo). So the result is that of one machine with the same batches.
+    meet over all-reduce (gloo, by torch or by Horovod). So the result is that of one machine with the same batches.
 
     Spark's own ``MultilayerPerceptronClassifier`` has sigmoid units, trains by L-BFGS on all rows at a time, and is
     told the sizes of input and output in ``layers``. This one has ReLU units, trains by mini-batches, standardises,
@@ -274,6 +276,9 @@ class MLPClassifier(
         Rows of a step, those of all workers together. Default 128.
     numWorkers : int, optional
         Tasks that train together, each of one slot; all slots by default.
+    backend : {"gloo", "horovod"}
+        What sums gradients over the workers: torch's gloo (default), or Horovod, which has to be installed where they
+        run. Both give the same weights.
     standardization : bool
         Features to mean 0 and standard deviation 1 over all rows. Default true.
     regParam : float
@@ -321,6 +326,7 @@ class MLPClassifier(
         solver: str | None = None,
         batchSize: int | None = None,
         numWorkers: int | None = None,
+        backend: str | None = None,
         standardization: bool | None = None,
         regParam: float | None = None,
         seed: int | None = None,
@@ -353,7 +359,7 @@ class MLPRegressor(
         Any finite number. Default ``"label"``.
     predictionCol : str
         Of the model. Default ``"prediction"``.
-    layers, maxIter, stepSize, solver, batchSize, numWorkers, standardization, regParam, seed, device
+    layers, maxIter, stepSize, solver, batchSize, numWorkers, backend, standardization, regParam, seed, device
         As for :class:`MLPClassifier`.
 
     Raises
@@ -387,6 +393,7 @@ class MLPRegressor(
         solver: str | None = None,
         batchSize: int | None = None,
         numWorkers: int | None = None,
+        backend: str | None = None,
         standardization: bool | None = None,
         regParam: float | None = None,
         seed: int | None = None,

@@ -117,6 +117,7 @@ TRAINING_DEFAULTS: dict[str, Any] = {
     "stepSize": 1e-3,
     "solver": "adam",
     "batchSize": 128,
+    "backend": "gloo",
     "standardization": True,
     "regParam": 0.0,
     "seed": 0,
@@ -133,6 +134,7 @@ TRAINING_VALUES: dict[str, Any] = {
     "solver": "sgd",
     "batchSize": 16,
     "numWorkers": 2,
+    "backend": "horovod",
     "standardization": False,
     "regParam": 0.25,
     "seed": 7,
@@ -147,6 +149,7 @@ TRAINING_REFUSED: dict[str, tuple[Any, str]] = {
     "solver": ("adams", r"solver='adams'.*did you mean 'adam'.*adam, sgd"),
     "batchSize": (0, r"batchSize=0.*at least 1"),
     "numWorkers": (0, r"numWorkers=0.*at least 1"),
+    "backend": ("mpi", r"backend='mpi'.*gloo, horovod"),
     "standardization": ("yes", "standardization|bool"),
 }
 

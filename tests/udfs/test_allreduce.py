@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import socket
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pyarrow as pa
 import pytest
 import torch
@@ -11,6 +14,7 @@ from sessions import CONNECT
 
 from udfs import allreduce
 from udfs.allreduce import Gang, GangError, gang
+from udfs.horovod import _interface
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -205,6 +209,28 @@ def test_a_stranger_is_found_out() -> None:
 def test_an_interface_that_is_not_ours() -> None:
     with pytest.raises(GangError, match=r"listening on 203\.0\.113\.1"):
         Gang.connect(0, 2, "203.0.113.1", lambda message: [message, message], 1)
+
+
+def test_a_backend_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(GangError, match=r"backend='mpi' is none of gloo, horovod"):
+        Gang.connect(0, 1, "127.0.0.1", list, backend="mpi")
+    monkeypatch.setitem(sys.modules, "horovod", None)
+    monkeypatch.setitem(sys.modules, "horovod.torch", None)
+    with pytest.raises(GangError, match=r"examples/build_horovod\.sh of cerebro-spark builds it"):
+        Gang.connect(0, 2, "127.0.0.1", list, backend="horovod")
+
+
+def test_horovod_is_told_the_interface_by_name() -> None:
+    there = {
+        one.address: name
+        for name, addresses in psutil.net_if_addrs().items()
+        for one in addresses
+        if one.family == socket.AF_INET
+    }
+    assert {address: _interface(address) for address in there} == there
+    assert _interface("localhost") == _interface("127.0.1.1") == there["127.0.0.1"]
+    with pytest.raises(GangError, match=r"no network interface .* 203\.0\.113\.1"):
+        _interface("203.0.113.1")
 
 
 def test_a_gang_needs_a_barrier_stage(spark: SparkSession) -> None:

@@ -30,6 +30,7 @@ TRAINING = Training(
     step_size=0.1,
     solver="sgd",
     batch_size=1000,
+    backend="gloo",
     standardise=False,
     l2=0.0,
     seed=3,

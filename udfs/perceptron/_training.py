@@ -18,6 +18,8 @@ from udfs.perceptron._rows import Census, read_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from udfs.allreduce import Backend
+
 __all__ = ["Fault", "Training"]
 
 
@@ -57,6 +59,8 @@ class Training:
     solver : {"adam", "sgd"}
     batch_size : int
         Rows of a step, those of all tasks together.
+    backend : {"gloo", "horovod"}
+        Of :func:`udfs.allreduce.gang`.
     standardise : bool
         Inputs (and the target of a regression) to mean 0 and standard deviation 1, over all tasks.
     l2 : float
@@ -79,6 +83,7 @@ class Training:
     step_size: float
     solver: Literal["adam", "sgd"]
     batch_size: int
+    backend: Backend
     standardise: bool
     l2: float
     seed: int
@@ -98,7 +103,7 @@ class Training:
         torch.set_num_threads(context.cpus() if context else 1)
         rows = read_rows(batches)
         network, report = None, {}
-        with gang() as tasks:
+        with gang(backend=self.backend) as tasks:
             found = [
                 Census(**json.loads(text)) for text in tasks.all_gather(json.dumps(rows.census.to_dict()).encode())
             ]
