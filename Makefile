@@ -93,7 +93,7 @@ $(VENV)/test.stamp: pyproject.toml constraints.txt tests/real-inputs.txt | $(VEN
 
 $(COMPAT)/test.stamp: pyproject.toml constraints-compat.txt tests/real-inputs.txt
 	$(PYTHON) -m venv $(COMPAT)
-	$(COMPAT)/bin/python $(PIP) -c constraints-compat.txt -e ".[test]"
+	$(COMPAT)/bin/python $(PIP) -c constraints-compat.txt -e ".[test]" petastorm
 	$(COMPAT)/bin/python $(PIP) --no-deps -r tests/real-inputs.txt
 	touch $@
 
