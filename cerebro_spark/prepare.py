@@ -313,8 +313,7 @@ def _found(planned: PreparedData, errors: str) -> PreparedData | None:
             f"{planned.name!r} in {planned.store.uri} was prepared from other rows, columns or settings; give another "
             f"name, or delete it: store.delete({FOLDER!r}, {planned.name!r})"
         )
-    there = {f"{split}/{file}" for split in SPLITS for file in found.store.list(FOLDER, found.name, split)}
-    if not {shard.path for shard in found.shards} <= there:
+    if found.missing:
         _LOG.warning("%s: shards are missing; they are written again", planned.name)
         return None
     if errors == "raise" and found.dropped:

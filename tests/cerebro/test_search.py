@@ -34,6 +34,8 @@ from cerebro_spark.errors import (  # noqa: E402
     InvalidArgumentError,
     NoModelError,
     RunError,
+    ShardError,
+    StoreError,
     TooFewSlotsError,
     TrainerError,
 )
@@ -412,6 +414,7 @@ def test_arguments_that_cannot_be(settings: dict[str, Any], message: str, spark:
         search(spark, tmp_path, **settings)
 
 
+@pytest.mark.usefixtures("found")
 def test_what_is_wrong_is_said_before_anything_is_trained(
     spark: SparkSession, store: Store, table: DataFrame, tmp_path: Path
 ) -> None:
@@ -430,12 +433,59 @@ def test_what_is_wrong_is_said_before_anything_is_trained(
         search(spark, store, trainer_fn=lambda _params: None).fit(table)
     with pytest.raises(InvalidArgumentError, match="needs validation rows"):
         search(spark, store, validation=0.0).fit(table)
+    halves = table.withColumn("label", F.col("label") + 0.5)
+    with pytest.raises(TrainerError, match=r"the label [01]\.5 is no number of a class"):
+        search(spark, store).fit(halves)
     small = SparkBackend(spark, num_workers=2, memory_bytes=1 << 20)
     with pytest.raises(InvalidArgumentError, match="bytes of weights"):
         search(spark, store, backend=small, search_space={"lr": [0.1], "hidden": [30_000]}).fit(table)
     with pytest.raises(RunError, match=r"has no run 'frist'; runs:.*first"):
         Selection.resume(store, "frist", backend=small)
     assert len(store.list("runs")) == runs
+
+
+def test_what_is_wrong_with_the_store_is_said_before_anything_is_trained(
+    spark: SparkSession, table: DataFrame, tmp_path: Path
+) -> None:
+    store = Store.from_uri(str(tmp_path / "store"))
+    task = search(spark, store, num_epochs=1, search_space={"lr": [0.01], "hidden": [4]})
+    prepared = task.prepare(table)
+    trained = task.fit(prepared, run_id="mine")
+    with pytest.raises(RunError, match="the store has a run 'mine': resume it, or take another run_id"):
+        task.fit(prepared, run_id="mine")
+    assert states(trained).keys() == {"c000"}, "and the first one is as it was"
+    store.delete(*prepared.path(prepared.shard("validation", 1)))
+    with pytest.raises(ShardError, match=r"gone from .*: validation/shard-00001.parquet; prepare it again"):
+        task.fit(prepared, run_id="other")
+    assert store.list("runs") == ["mine"]
+    store.delete("runs")
+    store.write(b"", "runs")
+    with pytest.raises(StoreError, match="a file lies where a folder has to be"):
+        task.fit(task.prepare(table))
+
+
+def test_a_larger_model_than_the_first_ends_alone_before_it_is_trained(
+    spark: SparkSession, store: Store, table: DataFrame
+) -> None:
+    backend = SparkBackend(spark, num_workers=2, threads=1, memory_bytes=1 << 20)
+    space = {"lr": [0.01], "hidden": [8, 30_000]}
+    found = search(spark, store, backend=backend, search_space=space, num_epochs=1).fit(table)
+    by_size = {trial.params["hidden"]: trial for trial in found.trials}
+    assert {size: trial.status for size, trial in by_size.items()} == {8: "finished", 30_000: "out of memory"}
+    assert "1,440,016 bytes of weights" in by_size[30_000].traceback
+    assert by_size[30_000].visits == ()
+
+
+def test_a_worker_without_validation_rows(spark: SparkSession, store: Store, table: DataFrame) -> None:
+    """So few rows are held out that a shard of them is empty: the numbers are those of the others."""
+    few = table.limit(20)
+    task = search(spark, store, validation=0.05, num_epochs=1, search_space={"lr": [0.01], "hidden": [4]})
+    prepared = task.prepare(few)
+    assert [prepared.shard("validation", part).rows for part in prepared.partitions] == [1, 0]
+    (trial,) = task.fit(prepared).trials
+    assert trial.status == "finished"
+    assert trial.history[0]["val_accuracy"] in {0.0, 1.0}
+    assert 0 < trial.history[0]["val_loss"] < 10
 
 
 def test_without_validation_the_training_loss_decides(spark: SparkSession, store: Store, table: DataFrame) -> None:

@@ -52,18 +52,14 @@ class KerasSession:
         self.random = take_random()
 
     @property
-    def state_bytes(self) -> int:
-        """Of weights, buffers and the optimiser's state."""
-        return sum(int(np.asarray(variable).nbytes) for variable in self._variables)
-
-    @property
-    def _variables(self) -> list[Any]:
-        # Those of a model include the states of its seed generators, which dropout draws from.
-        return [*self.model.variables, *self.model.optimizer.variables]
+    def weight_bytes(self) -> int:
+        """Of weights and buffers."""
+        return sum(int(np.asarray(variable).nbytes) for variable in self.model.variables)
 
     def checkpoint(self) -> bytes:
         """All that it takes to go on elsewhere."""
         state = {
+            # With the states of its seed generators, which dropout draws from.
             "model": [variable.numpy() for variable in self.model.variables],
             "optimizer": [variable.numpy() for variable in self.model.optimizer.variables],
             "random": self.random,
