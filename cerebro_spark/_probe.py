@@ -106,7 +106,7 @@ def probe(
     except Exception as error:
         raise TrainerError(
             f"trainer_fn({dict(params)}) does not run on the prepared data: {type(error).__name__}: {error}. "
-            f"Inputs: {_shapes(prepared, rows)}"
+            f"Inputs: {_shapes(prepared, rows)}{_of_integers(prepared)}"
         ) from error
     found = Probed(session)
     needed = found.model_bytes
@@ -116,6 +116,11 @@ def probe(
             f"than memory_bytes={backend.memory_bytes:,} of a worker: give workers more memory, or fewer a machine"
         )
     return found
+
+
+def _of_integers(prepared: PreparedData) -> str:
+    own = [group.name for group in prepared.inputs if group.side_by_side and group.dtype == "int64"]
+    return f". {own[0]!r} is int64, being of integers alone: cast them to double for layers of floats" if own else ""
 
 
 def _shapes(prepared: PreparedData, rows: Tensors) -> str:

@@ -25,12 +25,14 @@ from cerebro_spark import (  # noqa: E402
     SparkBackend,
     Store,
     TrainingFunctions,
+    TunedModel,
     _jobs,
 )
 from cerebro_spark._backend import check_free  # noqa: E402
 from cerebro_spark._coordinator import Coordinator  # noqa: E402
 from cerebro_spark.errors import (  # noqa: E402
     BusyError,
+    ColumnError,
     InvalidArgumentError,
     NoModelError,
     RunError,
@@ -278,6 +280,38 @@ def test_several_inputs_and_vectors(spark: SparkSession, store: Store, table: Da
     scored = found.best_model.transform(joined)
     assert scored.where("prediction = 1").count() > 0
     assert scored.where("prediction = 1 and label = 1").count() / scored.where("prediction = 1").count() > 0.5
+
+
+def test_ids_beyond_what_floats_hold(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    """One id in two is a friend: who reads them as float32 takes neighbours for one."""
+    rows = spark.range(400).selectExpr(f"id + {2**24} as user", "id % 3 as film", "id / 400 as x", "id % 2 as label")
+
+    class Embedded(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.users, self.last = torch.nn.Embedding(2, 4), torch.nn.Linear(5, 2)
+
+        def forward(self, ids: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+            return self.last(torch.cat([self.users(ids[:, 0] % 2), numbers], dim=1))
+
+    def embedded(params: dict[str, Any]) -> ModelTrainer:
+        net = Embedded()
+        optimizer = torch.optim.Adam(net.parameters(), lr=params["lr"])
+        return ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), metrics=["accuracy"])
+
+    columns = {"ids": ["user", "film"], "numbers": ["x"]}
+    task = search(spark, store, trainer_fn=embedded, search_space={"lr": [0.1]}, feature_columns=columns, num_epochs=3)
+    found = task.fit(rows)
+    assert found.best.metric == 1.0
+    found.best_model.write().save(str(tmp_path / "model"))
+    scored = TunedModel.load(str(tmp_path / "model")).transform(rows)
+    assert scored.where("prediction = label").count() == 400
+    assert scored.schema["user"].dataType.simpleString() == "bigint"
+    with pytest.raises(ColumnError, match=r"'user' is a number of float32; the network was trained on int64"):
+        found.best_model.transform(rows.withColumn("user", F.col("user").cast("double")))
+    dense = search(spark, store, search_space={"lr": [0.1], "hidden": [4]}, feature_columns={"all": ["user", "film"]})
+    with pytest.raises(TrainerError, match=r"all int64\(4, 2\), label .*'all' is int64, being of integers alone: cast"):
+        dense.fit(rows)
 
 
 def test_the_three_functions_of_the_paper(spark: SparkSession, store: Store, table: DataFrame) -> None:

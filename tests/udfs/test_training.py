@@ -14,6 +14,7 @@ from sklearn import metrics as reference
 
 torch = pytest.importorskip("torch")
 
+from udfs.portable import PortableNetwork  # noqa: E402
 from udfs.shards import Tensors  # noqa: E402
 from udfs.training import (  # noqa: E402
     METRICS,
@@ -247,6 +248,23 @@ def test_keras_evaluates_several_outputs_and_by_an_own_step() -> None:
     own = session_of(Own)
     assert own.sums.results(own.evaluate(data))["loss"] == pytest.approx(inputs.mean(), abs=1e-6)
     assert own.sums.results(own.evaluate(data))["mse"] > 0
+
+
+def test_keras_reads_ids_as_integers_in_training_and_prediction() -> None:
+    keras = pytest.importorskip("keras")
+    ids = keras.Input((1,), dtype="int64")
+    scores = keras.layers.Flatten()(keras.layers.Embedding(2, 2)(ids % 2))
+    net = keras.Model(ids, scores)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    trainer = ModelTrainer(model=net, optimizer=keras.optimizers.Adam(0.1), loss=loss, metrics=["accuracy"])
+    session = open_session(lambda _params: trainer, {}, 0)
+    numbers = np.arange(2**24, 2**24 + 200)
+    data = Tensors((numbers.reshape(-1, 1),), (numbers % 2,), 200)
+    for _ in range(3):
+        session.train(data, np.arange(200), ends_epoch=True)
+    assert session.sums.results(session.evaluate(data))["accuracy"] == 1.0
+    (found,) = PortableNetwork.of(net, session.read(data.inputs)).open()(data.inputs)
+    np.testing.assert_array_equal(found.argmax(axis=1), numbers % 2)
 
 
 def test_the_training_loss_of_keras_is_of_all_batches() -> None:
