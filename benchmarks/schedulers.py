@@ -7,7 +7,8 @@ alone, so a third setting, "alike", has such configurations on workers that are 
 heterogeneous one with three workers a partition. A seed draws the workload and seeds the scheduler. The policies run in
 the online scheduler that a live run has too, knowing the unit times, or, as "learned", knowing nothing beforehand.
 Makespans are over the lower bound max(longest configuration, busiest worker), which with replicas is a relaxation, and
-over the randomized one of the same workload. It needs one core and less than five minutes.
+over the randomized one of the same workload. It needs one core and less than five minutes. ``--drill-down`` gives what
+simulation tells of Figures 3.8 to 3.11 instead, in a few seconds: speed-up, lost workers, and bytes over the network.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from optimizer.hopper import (
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from _hopper_figures import drill_down
 from _report import Report, load_average
 from _vista_pictures import panels
 
@@ -70,6 +72,7 @@ class Options:
     solver: Literal["highs", "cbc"]
     decisions: int
     figure: Path | None
+    drill_down: bool
     json: bool
 
 
@@ -81,6 +84,7 @@ def _options(arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--solver", choices=["highs", "cbc"], default="highs")
     parser.add_argument("--decisions", type=int, default=3000, help="how many are timed at 1,000 x 100")
     parser.add_argument("--figure", type=Path, help="draw the makespans into this file")
+    parser.add_argument("--drill-down", action="store_true", help="Figures 3.8 to 3.11 in place of 3.6")
     parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
     given = vars(parser.parse_args(arguments))
     for name in ("seeds", "decisions"):
@@ -229,6 +233,13 @@ def _draw(path: Path, found: dict[str, dict[str, Runs]]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run every setting, time decisions, print."""
     options = _options(arguments)
+    if options.drill_down:
+        figures = Report(
+            "Drill-down of the model hopper (Figures 3.8 to 3.11): simulated and computed, nothing trained"
+        )
+        drill_down(figures)
+        figures.show(as_json=options.json)
+        return
     started, load = time.perf_counter(), load_average()
     report = Report(
         f"Schedulers of model hopper parallelism (Figure 3.6): {options.seeds} workloads a setting, simulated; "

@@ -52,26 +52,29 @@ class Census:
         return sum(self.buckets)
 
 
-def encoded(df: DataFrame, sources: Sequence[Source], seed: int) -> DataFrame:
+def encoded(df: DataFrame, chosen: Chosen, seed: int) -> DataFrame:
     """The complete and the other rows as what the shards hold.
 
     Returns
     -------
     DataFrame
-        Columns ``c0``, ``c1``, ... of the sources, the lengths of their tensors, ``key`` (a hash of the row and the
+        Columns ``c0``, ``c1``, ... of the sources, the lengths of their tensors (``n...``), whole numbers that would be
+        rounded (``r0``, ``r1``, ... of ``chosen.rounded``), ``key`` (a hash of the row and the
         seed), ``bucket`` (of the key) and ``defect``: -1 for a complete row.
     """
+    sources = chosen.sources
     lengths = [
         length.alias(f"n{place}_{axis}_{end}")
         for place, source in enumerate(sources)
         for axis, ends in enumerate(source.lengths)
         for end, length in zip(("min", "max"), ends, strict=True)
     ]
+    inexact = [source.inexact.alias(f"r{place}") for place, source in enumerate(chosen.rounded)]
     columns = [F.col(f"c{place}") for place in range(len(sources))]
     # What is hashed is what is written, so that the same numbers in another type are the same rows.
     key = F.xxhash64(F.lit(seed).cast("bigint"), *columns)
     return (
-        df.select(*(source.encoded.alias(f"c{place}") for place, source in enumerate(sources)), *lengths)
+        df.select(*(source.encoded.alias(f"c{place}") for place, source in enumerate(sources)), *lengths, *inexact)
         .withColumns({"key": key, "defect": _defect(sources, columns)})
         .withColumn("bucket", F.pmod(F.col("key"), F.lit(BUCKETS)).cast("int"))
     )
@@ -85,10 +88,11 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
     EmptyInputError
         There are no rows, or no complete one.
     ColumnError, LabelError
-        Values are null or not finite, and ``errors="raise"``; tensors of one column have several shapes, or no numbers.
+        Values are null or not finite, and ``errors="raise"``; tensors of one column have several shapes, or no numbers;
+        whole numbers would be rounded.
     """
     sources = chosen.sources
-    ends = [(name, F.min if name.endswith("_min") else F.max) for name in rows.columns if name.startswith("n")]
+    ends = [(name, F.min if name.endswith("_min") else F.max) for name in rows.columns if name[0] in "nr"]
     found = (
         rows.groupBy("bucket", "defect")
         .agg(
@@ -111,6 +115,14 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
     complete = [row for row in found if row["defect"] == _COMPLETE]
     if not complete:
         raise EmptyInputError(f"no row is complete: {listed(dropped)}")
+    for place, source in enumerate(chosen.rounded):
+        found_inexact = [row[f"r{place}"] for row in complete if row[f"r{place}"] is not None]
+        if found_inexact:
+            raise ColumnError(
+                f"column {source.name!r} has whole numbers that float32 rounds, such as {max(found_inexact)}: ids go "
+                f"into an input of whole numbers alone, feature_columns={{'ids': [{source.name!r}], ...}}, which keeps "
+                "them; a quantity, which may be rounded, is cast to double first"
+            )
     buckets = {row["bucket"]: row["rows"] for row in complete}
     shapes = {source.name: _shape(source, place, complete) for place, source in enumerate(sources)}
     if image_size is not None:

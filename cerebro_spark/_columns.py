@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.ml.functions import vector_to_array
@@ -53,6 +53,8 @@ class Source:
         Axes of a tensor: how deep the arrays are nested. 1 for a vector.
     struct : bool
         Whether an image is Spark's struct, not encoded bytes.
+    integer : bool
+        Whether it is a feature of whole numbers, which may be ids.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Source:
     dtype: str
     depth: int = 0
     struct: bool = False
+    integer: bool = False
 
     @property
     def raw(self) -> Column:
@@ -113,6 +116,14 @@ class Source:
         highest, lowest = F.array_max(encoded), F.array_min(encoded)
         return F.coalesce(F.isnan(highest) | (highest == float("inf")) | (lowest == float("-inf")), F.lit(False))
 
+    @property
+    def inexact(self) -> Column:
+        """A whole number that ``float32`` does not hold, null for others."""
+        whole, rounded = self.raw.cast("bigint"), self.raw.cast("float")
+        # The largest ones become 2**63, whose way back ends one below it.
+        same = (rounded < 2.0**63) & (rounded.cast("bigint") == whole)
+        return F.when(self.raw.isNotNull() & ~same, whole)
+
     def column(self, shape: tuple[int, ...]) -> TensorColumn:
         """The column of the shards."""
         return TensorColumn(self.name, self.dtype, shape)
@@ -140,6 +151,12 @@ class Chosen:
     def sources(self) -> tuple[Source, ...]:
         """All columns, each once."""
         return tuple(dict.fromkeys(one for part in (self.inputs, self.labels) for own in part.values() for one in own))
+
+    @property
+    def rounded(self) -> tuple[Source, ...]:
+        """Whole numbers that some input reads as ``float32``."""
+        mixed = (own for own in self.inputs.values() if any(one.dtype != "int64" for one in own))
+        return tuple(dict.fromkeys(one for own in mixed for one in own if one.integer))
 
     @property
     def has_images(self) -> bool:
@@ -192,6 +209,8 @@ def choose_features(df: DataFrame, inputs: Iterable[TensorGroup]) -> tuple[Sourc
     found = []
     for column in columns:
         source = _feature(df, column.name)
+        if source.integer and column.dtype == "int64":
+            source = _whole(source)
         rank = 3 if source.kind == "image" else source.depth
         if source.dtype != column.dtype or rank != len(column.shape):
             was = f"{column.dtype}{list(column.shape) or ''}"
@@ -208,10 +227,13 @@ def _inputs(
     if isinstance(feature_columns, Mapping):
         if not feature_columns:
             raise InvalidArgumentError("feature_columns names no input")
-        return {
+        named = {
             name: _together(name, [_feature(df, one) for one in _names(own, f"feature_columns[{name!r}]")])
             for name, own in feature_columns.items()
         }
+        # A column is in the shards once: one that is whole for one input is read from there by the others too.
+        whole = {one.name for own in named.values() for one in own if one.integer and one.dtype == "int64"}
+        return {name: tuple(_whole(one) if one.name in whole else one for one in own) for name, own in named.items()}
     inputs: dict[str, tuple[Source, ...]] = {}
     sources = [_feature(df, name) for name in _names(feature_columns, "feature_columns")]
     side_by_side = tuple(one for one in sources if one.kind in _SIDE_BY_SIDE)
@@ -235,7 +257,11 @@ def _together(name: str, sources: list[Source]) -> tuple[Source, ...]:
             f"input {name!r}: the {odd[0].kind} column {odd[0].name!r} is an input of its own; only numbers and "
             "vectors are put side by side"
         )
-    return tuple(sources)
+    return tuple(map(_whole, sources)) if all(one.integer for one in sources) else tuple(sources)
+
+
+def _whole(source: Source) -> Source:
+    return replace(source, dtype="int64")
 
 
 def _names(names: Iterable[str], argument: str) -> list[str]:
@@ -270,7 +296,7 @@ def _feature(df: DataFrame, name: str) -> Source:
     if isinstance(kind, StructType) and set(kind.names) >= set(_IMAGE_FIELDS):
         return Source(name, "image", "uint8", struct=True)
     if isinstance(kind, (NumericType, BooleanType)):
-        return Source(name, "number", "float32")
+        return Source(name, "number", "float32", integer=isinstance(kind, IntegralType))
     found = _tensor(name, kind)
     if found is not None:
         return found

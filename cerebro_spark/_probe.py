@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from optimizer.errors import CerebroError, nearest
 from udfs.shards import Tensors, load_rows
-from udfs.training import initial_seed, open_session
+from udfs.training import initial_seed, open_session, training_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,9 +21,6 @@ __all__ = ["Probed", "probe"]
 
 # Rows that the first configuration is tried on; batch norm wants more than one.
 _ROWS = 4
-
-# Weights, gradients and Adam's two moments, all at once, and the states on their way.
-_STATE_FACTOR = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class Probed:
     @property
     def model_bytes(self) -> int:
         """What a model takes in training, about."""
-        return _STATE_FACTOR * self.session.state_bytes
+        return training_bytes(self.session)
 
     def metric(self, wanted: str, *, validates: bool) -> str:
         """The name in a history of what decides.
@@ -96,7 +93,10 @@ def probe(
         The function raises, or gives what cannot be trained on these rows.
     InvalidArgumentError
         The model is larger than a worker's memory.
+    ShardError
+        A shard is not there any more, or has no rows.
     """
+    prepared.check()
     rows = load_rows(prepared, "train", _ROWS)
     try:
         session = open_session(trainer_fn, params, initial_seed(seed, "probe"))
@@ -106,16 +106,21 @@ def probe(
     except Exception as error:
         raise TrainerError(
             f"trainer_fn({dict(params)}) does not run on the prepared data: {type(error).__name__}: {error}. "
-            f"Inputs: {_shapes(prepared, rows)}"
+            f"Inputs: {_shapes(prepared, rows)}{_of_integers(prepared)}"
         ) from error
     found = Probed(session)
     needed = found.model_bytes
     if backend.memory_bytes is not None and needed > backend.memory_bytes:
         raise InvalidArgumentError(
-            f"the model has {session.state_bytes:,} bytes of weights, and training it takes about {needed:,}, more "
+            f"the model has {session.weight_bytes:,} bytes of weights, and training it takes about {needed:,}, more "
             f"than memory_bytes={backend.memory_bytes:,} of a worker: give workers more memory, or fewer a machine"
         )
     return found
+
+
+def _of_integers(prepared: PreparedData) -> str:
+    own = [group.name for group in prepared.inputs if group.side_by_side and group.dtype == "int64"]
+    return f". {own[0]!r} is int64, being of integers alone: cast them to double for layers of floats" if own else ""
 
 
 def _shapes(prepared: PreparedData, rows: Tensors) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rich.live import Live
 from rich.table import Table
 
+from cerebro_spark._live import live_table
 from udfs.training import merge_sums
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Watching:
         self._sign = -1.0 if spec.larger_is_better else 1.0
         self._units = units
         self._followers = followers
-        self._live = Live(auto_refresh=False, transient=False) if shown else None
+        self._live = live_table() if shown else None
 
     def __enter__(self) -> Self:
         if self._live is not None:

@@ -77,7 +77,8 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     feature_columns : sequence of str, or mapping of str to sequence of str
         What the network reads. In a sequence, numbers, booleans and Spark ML vectors make one input, ``"features"``,
         side by side as ``float32``; an array, flat or nested, and an image (encoded bytes, Spark's struct) are an input
-        each, named as the column. A mapping names the inputs and the columns of each.
+        each, named as the column. A mapping names the inputs and the columns of each; there an input of integer columns
+        alone stays ``int64``, for embeddings. Cast them to double for layers that take floats.
     label_columns : sequence of str
         What it is to predict, each a label of its own: a number, a vector or an array. Integers and booleans are
         ``int64``, others ``float32``; so are the numbers of arrays among the features.
@@ -107,7 +108,8 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     InvalidArgumentError
         An argument cannot be, or ``name`` holds another preparation.
     ColumnError, LabelError
-        A column is missing, of a wrong type, with bad values, or with tensors of several shapes.
+        A column is missing, of a wrong type, with bad values, or with tensors of several shapes; or integers are to be
+        ``float32`` that it does not hold exactly.
     EmptyInputError
         There are no rows, fewer than partitions, or none for validation.
     StoreError
@@ -149,7 +151,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     store.check_writable()
     tick = progress or _LOG.info
     tick("counting rows")
-    rows = encoded(df, chosen.sources, seed)
+    rows = encoded(df, chosen, seed)
     census = count(rows, chosen, errors, image_size)
     deal = _deal(census, num_partitions, validation, seed)
     fingerprint = _fingerprint(chosen, census, num_partitions, validation, seed)
@@ -313,8 +315,7 @@ def _found(planned: PreparedData, errors: str) -> PreparedData | None:
             f"{planned.name!r} in {planned.store.uri} was prepared from other rows, columns or settings; give another "
             f"name, or delete it: store.delete({FOLDER!r}, {planned.name!r})"
         )
-    there = {f"{split}/{file}" for split in SPLITS for file in found.store.list(FOLDER, found.name, split)}
-    if not {shard.path for shard in found.shards} <= there:
+    if found.missing:
         _LOG.warning("%s: shards are missing; they are written again", planned.name)
         return None
     if errors == "raise" and found.dropped:

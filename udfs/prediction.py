@@ -103,7 +103,7 @@ class Prediction:
         own = [arrays[column.name][good] for column in group.columns]
         if group.side_by_side:
             joined = [
-                array.reshape(len(array), column.size).astype(np.float32)
+                array.reshape(len(array), column.size).astype(group.dtype)
                 for column, array in zip(group.columns, own, strict=True)
             ]
             return np.ascontiguousarray(np.concatenate(joined, axis=1))

@@ -84,8 +84,8 @@ class Census(torch.nn.Module):
         )
 
     def forward(self, numbers: torch.Tensor, categories: torch.Tensor) -> torch.Tensor:
-        """Scores of the two classes; every input comes as float32."""
-        found = self.embedding(categories.long() + self.first).flatten(1)
+        """Scores of the two classes; the categories come as they are, int64, the numbers as float32."""
+        found = self.embedding(categories + self.first).flatten(1)
         return self.layers(torch.cat([numbers, found], dim=1))
 
 

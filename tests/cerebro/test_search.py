@@ -25,15 +25,19 @@ from cerebro_spark import (  # noqa: E402
     SparkBackend,
     Store,
     TrainingFunctions,
+    TunedModel,
     _jobs,
 )
 from cerebro_spark._backend import check_free  # noqa: E402
 from cerebro_spark._coordinator import Coordinator  # noqa: E402
 from cerebro_spark.errors import (  # noqa: E402
     BusyError,
+    ColumnError,
     InvalidArgumentError,
     NoModelError,
     RunError,
+    ShardError,
+    StoreError,
     TooFewSlotsError,
     TrainerError,
 )
@@ -278,6 +282,38 @@ def test_several_inputs_and_vectors(spark: SparkSession, store: Store, table: Da
     assert scored.where("prediction = 1 and label = 1").count() / scored.where("prediction = 1").count() > 0.5
 
 
+def test_ids_beyond_what_floats_hold(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    """One id in two is a friend: who reads them as float32 takes neighbours for one."""
+    rows = spark.range(400).selectExpr(f"id + {2**24} as user", "id % 3 as film", "id / 400 as x", "id % 2 as label")
+
+    class Embedded(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.users, self.last = torch.nn.Embedding(2, 4), torch.nn.Linear(5, 2)
+
+        def forward(self, ids: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+            return self.last(torch.cat([self.users(ids[:, 0] % 2), numbers], dim=1))
+
+    def embedded(params: dict[str, Any]) -> ModelTrainer:
+        net = Embedded()
+        optimizer = torch.optim.Adam(net.parameters(), lr=params["lr"])
+        return ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), metrics=["accuracy"])
+
+    columns = {"ids": ["user", "film"], "numbers": ["x"]}
+    task = search(spark, store, trainer_fn=embedded, search_space={"lr": [0.1]}, feature_columns=columns, num_epochs=3)
+    found = task.fit(rows)
+    assert found.best.metric == 1.0
+    found.best_model.write().save(str(tmp_path / "model"))
+    scored = TunedModel.load(str(tmp_path / "model")).transform(rows)
+    assert scored.where("prediction = label").count() == 400
+    assert scored.schema["user"].dataType.simpleString() == "bigint"
+    with pytest.raises(ColumnError, match=r"'user' is a number of float32; the network was trained on int64"):
+        found.best_model.transform(rows.withColumn("user", F.col("user").cast("double")))
+    dense = search(spark, store, search_space={"lr": [0.1], "hidden": [4]}, feature_columns={"all": ["user", "film"]})
+    with pytest.raises(TrainerError, match=r"all int64\(4, 2\), label .*'all' is int64, being of integers alone: cast"):
+        dense.fit(rows)
+
+
 def test_the_three_functions_of_the_paper(spark: SparkSession, store: Store, table: DataFrame) -> None:
     def functions(_params: dict[str, Any]) -> TrainingFunctions:
         def model_fn(params: dict[str, Any]) -> tuple[Any, Any]:
@@ -412,6 +448,7 @@ def test_arguments_that_cannot_be(settings: dict[str, Any], message: str, spark:
         search(spark, tmp_path, **settings)
 
 
+@pytest.mark.usefixtures("found")
 def test_what_is_wrong_is_said_before_anything_is_trained(
     spark: SparkSession, store: Store, table: DataFrame, tmp_path: Path
 ) -> None:
@@ -430,12 +467,59 @@ def test_what_is_wrong_is_said_before_anything_is_trained(
         search(spark, store, trainer_fn=lambda _params: None).fit(table)
     with pytest.raises(InvalidArgumentError, match="needs validation rows"):
         search(spark, store, validation=0.0).fit(table)
+    halves = table.withColumn("label", F.col("label") + 0.5)
+    with pytest.raises(TrainerError, match=r"the label [01]\.5 is no number of a class"):
+        search(spark, store).fit(halves)
     small = SparkBackend(spark, num_workers=2, memory_bytes=1 << 20)
     with pytest.raises(InvalidArgumentError, match="bytes of weights"):
         search(spark, store, backend=small, search_space={"lr": [0.1], "hidden": [30_000]}).fit(table)
     with pytest.raises(RunError, match=r"has no run 'frist'; runs:.*first"):
         Selection.resume(store, "frist", backend=small)
     assert len(store.list("runs")) == runs
+
+
+def test_what_is_wrong_with_the_store_is_said_before_anything_is_trained(
+    spark: SparkSession, table: DataFrame, tmp_path: Path
+) -> None:
+    store = Store.from_uri(str(tmp_path / "store"))
+    task = search(spark, store, num_epochs=1, search_space={"lr": [0.01], "hidden": [4]})
+    prepared = task.prepare(table)
+    trained = task.fit(prepared, run_id="mine")
+    with pytest.raises(RunError, match="the store has a run 'mine': resume it, or take another run_id"):
+        task.fit(prepared, run_id="mine")
+    assert states(trained).keys() == {"c000"}, "and the first one is as it was"
+    store.delete(*prepared.path(prepared.shard("validation", 1)))
+    with pytest.raises(ShardError, match=r"gone from .*: validation/shard-00001.parquet; prepare it again"):
+        task.fit(prepared, run_id="other")
+    assert store.list("runs") == ["mine"]
+    store.delete("runs")
+    store.write(b"", "runs")
+    with pytest.raises(StoreError, match="a file lies where a folder has to be"):
+        task.fit(task.prepare(table))
+
+
+def test_a_larger_model_than_the_first_ends_alone_before_it_is_trained(
+    spark: SparkSession, store: Store, table: DataFrame
+) -> None:
+    backend = SparkBackend(spark, num_workers=2, threads=1, memory_bytes=1 << 20)
+    space = {"lr": [0.01], "hidden": [8, 30_000]}
+    found = search(spark, store, backend=backend, search_space=space, num_epochs=1).fit(table)
+    by_size = {trial.params["hidden"]: trial for trial in found.trials}
+    assert {size: trial.status for size, trial in by_size.items()} == {8: "finished", 30_000: "out of memory"}
+    assert "1,440,016 bytes of weights" in by_size[30_000].traceback
+    assert by_size[30_000].visits == ()
+
+
+def test_a_worker_without_validation_rows(spark: SparkSession, store: Store, table: DataFrame) -> None:
+    """So few rows are held out that a shard of them is empty: the numbers are those of the others."""
+    few = table.limit(20)
+    task = search(spark, store, validation=0.05, num_epochs=1, search_space={"lr": [0.01], "hidden": [4]})
+    prepared = task.prepare(few)
+    assert [prepared.shard("validation", part).rows for part in prepared.partitions] == [1, 0]
+    (trial,) = task.fit(prepared).trials
+    assert trial.status == "finished"
+    assert trial.history[0]["val_accuracy"] in {0.0, 1.0}
+    assert 0 < trial.history[0]["val_loss"] < 10
 
 
 def test_without_validation_the_training_loss_decides(spark: SparkSession, store: Store, table: DataFrame) -> None:

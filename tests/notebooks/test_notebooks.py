@@ -30,6 +30,34 @@ def _run(name: str) -> nbformat.NotebookNode:
     return notebook
 
 
+WATCHED = """
+from types import SimpleNamespace
+from cerebro_spark import _live
+from cerebro_spark._trial import Trial
+from cerebro_spark._watching import Watching
+
+_live._SHOWN_S = 0.01
+trials = [Trial(f"c{number:03d}", {"lr": number / 10}) for number in range(3)]
+spec = SimpleNamespace(metric="val_accuracy", larger_is_better=True)
+run = SimpleNamespace(trials=trials, epoch=0, alive=("w0", "w1"), seconds=0.0, redone=0)
+with Watching(lambda sums: {}, spec=spec, units=60, shown=True) as watching:
+    for number in range(60):
+        run.seconds += 0.25
+        trials[number % 3].visits.append((0, number))
+        watching.look(run)
+"""
+
+
+def test_the_live_table_is_one_output_that_is_kept() -> None:
+    """Not a line a look, nor a widget that a saved notebook has lost; and the last look is what stays."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(WATCHED)])
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}}).execute()
+    (output,) = notebook.cells[0].outputs
+    assert output.output_type == "display_data"
+    assert "epoch 1, 60 of 60 units, 2 workers, 15 s" in output.data["text/plain"]
+    assert "c002" in output.data["text/html"]
+
+
 def _pictures(notebook: nbformat.NotebookNode) -> int:
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     return sum("image/png" in output.get("data", {}) for output in outputs)

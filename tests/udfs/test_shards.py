@@ -345,6 +345,20 @@ def test_nothing_prepared_and_a_damaged_description(prepared: PreparedData) -> N
             PreparedData.load(prepared.store, "data")
 
 
+def test_a_shard_that_is_gone_or_empty(prepared: PreparedData) -> None:
+    prepared.check()
+    first, *others = prepared.shards
+    for shards, message in (
+        ((replace(first, rows=0), *others), r"shards without rows \(train/shard-00000.parquet\).*fewer partitions"),
+        (tuple(shard for shard in prepared.shards if shard.split == "validation"), "none to train on"),
+    ):
+        with pytest.raises(ShardError, match=message):
+            replace(prepared, shards=shards).check()
+    prepared.store.delete(*prepared.path(others[0]))
+    with pytest.raises(ShardError, match=f"gone from .*: {others[0].path}; prepare it again"):
+        prepared.check()
+
+
 def test_it_explains_itself(prepared: PreparedData) -> None:
     told = prepared.explain()
     assert "69 rows for training and 1 rows for validation" in told

@@ -14,6 +14,8 @@ from sklearn import metrics as reference
 
 torch = pytest.importorskip("torch")
 
+from udfs.portable import PortableNetwork  # noqa: E402
+from udfs.shards import Tensors  # noqa: E402
 from udfs.training import (  # noqa: E402
     METRICS,
     Diverged,
@@ -178,6 +180,104 @@ def test_keras_hops_to_the_same_bits() -> None:
     plain = [variable.numpy() for variable in (*made.model.variables, *made.model.optimizer.variables)]
     for one, other in zip(numbers(hopped), plain, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_keras_evaluates_by_one_forward_pass() -> None:
+    """Which gives loss and metrics; of several batches, the last one short."""
+    keras = pytest.importorskip("keras")
+
+    @keras.saving.register_keras_serializable("tests")
+    class Counting(keras.layers.Layer):
+        """Counts the rows that it has seen."""
+
+        def build(self, _shape: Any) -> None:
+            self.seen = self.add_weight(shape=(), dtype="int64", initializer="zeros", trainable=False)
+            super().build(_shape)
+
+        def call(self, rows: Any) -> Any:
+            self.seen.assign_add(keras.ops.cast(keras.ops.shape(rows)[0], "int64"))
+            return rows
+
+    counting = Counting()
+    rows = keras.Input((WIDTH,))
+    hidden = keras.layers.Dropout(0.5)(keras.layers.BatchNormalization()(keras.layers.Dense(8)(counting(rows))))
+    scores = keras.layers.Dense(2, "softmax", kernel_regularizer=keras.regularizers.L2(0.1))(hidden)
+    net = keras.Model(rows, scores)
+    loss = keras.losses.SparseCategoricalCrossentropy()
+    trainer = ModelTrainer(model=net, optimizer=keras.optimizers.SGD(0.1), loss=loss, metrics=["accuracy", "auc"])
+    session = open_session(lambda _params: trainer, {}, 0)
+    random = np.random.default_rng(0)
+    inputs = random.normal(size=(600, WIDTH)).astype(np.float32)
+    # The last batch is unlike the others: its loss is not that of all.
+    labels = (np.arange(600) >= 512).astype(np.int64)
+    parts = [session.evaluate(Tensors((inputs[:n],), (labels[:n],), n)) for n in (100, 600)]
+    assert int(counting.seen.numpy()) == 700
+    for part, count in zip(parts, (100, 600), strict=True):
+        outputs = net(inputs[:count], training=False)
+        found = session.sums.results(part)
+        assert found["loss"] == pytest.approx(float(loss(labels[:count], outputs)) + float(net.losses[0]), rel=1e-6)
+        assert found["accuracy"] == np.mean(np.argmax(outputs, axis=1) == labels[:count])
+    logs = net.test_on_batch(inputs[:100], labels[:100], return_dict=True)
+    assert parts[0]["loss"][0] / 100 == pytest.approx(float(logs["loss"]), rel=1e-6)
+
+
+def test_keras_evaluates_several_outputs_and_by_an_own_step() -> None:
+    keras = pytest.importorskip("keras")
+
+    class Own(keras.Model):  # type: ignore[misc,name-defined]
+        def test_step(self, data: Any) -> dict[str, Any]:
+            rows, _, _ = keras.utils.unpack_x_y_sample_weight(data)
+            return {"loss": keras.ops.mean(rows)}
+
+    def session_of(kind: Any) -> Any:
+        rows = keras.Input((WIDTH,))
+        net = kind(rows, [keras.layers.Dense(1)(rows), keras.layers.Dense(2)(rows)])
+        trainer = ModelTrainer(
+            model=net, optimizer=keras.optimizers.SGD(0.1), loss=["mse", "mae"], metrics=["mse"], batch_size=BATCH
+        )
+        return open_session(lambda _params: trainer, {}, 0)
+
+    inputs = np.random.default_rng(0).normal(size=(300, WIDTH)).astype(np.float32)
+    labels = (inputs[:, :1], inputs[:, :2])
+    data = Tensors((inputs,), labels, 300)
+    session = session_of(keras.Model)
+    one, two = session.model.predict_on_batch(inputs)
+    squares, absolutes = np.mean((one - labels[0]) ** 2), np.mean(np.abs(two - labels[1]))
+    found = session.sums.results(session.evaluate(data))
+    assert found == {"loss": pytest.approx(squares + absolutes, rel=1e-5), "mse": pytest.approx(squares, rel=1e-5)}
+    own = session_of(Own)
+    assert own.sums.results(own.evaluate(data))["loss"] == pytest.approx(inputs.mean(), abs=1e-6)
+    assert own.sums.results(own.evaluate(data))["mse"] > 0
+
+
+def test_keras_reads_ids_as_integers_in_training_and_prediction() -> None:
+    keras = pytest.importorskip("keras")
+    ids = keras.Input((1,), dtype="int64")
+    scores = keras.layers.Flatten()(keras.layers.Embedding(2, 2)(ids % 2))
+    net = keras.Model(ids, scores)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    trainer = ModelTrainer(model=net, optimizer=keras.optimizers.Adam(0.1), loss=loss, metrics=["accuracy"])
+    session = open_session(lambda _params: trainer, {}, 0)
+    numbers = np.arange(2**24, 2**24 + 200)
+    data = Tensors((numbers.reshape(-1, 1),), (numbers % 2,), 200)
+    for _ in range(3):
+        session.train(data, np.arange(200), ends_epoch=True)
+    assert session.sums.results(session.evaluate(data))["accuracy"] == 1.0
+    (found,) = PortableNetwork.of(net, session.read(data.inputs)).open()(data.inputs)
+    np.testing.assert_array_equal(found.argmax(axis=1), numbers % 2)
+
+
+def test_the_training_loss_of_keras_is_of_all_batches() -> None:
+    keras = pytest.importorskip("keras")
+    net = keras.Sequential([keras.Input((WIDTH,)), keras.layers.Dense(1)])
+    trainer = ModelTrainer(model=net, optimizer=keras.optimizers.SGD(0.0), loss="mse", batch_size=BATCH)
+    session = open_session(lambda _params: trainer, {}, 0)
+    rows = 3 * BATCH + 1
+    inputs = np.random.default_rng(0).normal(size=(rows, WIDTH)).astype(np.float32)
+    labels = np.arange(rows, dtype=np.float32)
+    found = session.train(Tensors((inputs,), (labels,), rows), np.arange(rows), ends_epoch=True)
+    errors = net.predict_on_batch(inputs)[:, 0] - labels
+    assert found["loss"][0] / found["loss"][1] == pytest.approx(np.mean(errors**2), rel=1e-5)
 
 
 def test_the_users_own_function_trains_and_hops() -> None:

@@ -30,7 +30,7 @@ from udfs.hopper._wire import Caller, CallError, Endpoint, RefusedError, address
 from udfs.machine import memory_limit, task_device
 from udfs.shards import PreparedData, Tensors, load_shard
 from udfs.store import StoreError
-from udfs.training import Diverged, Session, initial_seed, merge_sums, open_session, row_order
+from udfs.training import Diverged, Session, initial_seed, merge_sums, open_session, row_order, training_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -136,6 +136,7 @@ class _Service:
         self._attempt = uuid.uuid4().hex
         self._task = TaskContext.get()
         limit = worker.memory_bytes or memory_limit()[0] // 4
+        self._model_bytes = worker.memory_bytes or memory_limit()[0]
         self._shard_bytes = limit // 2
         self._states = States(limit // 2)
         self._checkpoints = Checkpoints(worker.prepared.store, worker.run)
@@ -299,6 +300,7 @@ class _Service:
         if session is None or (version == 0 and have != 0):
             seed = initial_seed(self._worker.seed, config)
             session = open_session(self._worker.trainer_fn, unit["params"], seed, device=self._device)
+            self._fits(session)
             have = 0
         fetched = 0
         if have != version:
@@ -312,6 +314,15 @@ class _Service:
         while len(self._sessions) > _OPEN:
             self._sessions.popitem(last=False)
         return session, fetched
+
+    def _fits(self, session: Session) -> None:
+        """Refuse a model before the kernel ends this process for it: the driver has looked at the first one only."""
+        needed = training_bytes(session)
+        if needed > self._model_bytes:
+            raise MemoryError(
+                f"the model has {session.weight_bytes:,} bytes of weights, and training it takes about {needed:,}, "
+                f"more than the {self._model_bytes:,} of this worker"
+            )
 
     def _fetch(self, unit: dict[str, Any]) -> bytes:
         """From the worker that trained last, or from the store."""

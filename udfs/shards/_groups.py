@@ -47,7 +47,7 @@ class TensorGroup:
     ----------
     name : str
     columns : tuple of TensorColumn
-        Several are put side by side in this order, as ``float32``.
+        Several are put side by side in this order, as ``float32``, or as ``int64`` where all of them are.
     joined : bool
         Whether a single column is treated as several are: a number then is a vector of one. Default false: it keeps
         its type and its shape.
@@ -57,6 +57,8 @@ class TensorGroup:
     >>> numbers = TensorColumn("age", "float32"), TensorColumn("codes", "float32", (7,))
     >>> TensorGroup("features", numbers).shape
     (8,)
+    >>> TensorGroup("ids", (TensorColumn("user", "int64"), TensorColumn("film", "int64"))).dtype
+    'int64'
     >>> label = TensorColumn("income", "int64")
     >>> TensorGroup("income", (label,)).shape, TensorGroup("income", (label,), joined=True).shape
     ((), (1,))
@@ -79,7 +81,9 @@ class TensorGroup:
     @property
     def dtype(self) -> str:
         """Name of numpy's type of one number."""
-        return "float32" if self.side_by_side else self.columns[0].dtype
+        if not self.side_by_side:
+            return self.columns[0].dtype
+        return "int64" if {column.dtype for column in self.columns} == {"int64"} else "float32"
 
     @property
     def nbytes(self) -> int:

@@ -128,6 +128,32 @@ class PreparedData:
             raise ShardError(f"{self.name!r} has no partition {partition}; partitions: 0 to {max(self.partitions)}")
         return Shard(_checked(split), partition, shard_path(split, partition), 0, 0)
 
+    def check(self) -> None:
+        """See that there is something to train on, and that every shard's file is there.
+
+        Raises
+        ------
+        ShardError
+            A training shard has no rows, or files are gone.
+        """
+        empty = [shard.path for shard in self.shards if not shard.rows]
+        if empty or not self.partitions:
+            which = ", ".join(empty[:_LISTED]) or "none to train on"
+            raise ShardError(
+                f"{self.name!r} has shards without rows ({which}): prepare it again, with fewer partitions"
+            )
+        if self.missing:
+            raise ShardError(
+                f"shards of {self.name!r} are gone from {self.store.uri}: {', '.join(self.missing[:_LISTED])}; prepare "
+                "it again"
+            )
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Paths of the shards whose files are not in the store."""
+        there = {f"{split}/{file}" for split in SPLITS for file in self.store.list(FOLDER, self.name, split)}
+        return tuple(shard.path for shard in self.shards if shard.path not in there)
+
     def path(self, shard: Shard) -> tuple[str, ...]:
         """The parts of a shard's path within the store."""
         return (FOLDER, self.name, shard.path)

@@ -2,7 +2,7 @@
 
 from udfs.training._functions import TrainingFunctions
 from udfs.training._metrics import METRICS, Metric, MetricError, metric
-from udfs.training._session import Diverged, Session, TrainingError, open_session
+from udfs.training._session import Diverged, Session, TrainingError, open_session, training_bytes
 from udfs.training._state import StateError, pack, unpack
 from udfs.training._sums import Sums, merge_sums
 from udfs.training._trainer import ModelTrainer, TrainerError
@@ -26,5 +26,6 @@ __all__ = [
     "open_session",
     "pack",
     "row_order",
+    "training_bytes",
     "unpack",
 ]

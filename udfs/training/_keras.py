@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -15,6 +17,8 @@ from udfs.training._sums import Sums, merge_sums
 from udfs.training._trainer import TrainerError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from udfs.shards import Tensors
@@ -23,9 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["KerasSession"]
 
 _EVALUATED = 256
-
-# Batches between two looks at the loss, each of which waits for the device.
-_LOOKS = 16
 
 
 class KerasSession:
@@ -52,18 +53,14 @@ class KerasSession:
         self.random = take_random()
 
     @property
-    def state_bytes(self) -> int:
-        """Of weights, buffers and the optimiser's state."""
-        return sum(int(np.asarray(variable).nbytes) for variable in self._variables)
-
-    @property
-    def _variables(self) -> list[Any]:
-        # Those of a model include the states of its seed generators, which dropout draws from.
-        return [*self.model.variables, *self.model.optimizer.variables]
+    def weight_bytes(self) -> int:
+        """Of weights and buffers."""
+        return sum(int(np.asarray(variable).nbytes) for variable in self.model.variables)
 
     def checkpoint(self) -> bytes:
         """All that it takes to go on elsewhere."""
         state = {
+            # With the states of its seed generators, which dropout draws from.
             "model": [variable.numpy() for variable in self.model.variables],
             "optimizer": [variable.numpy() for variable in self.model.optimizer.variables],
             "random": self.random,
@@ -86,33 +83,58 @@ class KerasSession:
     def train(self, data: Tensors, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - Keras counts steps alone
         """One training unit."""
         apply_random(self.random)
-        self.model.reset_metrics()
-        loss = 0.0
+        total = 0.0
         size = self._trainer.batch_size
-        for number, start in enumerate(range(0, len(order), size)):
+        for start in range(0, len(order), size):
             picked = order[start : start + size]
-            logs = self.model.train_on_batch(*_fed(data, picked), return_dict=True)
-            if number % _LOOKS == 0 or start + size >= len(order):
-                loss = float(logs["loss"])
-                if not np.isfinite(loss):
-                    raise Diverged(f"the loss became {loss} after {start} rows of the shard")
+            # Some releases of Keras give a batch's loss, others the mean since the last reset.
+            self.model.reset_metrics()
+            loss = float(self.model.train_on_batch(*_fed(data, picked), return_dict=True)["loss"])
+            if not np.isfinite(loss):
+                raise Diverged(f"the loss became {loss} after {start} rows of the shard")
+            total += loss * len(picked)
         self.random = take_random()
-        return {"loss": np.array([loss * data.rows, data.rows], np.float64)}
+        return {"loss": np.array([total, data.rows], np.float64)}
 
     def evaluate(self, data: Tensors) -> dict[str, NDArray[np.float64]]:
         """The loss and the metrics over a shard."""
-        self.model.reset_metrics()
-        contributions: dict[str, NDArray[np.float64]] = {}
-        loss = 0.0
+        contributions = {"loss": np.zeros(2)}
         for start in range(0, data.rows, _EVALUATED):
             picked = slice(start, start + _EVALUATED)
-            inputs, labels = _fed(data, picked)
-            loss = float(self.model.test_on_batch(inputs, labels, return_dict=True)["loss"])
+            loss, outputs = self._evaluated(data, picked)
+            labels = data.labels[0][picked]
+            part = {"loss": np.array([float(loss) * len(labels), len(labels)], np.float64)}
             if self.sums.metrics:
-                outputs = self._outputs(tuple(array[picked] for array in data.inputs))
-                part = self.sums.of(outputs[0], data.labels[0][picked], self.threshold)
-                contributions = merge_sums(contributions, part)
-        return {"loss": np.array([loss * data.rows, data.rows], np.float64)} | contributions
+                part |= self.sums.of(np.asarray(_listed(outputs)[0], np.float32), labels, self.threshold)
+            contributions = merge_sums(contributions, part)
+        return contributions
+
+    def _evaluated(self, data: Tensors, picked: slice) -> tuple[Any, Any]:
+        """The loss of a batch and the outputs, of one forward pass."""
+        inputs, labels = _fed(data, picked)
+        if type(self.model).test_step is keras.Model.test_step:
+            return self._step(inputs, labels)
+        # The author's own step says what the loss is, and gives no outputs.
+        self.model.reset_metrics()
+        loss = self.model.test_on_batch(inputs, labels, return_dict=True)["loss"]
+        return loss, self.model.predict_on_batch(inputs) if self.sums.metrics else None
+
+    @cached_property
+    def _step(self) -> Callable[[Any, Any], tuple[Any, Any]]:
+        """What Keras's own ``test_step`` does, but with the outputs."""
+        model = self.model
+
+        def step(inputs: Any, labels: Any) -> tuple[Any, Any]:
+            outputs = model(inputs, **_not_training(model.call))
+            loss = model.compute_loss(x=inputs, y=labels, y_pred=outputs, **_not_training(model.compute_loss))
+            return loss, outputs
+
+        if keras.backend.backend() != "tensorflow":
+            return step
+        import tensorflow as tf  # noqa: PLC0415 - Keras has others beneath it too
+
+        compiled: Callable[[Any, Any], tuple[Any, Any]] = tf.function(step, reduce_retracing=True)
+        return compiled
 
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
         """Outputs in inference mode."""
@@ -124,8 +146,7 @@ class KerasSession:
 
     def _outputs(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
         found = self.model.predict_on_batch(_one_or_all([_scaled(array) for array in inputs]))
-        listed = found if isinstance(found, (list, tuple)) else [found]
-        return tuple(np.asarray(output, np.float32) for output in listed)
+        return tuple(np.asarray(output, np.float32) for output in _listed(found))
 
 
 def _as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:
@@ -142,6 +163,15 @@ def _fed(data: Tensors, picked: Any) -> tuple[Any, Any]:
 
 def _scaled(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(np.float32) / 255.0 if array.dtype == np.uint8 else np.ascontiguousarray(array)
+
+
+def _listed(outputs: Any) -> list[Any]:
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
+def _not_training(function: Callable[..., Any]) -> dict[str, bool]:
+    """The argument that says so, where the author's function has it."""
+    return {"training": False} if "training" in inspect.signature(function).parameters else {}
 
 
 def _one_or_all(arrays: list[NDArray[Any]]) -> Any:

@@ -64,9 +64,9 @@ class OwnSession:
         self._kept.random = state
 
     @property
-    def state_bytes(self) -> int:
-        """Of weights, buffers and the optimiser's state."""
-        return self._kept.state_bytes
+    def weight_bytes(self) -> int:
+        """Of weights and buffers."""
+        return self._kept.weight_bytes
 
     def checkpoint(self) -> bytes:
         """All that it takes to go on elsewhere."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from udfs.shards import Tensors
     from udfs.training._sums import Sums
 
-__all__ = ["Diverged", "Session", "TrainingError", "open_session"]
+__all__ = ["Diverged", "Session", "TrainingError", "open_session", "training_bytes"]
 
 
 class TrainingError(CerebroError, RuntimeError):
@@ -89,8 +89,18 @@ class Session(Protocol):
         """Inputs as the model itself takes them: eight-bit pixels are shares of one."""
 
     @property
-    def state_bytes(self) -> int:
-        """Of weights, buffers and the optimiser's state as far as it is there."""
+    def weight_bytes(self) -> int:
+        """Of weights and buffers."""
+
+
+def training_bytes(session: Session) -> int:
+    """What a model takes in training, about: weights, gradients and Adam's two moments, and the states on their way.
+
+    Parameters
+    ----------
+    session : Session
+    """
+    return 6 * session.weight_bytes
 
 
 def open_session(

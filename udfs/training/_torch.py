@@ -63,11 +63,10 @@ class TorchSession:
         self.random = take_random()
 
     @property
-    def state_bytes(self) -> int:
-        """Of weights, buffers and the optimiser's state as far as it is there."""
-        return sum(
-            tensor.nbytes for tensor in _tensors([self.model.state_dict(), self._trainer.optimizer.state_dict()])
-        )
+    def weight_bytes(self) -> int:
+        """Of weights and buffers."""
+        held = [*self.model.parameters(), *self.model.buffers()]
+        return sum(tensor.nbytes for tensor in held)
 
     def checkpoint(self) -> bytes:
         """All that it takes to go on elsewhere."""
@@ -166,7 +165,9 @@ class TorchSession:
     def _one_loss(loss: Any, output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor
         if isinstance(loss, _OF_CLASSES):
-            found = loss(output, label if label.is_floating_point() and label.shape == output.shape else label.long())
+            found = loss(
+                output, label if label.is_floating_point() and label.shape == output.shape else _classes(label)
+            )
         elif isinstance(loss, torch.nn.Module):
             fits = label.numel() == output.numel()
             found = loss(output, (label.reshape(output.shape) if fits else label).to(output.dtype))
@@ -200,16 +201,14 @@ def as_tensor(array: NDArray[np.generic], kind: str) -> Any:
     return tensor
 
 
+def _classes(label: torch.Tensor) -> torch.Tensor:
+    """Numbers of classes, which may come as floats, from StringIndexer for example."""
+    whole = label.long()
+    if label.is_floating_point() and not torch.equal(whole.to(label.dtype), label):
+        odd = float(label[whole.to(label.dtype) != label][0])
+        raise TrainerError(f"the label {odd:g} is no number of a class: a loss of classes takes 0, 1, 2, ...")
+    return whole
+
+
 def _listed(outputs: Any) -> list[torch.Tensor]:
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-
-
-def _tensors(state: Any) -> Iterator[torch.Tensor]:
-    if isinstance(state, torch.Tensor):
-        yield state
-    elif isinstance(state, dict):
-        for value in state.values():
-            yield from _tensors(value)
-    elif isinstance(state, (list, tuple)):
-        for value in state:
-            yield from _tensors(value)
