@@ -30,9 +30,9 @@ class Lattice:
     >>> lattice = Lattice((5, 5), 2)
     >>> first = np.where(lattice.first, 0.9, np.nan)
     >>> first[2, 2] = 0.1  # the prediction needs what is there
-    >>> lattice.second(first, 0.1).sum()
+    >>> int(lattice.second(first, 0.1).sum())
     3
-    >>> lattice.filled(first)[1, 2].round(2)  # between 0.9 and 0.1
+    >>> round(float(lattice.filled(first)[1, 2]), 2)  # between 0.9 and 0.1
     0.5
     """
 
