@@ -26,7 +26,15 @@ def explain_command(
     target: Annotated[int | None, typer.Option(help="The class; the predicted one by default.")] = None,
     patch_size: Annotated[int, typer.Option(help="Of the occluding patch, in pixels of the network's input.")] = 16,
     stride: Annotated[int, typer.Option(help="Between two places of it.")] = 4,
-    mode: Annotated[str, typer.Option(help="exact: compute what a patch changes; naive: everything.")] = "exact",
+    mode: Annotated[str, typer.Option(help="exact: what a patch changes; approximate: nearly; naive: everything.")] = (
+        "exact"
+    ),
+    tau: Annotated[float, typer.Option(help="Approximate: how much of each change is followed.")] = 0.8,
+    target_speed_up: Annotated[float, typer.Option(help="Approximate: by drill-down; 1 is without.")] = 3.0,
+    drill_down_fraction: Annotated[float, typer.Option(help="Approximate: computed at the full stride.")] = 0.25,
+    region: Annotated[
+        tuple[int, int, int, int] | None, typer.Option(help="Top, bottom, left and right that the patch stays in.")
+    ] = None,
     image_size: Annotated[int | None, typer.Option(help="Of the network's input; the model's own by default.")] = None,
     batch_size: Annotated[int, typer.Option(help="Places of the patch at a time.")] = 32,
 ) -> None:
@@ -47,10 +55,15 @@ def explain_command(
             target=target,
             patch_size=patch_size,
             stride=stride,
+            region=None if region is None else ((region[0], region[1]), (region[2], region[3])),
             mode=mode,
+            tau=tau,
+            target_speed_up=target_speed_up,
+            drill_down_fraction=drill_down_fraction,
             image_size=image_size,
             batch_size=batch_size,
             on_update=seen,
+            on_estimate=lambda seconds: _CONSOLE.print(f"about {seconds:.0f} s", highlight=False),
         )
     found.plot().savefig(out, dpi=120)
     _CONSOLE.print(found.explain(), highlight=False, markup=False, soft_wrap=True)

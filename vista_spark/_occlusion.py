@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+import platform
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optimizer.errors import nearest
 from optimizer.patches import OcclusionGrid, PatchError, stage_one_stride
-from udfs.occlusion import MODES, Occlusion
+from udfs.node_cache import node_folder, written_once
+from udfs.occlusion import MODES, CostModel, Occlusion
+from vista_spark._version import __version__
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.handlers import TracedModel
+    from udfs.occlusion.occluder import Occluder
     from udfs.preprocessing import Preprocessing
     from vista_spark.roster import ModelCard
 
-__all__ = ["check_color", "check_explainable", "check_occlusion", "first_step", "occlusion_of"]
+__all__ = ["check_color", "check_explainable", "check_occlusion", "cost_model", "first_step", "occlusion_of"]
 
 
 def check_explainable(card: ModelCard) -> None:
@@ -121,6 +128,25 @@ def first_step(grid: OcclusionGrid, target_speed_up: float, fraction: float) -> 
         return math.ceil(stage_one_stride(target_speed_up, stride, fraction, extent) / stride)
     except PatchError as error:
         raise InvalidArgumentError(str(error)) from None
+
+
+def cost_model(occluder: Occluder, key: tuple[object, ...]) -> CostModel:
+    """Fitted once on this machine for a key, and remembered.
+
+    Parameters
+    ----------
+    occluder : Occluder
+    key : tuple
+        The network, the patch and the mode.
+    """
+    of = (*key, __version__, platform.processor(), platform.machine())
+    path = node_folder("explanations") / f"{hashlib.sha256(repr(of).encode()).hexdigest()}.json"
+    if path.is_file():
+        return CostModel(**json.loads(path.read_text()))
+    found = occluder.cost_model()
+    with written_once(path) as partial:
+        partial.write_text(json.dumps(asdict(found)))
+    return found
 
 
 def _normalised(color: tuple[int, ...], preprocessing: Preprocessing) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ import numpy as np
 from udfs.handlers import handler
 from udfs.images import decode
 from vista_spark import roster
-from vista_spark._occlusion import check_explainable, check_occlusion, first_step, occlusion_of
+from vista_spark._occlusion import check_explainable, check_occlusion, cost_model, first_step, occlusion_of
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ def explain(
     image_size: int | None = None,
     batch_size: int = 32,
     on_update: Callable[[NDArray[np.float32]], object] | None = None,
+    on_estimate: Callable[[float], object] | None = None,
     seed: int = 0,
 ) -> Explanation:
     """Lay a patch on every place of an image and see what the network makes of it (Krypton, equations 6.1 to 6.6).
@@ -156,6 +157,9 @@ def explain(
         Places at a time. Default 32.
     on_update : callable, optional
         Called with the heat map so far after each batch; what is not there yet is NaN.
+    on_estimate : callable, optional
+        Called before the first place with the seconds that all will take, by a line fitted to what a few batches took
+        on this machine; remembered in the node's cache folder for this network, patch and mode.
     seed : int
         Of random weights.
 
@@ -203,6 +207,9 @@ def explain(
         step = first_step(occlusion.grid, target_speed_up, drill_down_fraction)
         occlusion = replace(occlusion, tau=tau, step=step, fraction=drill_down_fraction)
     occluder = Occluder(traced.prepare(torch.get_num_threads()), occlusion)
+    if on_estimate is not None:
+        key = (card.name, preprocessing.size, patch_size, mode, tau, batch_size, torch.get_num_threads())
+        on_estimate(cost_model(occluder, key).seconds(occluder.places))
     started = time.perf_counter()
     try:
         found = occluder.heat_map(pixels, target, on_update)

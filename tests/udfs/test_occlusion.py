@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402 - an optional extra
 
 from optimizer.patches import OcclusionGrid, PatchError  # noqa: E402
 from udfs.handlers import TensorSpec, handler  # noqa: E402
-from udfs.occlusion import TAUS, Curve, Lattice, Occlusion, fitted, similarity  # noqa: E402
+from udfs.occlusion import TAUS, CostModel, Curve, Lattice, Occlusion, fitted, similarity  # noqa: E402
 from udfs.occlusion.occluder import Occluder, probabilities  # noqa: E402
 from udfs.occlusion.tuning import Tuning  # noqa: E402
 
@@ -83,6 +83,12 @@ def test_the_lowest_tau_is_reached_without_falling_below_the_target_on_the_way()
     assert curve.lowest(0.75) == pytest.approx(0.86, abs=0.03)
 
 
+def test_times_lie_on_a_line_and_none_is_negative() -> None:
+    line = CostModel.fit([(32, 1.32), (64, 1.64), (96, 1.96)])
+    assert line.seconds(1000) == pytest.approx(11)
+    assert CostModel.fit([(32, 2.0), (64, 1.0)]).seconds(96) == pytest.approx(3), "noise: what a place took at all"
+
+
 def occlusion(**options: object) -> Occlusion:
     grid = OcclusionGrid((24, 24), (6, 6), (2, 2))
     return Occlusion(**{"grid": grid, "fill": (0.0, 0.0), "batch_size": 16, **options})
@@ -114,7 +120,7 @@ def test_modes_agree_and_a_target_is_another_map(picture: np.ndarray) -> None:
     other = Occluder(model, occlusion()).heat_map(picture, (exact.predicted + 1) % 3)
     assert other.predicted == exact.predicted != other.target
     assert not np.allclose(other.values, exact.values)
-    with pytest.raises(IndexError, match="class 3 of a network that tells 3"):
+    with pytest.raises(IndexError, match="a class from 0 to 2, not 3"):
         Occluder(model, occlusion()).heat_map(picture, 3)
 
 

@@ -12,6 +12,7 @@ from real_inputs import foolbox_images, mobilenet_v2_weights
 
 from optimizer.patches import PatchError
 from udfs.images import ImageError
+from udfs.occlusion import similarity
 from vista_spark import explain
 from vista_spark.errors import InvalidArgumentError
 
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
 
 def test_exact_is_naive() -> None:
     path, label = foolbox_images()[3]
-    common: dict[str, Any] = {"weights": mobilenet_v2_weights(), "patch_size": 32, "stride": 48}
+    common: dict[str, Any] = {"weights": mobilenet_v2_weights(), "patch_size": 32, "stride": 32}
     exact = explain(path, "mobilenet_v2", **common)
     naive = explain(path, "mobilenet_v2", mode="naive", **common)
     assert exact.predicted == naive.predicted == exact.target == label
-    assert exact.heat_map.shape == (5, 5)
+    assert exact.heat_map.shape == (7, 7)
     np.testing.assert_allclose(exact.heat_map, naive.heat_map, atol=1e-5)
     assert exact.probability > 0.9
     assert exact.heat_map.min() < exact.probability - 0.01, "no patch changes anything"
     assert 1.5 < exact.theoretical_speed_up < 3
     assert "class 990" in exact.explain()
     # The object is in the left half: what is laid over the right one changes little.
-    assert np.abs(exact.heat_map[:, 4] - exact.probability).max() < np.abs(exact.heat_map - exact.probability).max()
+    assert np.abs(exact.heat_map[:, 6] - exact.probability).max() < np.abs(exact.heat_map - exact.probability).max()
     figure = exact.plot()
     assert figure.axes[1].collections[0].get_clim() == pytest.approx((0.75 * exact.probability, 1.0))
 
@@ -61,11 +62,45 @@ def test_a_region_a_class_and_news_of_it() -> None:
     np.testing.assert_array_equal(seen[-1], found.heat_map)
 
 
+def test_an_approximate_heat_map_is_nearly_the_exact_one() -> None:
+    path, _ = foolbox_images()[3]
+    common: dict[str, Any] = {"weights": mobilenet_v2_weights(), "patch_size": 32, "stride": 12, "image_size": 128}
+    exact = explain(path, "mobilenet_v2", **common)
+    assert np.ptp(exact.heat_map) > 0.05, "a flat heat map would be like any other"
+    rough = explain(path, "mobilenet_v2", mode="approximate", tau=0.9, target_speed_up=1.0, **common)
+    drilled = explain(path, "mobilenet_v2", mode="approximate", tau=1.0, target_speed_up=1.5, **common)
+    for found in (rough, drilled):
+        assert not np.allclose(found.heat_map, exact.heat_map, atol=1e-4)
+        assert similarity(exact.heat_map, found.heat_map) > 0.6
+    assert np.isclose(drilled.heat_map, exact.heat_map, atol=1e-5).mean() >= 0.25
+
+
+def test_the_time_is_told_beforehand_and_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CEREBRO_SPARK_CACHE", str(tmp_path))
+    told: list[object] = []
+    common: dict[str, Any] = {"image_size": 64, "stride": 16, "batch_size": 4, "on_estimate": told.append}
+    picture = np.zeros((3, 64, 64), np.float32)
+    explain(picture, "squeezenet1_1", on_update=lambda _: told.append("a batch"), **common)
+    assert isinstance(told[0], float)
+    assert told[0] > 0
+    assert set(told[1:]) == {"a batch"}
+    (kept,) = (tmp_path / "explanations").glob("*.json")
+    kept.write_text('{"fixed": 100.0, "place": 2.0}')
+    told.clear()
+    explain(picture, "squeezenet1_1", **common)
+    assert told == [100 + 2 * 16]
+    explain(picture, "squeezenet1_1", mode="naive", **common)
+    assert len([*kept.parent.glob("*.json")]) == 2, "another mode takes another time"
+
+
 @pytest.mark.parametrize(
     ("settings", "error", "said"),
     [
         ({"patch_size": 65}, PatchError, "a patch of 65 on axis 0 does not fit into 64"),
         ({"stride": 0}, PatchError, "start at 1"),
+        ({"stride": 25}, InvalidArgumentError, "stride 25 is larger than the patch of 24"),
+        ({"mode": "approximate", "tau": 0.0, "target_speed_up": 1.0}, PatchError, r"tau=0\.0: above 0, at most 1"),
+        ({"mode": "approximate", "target_speed_up": 5.0}, InvalidArgumentError, "speed-up of 5 by drill-down.*below"),
         ({"region": ((0, 65), (0, 64))}, PatchError, "region 0 to 65 on axis 0: within 0 and the image's 64"),
         ({"target": 1000}, InvalidArgumentError, "target=1000: a class from 0 to 999"),
         ({"mode": "exat"}, InvalidArgumentError, "mode='exat'; did you mean 'exact'"),
@@ -76,7 +111,7 @@ def test_a_region_a_class_and_news_of_it() -> None:
 )
 def test_what_cannot_be_is_said(settings: dict[str, Any], error: type[Exception], said: str) -> None:
     usual: dict[str, Any] = {"image": np.zeros((3, 64, 64), np.float32), "model": "squeezenet1_1", "image_size": 64}
-    usual |= {"stride": 24}
+    usual |= {"patch_size": 24, "stride": 24}
     with pytest.raises(error, match=said):
         explain(**usual | settings)
 
@@ -85,8 +120,9 @@ def test_the_command(tmp_path: Path) -> None:
     path, label = foolbox_images()[3]
     out = tmp_path / "heat.png"
     command = [sys.executable, "-m", "vista_spark", "explain", str(path), "--model", "mobilenet_v2", "--out", str(out)]
-    command += ["--weights", str(mobilenet_v2_weights()), "--stride", "64", "--patch-size", "32"]
+    command += ["--weights", str(mobilenet_v2_weights()), "--stride", "32", "--patch-size", "32"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert "about " in done.stdout
     assert f"class {label} with probability 0.9" in done.stdout
     assert out.read_bytes().startswith(b"\x89PNG")

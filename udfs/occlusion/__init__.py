@@ -3,6 +3,7 @@
 What needs torch is in :mod:`udfs.occlusion.occluder` and :mod:`udfs.occlusion.tuning`.
 """
 
+from ._cost import CostModel
 from ._curve import TAUS, Curve, fitted
 from ._drill import Lattice
 from ._explaining import DETAILS, Explaining
@@ -13,6 +14,7 @@ __all__ = [
     "DETAILS",
     "MODES",
     "TAUS",
+    "CostModel",
     "Curve",
     "Explaining",
     "HeatMap",

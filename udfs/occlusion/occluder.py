@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from udfs.incremental import IncrementalNetwork
+from udfs.occlusion._cost import CostModel
 from udfs.occlusion._drill import Lattice
 from udfs.occlusion._settings import HeatMap
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from optimizer.patches import UpdatePatches
     from udfs.handlers.torch import TorchModel
+    from udfs.incremental import Views
     from udfs.occlusion._settings import Occlusion
 
 __all__ = ["Occluder", "probabilities"]
@@ -52,6 +55,42 @@ class Occluder:
         """What a place changes in the network, and what it costs."""
         return self._network.patches
 
+    @property
+    def places(self) -> int:
+        """How many times the patch is laid, over both stages of drill-down."""
+        if self._occlusion.mode != "approximate" or self._occlusion.step == 1:
+            return self._occlusion.grid.count
+        first = int(self._lattice.first.sum())
+        return min(self._occlusion.grid.count, first + round(self._occlusion.fraction * self._occlusion.grid.count))
+
+    def cost_model(self) -> CostModel:
+        """Fit a line to what some places in the middle take, each worth as much as places are on average.
+
+        Takes as long as a few batches do.
+        """
+        occlusion, grid = self._occlusion, self._occlusion.grid
+        (source,) = self.patches.graph.inputs
+        image = torch.zeros(1, *self.patches.graph[source].output_shape)
+        whole = image.contiguous(memory_format=torch.channels_last)
+        middle = tuple(extent // 2 for extent in grid.shape)
+        worth = 1.0
+        if occlusion.mode != "naive":
+            patches = self.patches
+            worth = (patches.flops(*middle) + patches.whole_flops) / (patches.mean_flops + patches.whole_flops)
+        # The places nearest to the middle: one size of update patches, as most of the heat map has.
+        rows, columns = (np.abs(np.arange(extent) - at) for extent, at in zip(grid.shape, middle, strict=True))
+        order = np.argsort(np.add.outer(rows, columns), axis=None, kind="stable")
+        measured = []
+        for batches in (1, 1, 2, 3):  # the first warms up
+            places = np.zeros(grid.count, np.bool_)
+            places[order[: batches * occlusion.batch_size]] = True
+            started = time.perf_counter()
+            views = self._network.materialise(whole)
+            for _ in self._results(whole, views, places.reshape(grid.shape)):
+                pass
+            measured.append((round(int(places.sum()) * worth), time.perf_counter() - started))
+        return CostModel.fit(measured[1:])
+
     def heat_map(
         self,
         pixels: NDArray[np.float32],
@@ -80,28 +119,26 @@ class Occluder:
         predicted = int(scores.argmax())
         counted = predicted if target is None else target
         if not 0 <= counted < len(scores):
-            raise IndexError(f"class {target!r} of a network that tells {len(scores)}, from 0 on")
+            raise IndexError(f"a class from 0 to {len(scores) - 1}, not {target!r}")
         values = np.full(occlusion.grid.shape, np.nan, np.float32)
-        fill, size = torch.tensor(occlusion.fill), occlusion.batch_size
-
-        def run(places: NDArray[np.bool_] | None) -> None:
-            results = (
-                self._network.naive(whole, fill, batch_size=size, places=places)
-                if occlusion.mode == "naive"
-                else self._network.outputs(views, fill, batch_size=size, places=places)
-            )
-            for index, outputs in results:
+        for places in self._stages(values):
+            for index, outputs in self._results(whole, views, places):
                 values[tuple(index.T)] = probabilities(outputs[self._output])[:, counted].numpy(force=True)
                 if on_update is not None:
                     on_update(values.copy())
-
-        for places in self._stages(values):
-            run(places)
         if occlusion.mode == "approximate" and occlusion.step > 1:
             values = self._lattice.filled(values).astype(np.float32)
             if on_update is not None:
                 on_update(values.copy())
         return HeatMap(values, counted, predicted, float(scores[counted]))
+
+    def _results(
+        self, whole: torch.Tensor, views: Views, places: NDArray[np.bool_] | None
+    ) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
+        fill, size = torch.tensor(self._occlusion.fill), self._occlusion.batch_size
+        if self._occlusion.mode == "naive":
+            return self._network.naive(whole, fill, batch_size=size, places=places)
+        return self._network.outputs(views, fill, batch_size=size, places=places)
 
     @property
     def _lattice(self) -> Lattice:
