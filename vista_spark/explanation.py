@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import torch
+    from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
@@ -69,6 +71,21 @@ class Explanation:
 
         figure = NotebookFigure(figsize=(8.5, 4), layout="constrained")
         left, right = figure.subplots(1, 2)
+        left.imshow(self.image)
+        left.set_axis_off()
+        left.set_title(f"class {self.predicted}")
+        shown = self.draw(right)
+        right.set_title(f"probability of class {self.target} ({self.probability:.2f}) without the patch", fontsize=9)
+        figure.colorbar(shown, ax=right)
+        return figure
+
+    def draw(self, axes: Axes) -> QuadMesh:
+        """The heat map over the image, on axes of one's own; what is returned is for a colour bar.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes
+        """
         height, width = self.image.shape[:2]
         # A position stands for the middle of its patch.
         rows, columns = (self.grid.starts(axis) + self.grid.patch[axis] / 2 for axis in (0, 1))
@@ -76,18 +93,12 @@ class Explanation:
             (*(values - step / 2), values[-1] + step / 2)
             for values, step in zip((rows, columns), self.grid.stride, strict=True)
         ]
-        for axes in (left, right):
-            axes.imshow(self.image, extent=(0, width, height, 0))
-            axes.set_xticks([])
-            axes.set_yticks([])
-        shown = right.pcolormesh(
+        axes.imshow(self.image, extent=(0, width, height, 0))
+        axes.set_axis_off()
+        return axes.pcolormesh(
             edges[1], edges[0], self.heat_map, cmap="jet_r", alpha=0.6,
             vmin=0.75 * self.probability, vmax=min(1.0, 1.25 * self.probability),
         )  # fmt: skip
-        left.set_title(f"class {self.predicted}")
-        right.set_title(f"probability of class {self.target} ({self.probability:.2f}) without the patch", fontsize=9)
-        figure.colorbar(shown, ax=right)
-        return figure
 
     def explain(self) -> str:
         """What was computed, in words."""

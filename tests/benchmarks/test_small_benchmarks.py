@@ -35,8 +35,9 @@ def test_model_hopping() -> None:
 
 
 def test_occlusion() -> None:
-    found = ratios("occlusion", "--models", "squeezenet1_1", "--stride", "64", "--sample", "4")
-    assert set(found) == {"exact_speedup.squeezenet1_1", "exact_over_theory.squeezenet1_1", "max_abs_error"}
+    found = ratios("occlusion", "--models", "squeezenet1_1", "--stride", "32", "--sample", "4", "--target", "1.5")
+    kinds = {"exact_speedup", "exact_over_theory", "approx_speedup", "memory_over_naive"}
+    assert {f"{kind}.squeezenet1_1" for kind in kinds} | {"max_abs_error"} <= set(found)
     assert found["max_abs_error"] < 1e-5
 
 
