@@ -26,6 +26,7 @@ def explain_command(
     target: Annotated[int | None, typer.Option(help="The class; the predicted one by default.")] = None,
     patch_size: Annotated[int, typer.Option(help="Of the occluding patch, in pixels of the network's input.")] = 16,
     stride: Annotated[int, typer.Option(help="Between two places of it.")] = 4,
+    perturbation: Annotated[str, typer.Option(help="What the patch has: color (grey), mean or blur.")] = "color",
     mode: Annotated[str, typer.Option(help="exact: what a patch changes; approximate: nearly; naive: everything.")] = (
         "exact"
     ),
@@ -55,6 +56,7 @@ def explain_command(
             target=target,
             patch_size=patch_size,
             stride=stride,
+            perturbation=perturbation,
             region=None if region is None else ((region[0], region[1]), (region[2], region[3])),
             mode=mode,
             tau=tau,

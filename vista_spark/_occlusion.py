@@ -14,7 +14,7 @@ import numpy as np
 from optimizer.errors import nearest
 from optimizer.patches import OcclusionGrid, PatchError, stage_one_stride
 from udfs.node_cache import node_folder, written_once
-from udfs.occlusion import MODES, CostModel, Occlusion
+from udfs.occlusion import MODES, PERTURBATIONS, CostModel, Occlusion
 from vista_spark._version import __version__
 from vista_spark.errors import InvalidArgumentError
 
@@ -51,24 +51,30 @@ def check_occlusion(
     patch_color: tuple[int, ...],
     region: tuple[tuple[int, int], ...] | None,
     mode: str,
+    perturbation: str,
 ) -> OcclusionGrid:
     """What is wrong with a patch for images of a size, whatever the network.
 
     Parameters
     ----------
     preprocessing : Preprocessing
-    patch_size, stride, patch_color, region, mode
+    patch_size, stride, patch_color, region, mode, perturbation
         As for :func:`vista_spark.explain`.
 
     Raises
     ------
     InvalidArgumentError
-        A mode or colour that is none; a stride that leaves pixels between two places.
+        A mode, perturbation or colour that is none; a stride that leaves pixels between two places.
     optimizer.patches.PatchError
         A patch that does not fit, a region outside of the image.
     """
     if mode not in MODES:
         raise InvalidArgumentError(f"mode={mode!r}{nearest(mode, MODES)}; one of: {', '.join(MODES)}")
+    if perturbation not in PERTURBATIONS:
+        known = ", ".join(PERTURBATIONS)
+        raise InvalidArgumentError(
+            f"perturbation={perturbation!r}{nearest(perturbation, PERTURBATIONS)}; one of: {known}"
+        )
     check_color(patch_color, "patch_color")
     if stride > patch_size:
         raise InvalidArgumentError(
@@ -102,7 +108,7 @@ def occlusion_of(traced: TracedModel, preprocessing: Preprocessing, *, batch_siz
             'a network without a convolution or pooling has nothing to compute in parts: take mode="naive"'
         )
     fill = tuple(float(value) for value in _normalised(options["patch_color"], preprocessing))
-    return Occlusion(grid, fill, options["mode"], batch_size=batch_size)
+    return Occlusion(grid, fill, options["mode"], batch_size=batch_size, perturbation=options["perturbation"])
 
 
 def first_step(grid: OcclusionGrid, target_speed_up: float, fraction: float) -> int:

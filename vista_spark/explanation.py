@@ -120,6 +120,7 @@ def explain(
     target: int | None = None,
     patch_size: int = 16,
     stride: int = 4,
+    perturbation: str = "color",
     patch_color: tuple[int, int, int] = (128, 128, 128),
     region: tuple[tuple[int, int], tuple[int, int]] | None = None,
     mode: str = "exact",
@@ -146,8 +147,11 @@ def explain(
         The class whose probability counts; the predicted one by default.
     patch_size, stride : int
         Of the patch, in pixels of the network's input. Default 16 and 4; the stride is at most the patch.
+    perturbation : {"color", "mean", "blur"}
+        What the patch has: `patch_color` (default); the mean of the image; or the image blurred, each pixel the mean of
+        as large a neighbourhood as the patch.
     patch_color : tuple of 3 int
-        Of the patch, in RGB from 0 to 255; grey by default.
+        Of a patch of one colour, in RGB from 0 to 255; grey by default.
     region : tuple of two pairs of int, optional
         Rows and columns that the patch stays in, half-open; the whole image by default.
     mode : {"exact", "approximate", "naive"}
@@ -199,12 +203,9 @@ def explain(
     check_explainable(card)
     preprocessing: Any = card.preprocessing if image_size is None else card.preprocessing.with_size(image_size)
     options: dict[str, Any] = {
-        "patch_size": patch_size,
-        "stride": stride,
-        "patch_color": patch_color,
-        "region": region,
-        "mode": mode,
-    }
+        "patch_size": patch_size, "stride": stride, "patch_color": patch_color, "region": region, "mode": mode,
+        "perturbation": perturbation,
+    }  # fmt: skip
     check_occlusion(preprocessing, **options)
     pixels = decode(image, preprocessing)
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 from pyspark.sql.types import IntegralType
 
 from optimizer.patches import update_patches
-from udfs.occlusion import MODES, Explaining, fitted
+from udfs.occlusion import MODES, PERTURBATIONS, Explaining, fitted
 from udfs.params import UNBOUND, above, at_least, one_of
 from udfs.rows import RowPolicy
 from vista_spark import roster
@@ -77,6 +77,12 @@ class _HasOcclusion(HasNetworkInput, HasOutputCol, HasSeed):
         UNBOUND, "patchSize", "height and width of the patch, in pixels", at_least("patchSize", 1)
     )
     stride: Param[int] = Param(UNBOUND, "stride", "between two places of the patch, in pixels", at_least("stride", 1))
+    perturbation: Param[str] = Param(
+        UNBOUND,
+        "perturbation",
+        "what the patch has: " + " | ".join(PERTURBATIONS),
+        one_of("perturbation", PERTURBATIONS),
+    )
     patchColor: Param[list[int]] = Param(UNBOUND, "patchColor", "red, green and blue of the patch", _color)
     mode: Param[str] = Param(UNBOUND, "mode", " | ".join(MODES), one_of("mode", MODES))
     drillDownFraction: Param[float] = Param(
@@ -95,7 +101,7 @@ class _HasOcclusion(HasNetworkInput, HasOutputCol, HasSeed):
         super().__init__()
         self._setDefault(
             inputCol="image", outputCol="heat_map", detailsCol="explanation", errorCol="image_error",
-            patchSize=16, stride=4, patchColor=[128] * _RGB, mode="exact", drillDownFraction=0.25,
+            patchSize=16, stride=4, perturbation="color", patchColor=[128] * _RGB, mode="exact", drillDownFraction=0.25,
             device="auto", seed=0,
         )  # fmt: skip
 
@@ -150,6 +156,14 @@ class _HasOcclusion(HasNetworkInput, HasOutputCol, HasSeed):
     def setStride(self, value: int) -> Self:
         """Set the pixels between two places of the patch."""
         return self._set(stride=value)
+
+    def getPerturbation(self) -> str:
+        """What the patch has."""
+        return self.getOrDefault(self.perturbation)
+
+    def setPerturbation(self, value: str) -> Self:
+        """Set what the patch has."""
+        return self._set(perturbation=value)
 
     def getPatchColor(self) -> list[int]:
         """Red, green and blue of the patch, from 0 to 255."""
@@ -229,6 +243,7 @@ class _HasOcclusion(HasNetworkInput, HasOutputCol, HasSeed):
         occlusion = occlusion_of(
             net.traced, net.preprocessing, patch_size=self.getPatchSize(), stride=self.getStride(),
             patch_color=tuple(self.getPatchColor()), region=sides, mode=self.getMode(), batch_size=self.getBatchSize(),
+            perturbation=self.getPerturbation(),
         )  # fmt: skip
         return net, replace(occlusion, fraction=self.getDrillDownFraction())
 
@@ -276,6 +291,8 @@ class OcclusionExplainer(
         A column of int: the class to explain; the predicted one without it, and where it is null.
     patchSize, stride : int
         In pixels of the network's input. Default 16 and 4.
+    perturbation : {"color", "mean", "blur"}
+        What the patch has: one colour (default), the image's mean, or the image blurred.
     patchColor : list of 3 int
         Red, green and blue from 0 to 255. Default grey, 128 each.
     mode : {"exact", "approximate", "naive"}
@@ -340,6 +357,7 @@ class OcclusionExplainer(
         targetCol: str | None = None,
         patchSize: int | None = None,
         stride: int | None = None,
+        perturbation: str | None = None,
         patchColor: Sequence[int] | None = None,
         mode: str | None = None,
         targetSSIM: float | None = None,

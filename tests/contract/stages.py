@@ -274,6 +274,7 @@ STAGES: dict[str, Stage] = {
             "detailsCol": "explanation",
             "patchSize": 16,
             "stride": 4,
+            "perturbation": "color",
             "patchColor": [128, 128, 128],
             "mode": "exact",
             "targetSSIM": 0.9,
@@ -295,6 +296,7 @@ STAGES: dict[str, Stage] = {
             "targetCol": "class",
             "patchSize": 8,
             "stride": 2,
+            "perturbation": "blur",
             "patchColor": [0, 0, 0],
             "mode": "naive",
             "targetSSIM": 0.95,
@@ -312,6 +314,7 @@ STAGES: dict[str, Stage] = {
         refused={
             "patchSize": (0, r"patchSize=0.*at least 1"),
             "stride": (0, r"stride=0.*at least 1"),
+            "perturbation": ("blurred", r"perturbation='blurred'.*did you mean 'blur'.*color, mean, blur"),
             "patchColor": ([0, 256, 0], r"patchColor=.*from 0 to 255"),
             "mode": ("approximately", r"mode='approximately'.*did you mean 'approximate'.*exact, approximate, naive"),
             "targetSSIM": (0.0, r"targetSSIM=0.0.*above 0"),

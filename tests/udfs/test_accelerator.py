@@ -9,9 +9,12 @@ import pytest
 import torch
 from torch import nn
 
+from optimizer.patches import OcclusionGrid
 from udfs import machine
 from udfs.handlers import TensorSpec, handler
 from udfs.machine import task_device
+from udfs.occlusion import Occlusion
+from udfs.occlusion.occluder import Occluder
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -64,3 +67,14 @@ def test_a_larger_batch_takes_more_of_the_accelerator() -> None:
 
     few, many = (profile("squeezenet1_1", batch_size=size, device="cuda") for size in (2, 32))
     assert 0 < few.runtime_gpu_bytes < many.runtime_gpu_bytes
+
+
+@gpu
+def test_the_accelerator_gives_the_same_heat_map() -> None:
+    picture = np.random.default_rng(0).random((3, 8, 8), np.float32)
+    occlusion = Occlusion(OcclusionGrid((8, 8), (3, 3), (1, 1)), (0.0, 0.0, 0.0))
+    found = []
+    for device in ("cpu", "cuda"):
+        model = handler("torch").trace(network(), (TensorSpec((3, 8, 8)),), device=device).prepare(1)
+        found.append(Occluder(model, occlusion).heat_map(picture).values)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-5)

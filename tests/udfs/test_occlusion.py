@@ -154,6 +154,21 @@ def test_tuning_measures_what_the_modes_then_give(picture: np.ndarray) -> None:
         assert similarity(exact, Occluder(model, of).heat_map(picture).values) == pytest.approx(both, abs=1e-3)
 
 
+@pytest.mark.parametrize("perturbation", ["mean", "blur"])
+def test_what_the_patch_has_may_come_from_the_image(picture: np.ndarray, perturbation: str) -> None:
+    model = network()
+    plain = Occluder(model, occlusion()).heat_map(picture).values
+    exact, naive = (
+        Occluder(model, occlusion(mode=mode, perturbation=perturbation)).heat_map(picture).values
+        for mode in ("exact", "naive")
+    )
+    np.testing.assert_allclose(exact, naive, atol=1e-6)
+    assert not np.allclose(exact, plain, atol=1e-4)
+    flat = np.full_like(picture, 0.7)
+    found = Occluder(model, occlusion(perturbation=perturbation)).heat_map(flat)
+    np.testing.assert_allclose(found.values, found.probability, rtol=1e-5, err_msg="a flat image is its own mean")
+
+
 def test_a_tau_that_is_no_fraction_is_refused() -> None:
     with pytest.raises(PatchError, match=r"tau=1\.5"):
         Occluder(network(), occlusion(mode="approximate", tau=1.5))

@@ -103,6 +103,7 @@ def test_the_time_is_told_beforehand_and_remembered(monkeypatch: pytest.MonkeyPa
         ({"mode": "approximate", "target_speed_up": 5.0}, InvalidArgumentError, "speed-up of 5 by drill-down.*below"),
         ({"region": ((0, 65), (0, 64))}, PatchError, "region 0 to 65 on axis 0: within 0 and the image's 64"),
         ({"target": 1000}, InvalidArgumentError, "target=1000: a class from 0 to 999"),
+        ({"perturbation": "colour"}, InvalidArgumentError, "perturbation='colour'; did you mean 'color'"),
         ({"mode": "exat"}, InvalidArgumentError, "mode='exat'; did you mean 'exact'"),
         ({"patch_color": (0, 0, 256)}, InvalidArgumentError, "three numbers from 0 to 255"),
         ({"model": "minilm_l6"}, InvalidArgumentError, "explanations are for images and PyTorch"),

@@ -86,6 +86,11 @@ class TorchModel:
         found._layout, found._prepared = self._layout, self._prepared
         return found
 
+    @property
+    def device(self) -> str:
+        """Torch's name of where it runs."""
+        return self._device
+
     def _has_convolutions(self) -> bool:
         called = (str(getattr(node.target, "__name__", "")) for node in self._nodes.values())
         modules = (isinstance(inner, nn.Conv2d) for inner in self._modules.values())

@@ -116,8 +116,8 @@ class IncrementalNetwork:
         ----------
         views : Views
             Of the image.
-        fill : tensor of shape (channels,) or (channels, *patch)
-            What the patch has, as the network reads it.
+        fill : tensor of shape (channels,) or (1, channels, *image)
+            What the patch has, as the network reads it: a colour, or what another image has at its place.
         batch_size : int
             Positions at a time; what is computed in full has more, up to four times as many.
         places : array of bool, of the heat map's shape, optional
@@ -130,7 +130,7 @@ class IncrementalNetwork:
         dict of str to tensor of shape (positions, ...)
             The network's outputs.
         """
-        grid, patch = self.patches.grid, self._patch(fill)
+        grid, other = self.patches.grid, self._image(fill)
         wanted = np.ones(grid.shape, np.bool_) if places is None else places
         axes = len(grid.image)
         cut = self._count or max(1, min(_BUCKETS, round((wanted.sum() / batch_size) ** (1 / axes))))
@@ -145,7 +145,7 @@ class IncrementalNetwork:
                 if not len(rows):
                     continue
                 index = np.stack([bucket.places[at] for bucket, at in zip(chosen, rows.T, strict=True)], axis=1)
-                waiting.append((index, self._frontier(views, patch, chosen, rows.T, incremental)))
+                waiting.append((index, self._frontier(views, other, chosen, rows.T, incremental)))
                 if sum(len(found) for found, _ in waiting) >= _ABOVE * batch_size:
                     yield self._above(waiting)
                     waiting = []
@@ -168,7 +168,7 @@ class IncrementalNetwork:
         array of int64, of shape (positions, axes)
         dict of str to tensor of shape (positions, ...)
         """
-        grid, patch = self.patches.grid, self._patch(fill)
+        grid, other = self.patches.grid, self._image(fill)
         index = np.argwhere(np.ones(grid.shape, np.bool_) if places is None else places)
         firsts = [grid.starts(axis) for axis in range(len(grid.image))]
         for start in range(0, len(index), batch_size):
@@ -177,12 +177,15 @@ class IncrementalNetwork:
             for row, place in zip(batch, part, strict=True):
                 begin = [int(first[at]) for first, at in zip(firsts, place, strict=True)]
                 covered = (slice(at, at + extent) for at, extent in zip(begin, grid.patch, strict=True))
-                row[(slice(None), *covered)] = patch
+                at = (slice(None), *covered)
+                row[at] = other.tensors[self._source][0][at]
             yield part, self._model.tensors({self._source: batch}, self.patches.graph.outputs)
 
-    def _patch(self, fill: torch.Tensor) -> torch.Tensor:
-        extents = self.patches.grid.patch
-        return fill.reshape(-1, *(1,) * len(extents)).expand(-1, *extents) if fill.dim() == 1 else fill
+    def _image(self, fill: torch.Tensor) -> Views:
+        """What lies under the patch wherever it is: a whole image."""
+        extents = self.patches.grid.image
+        image = fill.reshape(1, -1, *(1,) * len(extents)).expand(1, -1, *extents) if fill.dim() == 1 else fill
+        return Views({self._source: image}, {})
 
     def _incremental(self, chosen: Sequence[Bucket]) -> dict[str, bool]:
         """Layers to compute in parts for these buckets; whether their whole tensor is wanted above.
@@ -206,13 +209,13 @@ class IncrementalNetwork:
     def _frontier(
         self,
         views: Views,
-        patch: torch.Tensor,
+        other: Views,
         chosen: Sequence[Bucket],
         rows: NDArray[np.int64],
         incremental: Mapping[str, bool],
     ) -> dict[str, torch.Tensor]:
         """The last incremental layers' whole tensors."""
-        graph, count = self.patches.graph, rows.shape[1]
+        graph = self.patches.graph
         updates: dict[str, Updates] = {}
         found: dict[str, torch.Tensor] = {}
         with torch.inference_mode():
@@ -220,7 +223,7 @@ class IncrementalNetwork:
                 starts = tuple(bucket.starts[name][row] for bucket, row in zip(chosen, rows, strict=True))
                 lengths = tuple(bucket.lengths[name] for bucket in chosen)
                 values = (
-                    patch.expand(count, *patch.shape)
+                    other.ranges(name, None, starts, lengths)
                     if name == self._source
                     else self._layer(graph[name], views, updates, starts, lengths)
                 )

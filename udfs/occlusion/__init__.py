@@ -7,12 +7,13 @@ from ._cost import CostModel
 from ._curve import TAUS, Curve, fitted
 from ._drill import Lattice
 from ._explaining import DETAILS, Explaining
-from ._settings import MODES, HeatMap, Mode, Occlusion
+from ._settings import MODES, PERTURBATIONS, HeatMap, Mode, Occlusion, Perturbation
 from ._similarity import similarity
 
 __all__ = [
     "DETAILS",
     "MODES",
+    "PERTURBATIONS",
     "TAUS",
     "CostModel",
     "Curve",
@@ -21,6 +22,7 @@ __all__ = [
     "Lattice",
     "Mode",
     "Occlusion",
+    "Perturbation",
     "fitted",
     "similarity",
 ]

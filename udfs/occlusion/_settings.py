@@ -11,10 +11,13 @@ if TYPE_CHECKING:
 
     from optimizer.patches import OcclusionGrid
 
-__all__ = ["MODES", "HeatMap", "Mode", "Occlusion"]
+__all__ = ["MODES", "PERTURBATIONS", "HeatMap", "Mode", "Occlusion", "Perturbation"]
 
 Mode = Literal["exact", "approximate", "naive"]
 MODES: tuple[str, ...] = get_args(Mode)
+
+Perturbation = Literal["color", "mean", "blur"]
+PERTURBATIONS: tuple[str, ...] = get_args(Perturbation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class Occlusion:
     ----------
     grid : OcclusionGrid
     fill : tuple of float
-        Of the patch, by channel, as the network reads it.
+        Of a patch of one colour, by channel, as the network reads it.
     mode : {"exact", "approximate", "naive"}
     tau : float
         Of projective field thresholding, in the approximate mode.
@@ -35,6 +38,9 @@ class Occlusion:
         Of the heat map, in stage two.
     batch_size : int
         Places at a time.
+    perturbation : {"color", "mean", "blur"}
+        What the patch has: one colour; the image's mean; or the image itself, each pixel the mean of as large a
+        neighbourhood as the patch.
     """
 
     grid: OcclusionGrid
@@ -44,6 +50,7 @@ class Occlusion:
     step: int = 1
     fraction: float = 0.25
     batch_size: int = 32
+    perturbation: Perturbation = "color"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from udfs.incremental import IncrementalNetwork
 from udfs.occlusion._cost import CostModel
@@ -45,7 +46,7 @@ class Occluder:
     """
 
     def __init__(self, model: TorchModel, occlusion: Occlusion) -> None:
-        self._occlusion = occlusion
+        self._occlusion, self._device = occlusion, model.device
         tau = occlusion.tau if occlusion.mode == "approximate" else 1.0
         self._network = IncrementalNetwork(model, occlusion.grid, threshold=tau)
         (self._output,) = model.graph.outputs
@@ -70,7 +71,7 @@ class Occluder:
         """
         occlusion, grid = self._occlusion, self._occlusion.grid
         (source,) = self.patches.graph.inputs
-        image = torch.zeros(1, *self.patches.graph[source].output_shape)
+        image = torch.zeros(1, *self.patches.graph[source].output_shape, device=self._device)
         whole = image.contiguous(memory_format=torch.channels_last)
         middle = tuple(extent // 2 for extent in grid.shape)
         worth = 1.0
@@ -113,7 +114,7 @@ class Occluder:
             No such class.
         """
         occlusion = self._occlusion
-        whole = torch.from_numpy(pixels)[None].contiguous(memory_format=torch.channels_last)
+        whole = torch.from_numpy(pixels)[None].to(self._device).contiguous(memory_format=torch.channels_last)
         views = self._network.materialise(whole)
         scores = probabilities(views.outputs[self._output])[0]
         predicted = int(scores.argmax())
@@ -135,10 +136,19 @@ class Occluder:
     def _results(
         self, whole: torch.Tensor, views: Views, places: NDArray[np.bool_] | None
     ) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
-        fill, size = torch.tensor(self._occlusion.fill), self._occlusion.batch_size
+        fill, size = self._fill(whole), self._occlusion.batch_size
         if self._occlusion.mode == "naive":
             return self._network.naive(whole, fill, batch_size=size, places=places)
         return self._network.outputs(views, fill, batch_size=size, places=places)
+
+    def _fill(self, whole: torch.Tensor) -> torch.Tensor:
+        if self._occlusion.perturbation == "mean":
+            return whole.mean(dim=(0, 2, 3))
+        if self._occlusion.perturbation == "blur":
+            sides = [extent - 1 + extent % 2 for extent in self._occlusion.grid.patch]  # odd: as much on both sides
+            around = [side // 2 for side in sides]
+            return functional.avg_pool2d(whole, sides, 1, around, count_include_pad=False)
+        return torch.tensor(self._occlusion.fill, device=self._device)
 
     @property
     def _lattice(self) -> Lattice:
