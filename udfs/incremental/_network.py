@@ -33,8 +33,9 @@ _BUCKETS = 8
 # A tensor of which more is changed is computed whole.
 _WHOLE = 0.8
 
-# Batches that are put together for the layers that are computed in full.
+# Batches that are put together for the layers that are computed in full, and of how many bytes.
 _ABOVE = 4
+_ABOVE_BYTES = 32 * 2**20
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
@@ -146,7 +147,8 @@ class IncrementalNetwork:
                     continue
                 index = np.stack([bucket.places[at] for bucket, at in zip(chosen, rows.T, strict=True)], axis=1)
                 waiting.append((index, self._frontier(views, other, chosen, rows.T, incremental)))
-                if sum(len(found) for found, _ in waiting) >= _ABOVE * batch_size:
+                held = sum(tensor.nbytes for _, part in waiting for tensor in part.values())
+                if sum(len(found) for found, _ in waiting) >= _ABOVE * batch_size or held >= _ABOVE_BYTES:
                     yield self._above(waiting)
                     waiting = []
             if waiting:
