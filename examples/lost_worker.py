@@ -65,7 +65,7 @@ def kill_the_busiest(store: Path) -> None:
 
 def _newest(store: Path) -> list[Path]:
     folders = store.glob("runs/*/checkpoints/*")
-    return [max(files, key=lambda path: path.name) for folder in folders if (files := list(folder.glob("*.json")))]
+    return [max(files, key=lambda path: path.name) for folder in folders if (files := list(folder.glob("[0-9]*.json")))]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -99,7 +99,7 @@ class Search:
 
 
 def _versions(folder: Path) -> int:
-    return max((int(path.name.partition("-")[0]) for path in folder.glob("*.json")), default=0)
+    return max((int(path.name.partition("-")[0]) for path in folder.glob("[0-9]*.json")), default=0)
 
 
 @pytest.fixture(scope="module")
