@@ -7,14 +7,15 @@ layout that this machine's convolutions are fastest with. The naive ways run on 
 the exact ones. Weights are random, but MobileNetV2's: time does not depend on them, and the SSIM of heat maps that show
 nothing is not printed. Theory is in FLOPs, over all places, with the layers that are computed in full. Memory is what a
 process of its own takes beyond the loaded network, at most, for the same number of places at a time. ``--theory``
-prints the theory alone, for every torch network of the roster and several sizes of the patch: Figure 6.3 of the Krypton
-chapter.
+prints the theory alone, for every torch network of the roster and several sizes of the patch (Figure 6.3 of the Krypton
+chapter), and what is left of it in batches of one size, by how many sizes there are.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import math
 import statistics
 import subprocess
 import sys
@@ -32,22 +33,23 @@ from _photos import jpegs
 from _report import Report, load_average
 from _weights import found_weights
 
-from optimizer.patches import OcclusionGrid, update_patches
+from optimizer.patches import OcclusionGrid, stage_one_stride, update_patches
 from udfs.handlers import handler
 from udfs.images import decode
-from udfs.incremental import IncrementalNetwork
+from udfs.incremental import IncrementalNetwork, buckets
 from udfs.occlusion import Occlusion, similarity
 from udfs.occlusion.occluder import Occluder, probabilities
 from vista_spark import roster
-from vista_spark._occlusion import first_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from optimizer.patches import UpdatePatches
     from udfs.handlers.torch import TorchModel
 
 
 _PATCHES = (4, 8, 16, 32, 64)
+_BUCKETS = (1, 2, 4, 6, 8)
 
 
 @dataclass(frozen=True)
@@ -168,10 +170,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _theory(options: argparse.Namespace) -> None:
-    """Over all places, in the middle, and over all places with the layers that are computed in full."""
     report = Report(f"Theoretical speed-ups of incremental inference by FLOPs, stride {options.stride}")
     networks = [card for card in map(roster.card, roster.names()) if card.framework == "torch" and card.kind == "image"]
-    rows = []
+    rows, sizes = [], []
     for card in networks:
         graph = handler("torch").trace(card.skeleton(), list(card.preprocessing.inputs)).graph
         cells = []
@@ -180,10 +181,27 @@ def _theory(options: argparse.Namespace) -> None:
             found = update_patches(graph, grid)
             cells.append(f"{found.speed_up:.2f}, {found.centre_speed_up:.2f}, {found.overall_speed_up:.2f}")
             report.ratio(f"theory.{card.name}.{patch}", found.speed_up, "FLOPs in full / incrementally, all places")
+            if patch == options.patch:
+                sizes.append((card.name, *(f"{_bucketed(found, count):.2f}" for count in _BUCKETS), ""))
         rows.append((card.name, *cells, ""))
     columns = ("network", *(f"patch {patch}" for patch in _PATCHES), "")
-    report.table("Over all places, in the middle, and with the layers in full", columns, rows)
+    report.table("Over all places, in the middle, and over all places with the layers in full", columns, rows)
+    columns = ("network", *(f"{count} an axis" for count in _BUCKETS), "")
+    report.table(f"Patch {options.patch}, with the layers in full, by buckets of places of one size", columns, sizes)
     report.show(as_json=options.json)
+
+
+def _bucketed(patches: UpdatePatches, count: int) -> float:
+    """Speed-up where the places along each axis have that many sizes."""
+    graph, flops = patches.graph, 0.0
+    rows, columns = (buckets(patches, axis, count) for axis in (0, 1))
+    for first in rows:
+        for second in columns:
+            share = len(first.places) * len(second.places) / patches.grid.count
+            for name in patches.spans:
+                area = first.lengths[name] * second.lengths[name] / (patches.extent(name, 0) * patches.extent(name, 1))
+                flops += share * area * graph[name].flops
+    return (patches.full_flops + patches.whole_flops) / (flops + patches.whole_flops)
 
 
 def _opened(name: str, options: argparse.Namespace) -> tuple[TorchModel, OcclusionGrid, torch.Tensor, bool]:
@@ -209,8 +227,7 @@ def _measure(name: str, options: argparse.Namespace) -> Measured:
     exact, ours = _timed(lambda: network.outputs(network.materialise(image), fill, batch_size=size), grid)
     error = np.abs(ours[sample] - theirs[sample]).max() / np.abs(theirs[sample]).max()
     occlusion = Occlusion(
-        grid, (0.0,) * 3, "approximate", options.tau, first_step(grid, options.target, options.fraction),
-        options.fraction, size,
+        grid, (0.0,) * 3, "approximate", options.tau, _step(grid, options), options.fraction, size
     )  # fmt: skip
     occluder = Occluder(model, occlusion)
     started = time.perf_counter()
@@ -229,6 +246,14 @@ def _measure(name: str, options: argparse.Namespace) -> Measured:
         error=float(error),
         ssim=similarity(precise.reshape(grid.shape), found.values) if is_real else None,
     )
+
+
+def _step(grid: OcclusionGrid, options: argparse.Namespace) -> int:
+    """Stage one's stride over stage two's."""
+    if options.target == 1:
+        return 1
+    stride = grid.stride[0]
+    return math.ceil(stage_one_stride(options.target, stride, options.fraction, min(grid.image)) / stride)
 
 
 def _captum(model: TorchModel, grid: OcclusionGrid, image: torch.Tensor, target: int, batch_size: int) -> float | None:

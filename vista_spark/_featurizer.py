@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from pyspark.ml import Transformer
-from pyspark.ml.param import Param, TypeConverters
-from pyspark.ml.param.shared import HasOutputCols, HasSeed
+from pyspark.ml.param import Param
+from pyspark.ml.param.shared import HasOutputCols
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 
 from udfs.inference import COMBINATIONS, Combination, Combined, Inference, Reduction
@@ -16,7 +16,7 @@ from udfs.rows import ErrorPolicy, RowPolicy
 from vista_spark import roster
 from vista_spark._columns import check_absent
 from vista_spark._network import Network, network
-from vista_spark._params import HasNetworkInput, layer_list
+from vista_spark._params import HasNetwork, HasNetworkInput, layer_list
 from vista_spark._spark import as_vector, infer
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
@@ -31,17 +31,13 @@ __all__ = ["NetworkFeaturizer"]
 
 
 class NetworkFeaturizer(
-    Transformer, HasNetworkInput, HasOutputCols, HasSeed, DefaultParamsReadable[Any], DefaultParamsWritable
+    Transformer, HasNetworkInput, HasNetwork, HasOutputCols, DefaultParamsReadable[Any], DefaultParamsWritable
 ):
     """Params and work of a stage that passes a column through a network; see the stages for what they mean."""
 
     _kind: ClassVar[str]
     _another: ClassVar[str]
 
-    model: Param[str] = Param(UNBOUND, "model", "name of the roster, or of a registered model", TypeConverters.toString)
-    weights: Param[str] = Param(
-        UNBOUND, "weights", "path or URI of the weights; random weights without them", TypeConverters.toString
-    )
     layers: Param[Any] = Param(UNBOUND, "layers", "names, numbers from the top, or how many from the top", layer_list)
     combine: Param[str] = Param(
         UNBOUND,
@@ -49,7 +45,6 @@ class NetworkFeaturizer(
         "one column for all layers: " + " | ".join(COMBINATIONS),
         one_of("combine", COMBINATIONS),
     )
-    device: Param[str] = Param(UNBOUND, "device", "auto | cpu | cuda | ...", TypeConverters.toString)
     outputFormat: Param[str] = Param(
         UNBOUND, "outputFormat", "vector | array", one_of("outputFormat", ("vector", "array"))
     )
@@ -57,23 +52,7 @@ class NetworkFeaturizer(
 
     def __init__(self) -> None:
         super().__init__()
-        self._setDefault(layers=1, device="auto", outputFormat="vector", seed=0)
-
-    def getModel(self) -> str:
-        """Name of the model."""
-        return self.getOrDefault(self.model)
-
-    def setModel(self, value: str) -> Self:
-        """Set the model by its name in the roster."""
-        return self._set(model=value)
-
-    def getWeights(self) -> str | None:
-        """Path or URI of the weights, or ``None`` for random ones."""
-        return self.getOrDefault(self.weights) if self.isDefined(self.weights) else None
-
-    def setWeights(self, value: str) -> Self:
-        """Set the path or URI of the weights."""
-        return self._set(weights=value)
+        self._setDefault(layers=1, outputFormat="vector")
 
     def getLayers(self) -> int | str | list[int | str]:
         """The layers as they were asked for."""
@@ -90,14 +69,6 @@ class NetworkFeaturizer(
     def setPooling(self, value: str) -> Self:
         """Set how feature maps are reduced."""
         return self._set(pooling=value)
-
-    def getDevice(self) -> str:
-        """Where the network runs."""
-        return self.getOrDefault(self.device)
-
-    def setDevice(self, value: str) -> Self:
-        """Set where the network runs."""
-        return self._set(device=value)
 
     def getOutputFormat(self) -> str:
         """Type of the output columns."""
@@ -128,10 +99,6 @@ class NetworkFeaturizer(
             return [f"{self.getModel()}_{combine}"]
         layers = roster.card(self.getModel()).resolve(self.getLayers())
         return [f"{self.getModel()}_{layer.name}".replace(".", "_") for layer in layers]
-
-    def setSeed(self, value: int) -> Self:
-        """Set the seed of random weights."""
-        return self._set(seed=value)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         net = self._checked()
@@ -176,10 +143,7 @@ class NetworkFeaturizer(
         )
 
     def _checked(self) -> Network:
-        if not self.isDefined(self.model):
-            fitting = ", ".join(name for name in roster.names() if roster.card(name).kind == self._kind)
-            raise InvalidArgumentError(f"{type(self).__name__} has no model: set one of {fitting}")
-        found = roster.card(self.getModel()).kind
+        found = self._card(self._kind).kind
         if found != self._kind:
             raise InvalidArgumentError(
                 f"{type(self).__name__} runs models that read {self._kind}, and {self.getModel()!r} reads {found}: "

@@ -10,6 +10,7 @@ import numpy as np
 
 from udfs.handlers import handler
 from udfs.images import decode
+from udfs.occlusion import TargetError
 from vista_spark import roster
 from vista_spark._occlusion import check_explainable, check_occlusion, cost_model, first_step, occlusion_of
 from vista_spark.errors import InvalidArgumentError
@@ -46,7 +47,7 @@ class Explanation:
         Of the target, for the whole image.
     mode : str
     theoretical_speed_up : float
-        Of the exact mode over the naive one, by FLOPs.
+        Of a place over the naive mode's, by FLOPs.
     seconds : float
     image : array of uint8, of shape (height, width, 3)
         As the network sees it.
@@ -105,7 +106,7 @@ class Explanation:
         rows, extents = (" x ".join(map(str, numbers)) for numbers in (self.grid.shape, self.grid.patch))
         predicted = f" (predicted: class {self.predicted})" if self.predicted != self.target else ""
         lowest = f"lowest {np.nanmin(self.heat_map):.4f} without a patch of {extents}, of {rows} places"
-        theory = f"theoretical speed-up of exact over naive: {self.theoretical_speed_up:.2f}"
+        theory = f"theoretical speed-up of a place over naive: {self.theoretical_speed_up:.2f}"
         return (
             f"class {self.target} with probability {self.probability:.4f}{predicted}; {lowest}\n"
             f"{self.mode}: {self.seconds:.1f} s; {theory}"
@@ -225,7 +226,7 @@ def explain(
     started = time.perf_counter()
     try:
         found = occluder.heat_map(pixels, target, on_update)
-    except IndexError as error:
+    except TargetError as error:
         raise InvalidArgumentError(f"target={target!r}: {error}") from None
     return Explanation(
         found.values, occlusion.grid, found.target, found.predicted, found.probability, mode,

@@ -9,10 +9,11 @@ from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasInputCols
 
 from udfs.inference import REDUCTIONS, Reduction
-from udfs.params import UNBOUND, at_least, one_of
+from udfs.params import UNBOUND, one_of
 from udfs.pooling import POOLINGS
 from vista_spark._featurizer import NetworkFeaturizer
 from vista_spark._network import Network, network
+from vista_spark._params import HasImageSize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["CNNFeaturizer"]
 
 
-class CNNFeaturizer(NetworkFeaturizer, HasInputCols):
+class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
     """Pass images through a pre-trained CNN once and keep the features of several of its layers.
 
     Parameters
@@ -89,9 +90,6 @@ class CNNFeaturizer(NetworkFeaturizer, HasInputCols):
     _another = "TextFeaturizer"
 
     pooling: Param[str] = Param(UNBOUND, "pooling", " | ".join(POOLINGS), one_of("pooling", POOLINGS))
-    imageSize: Param[int] = Param(
-        UNBOUND, "imageSize", "height and width of the network's input, in pixels", at_least("imageSize", 1)
-    )
     startLayer: Param[str] = Param(
         UNBOUND, "startLayer", "layer whose tensors inputCol holds instead of images", TypeConverters.toString
     )
@@ -132,14 +130,6 @@ class CNNFeaturizer(NetworkFeaturizer, HasInputCols):
     def setParams(self, **params: Any) -> Self:
         """Set any of the constructor's parameters; one that is ``None`` stays as it is."""
         return self._set(**{name: value for name, value in params.items() if value is not None})
-
-    def getImageSize(self) -> int | None:
-        """Height and width of the network's input in pixels, or ``None`` for the model's own."""
-        return self.getOrDefault(self.imageSize) if self.isDefined(self.imageSize) else None
-
-    def setImageSize(self, value: int) -> Self:
-        """Set height and width of the network's input, in pixels."""
-        return self._set(imageSize=value)
 
     def getStartLayer(self) -> str | None:
         """The layer whose tensors are read, or ``None`` where images are."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -11,20 +10,18 @@ import numpy as np
 from pyspark import keyword_only
 from pyspark.ml import Estimator, Model
 from pyspark.ml.param import Param, TypeConverters
-from pyspark.ml.param.shared import HasOutputCol, HasSeed
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import IntegralType
 
 from optimizer.patches import update_patches
-from udfs.occlusion import MODES, PERTURBATIONS, Explaining, fitted
-from udfs.params import UNBOUND, above, at_least, one_of
+from udfs.occlusion import Explaining, Lattice, fitted
+from udfs.params import UNBOUND, above, at_least
 from udfs.rows import RowPolicy
-from vista_spark import roster
 from vista_spark._columns import check_absent, check_present, holds_several
 from vista_spark._network import Network, network
-from vista_spark._occlusion import check_color, check_explainable, first_step, occlusion_of
-from vista_spark._params import HasNetworkInput
+from vista_spark._occlusion import check_explainable, first_step, occlusion_of
+from vista_spark._occlusion_params import HasOcclusion
 from vista_spark._spark import as_vector, explained, quoted
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
 
@@ -37,195 +34,16 @@ if TYPE_CHECKING:
 
 __all__ = ["OcclusionExplainer", "OcclusionExplainerModel"]
 
-_RGB = 3
-_SIDES = 4
-
 # Places along an axis of a heat map from which on it can be likened to another.
 _SMALLEST = 3
 
 
-def _region(value: Any) -> list[int]:
-    numbers = TypeConverters.toListInt(value)
-    if len(numbers) != _SIDES:
-        raise TypeError(f"region={value!r}: four numbers of pixels, top, bottom, left and right")
-    return numbers
-
-
-def _color(value: Any) -> list[int]:
-    numbers = TypeConverters.toListInt(value)
-    try:
-        check_color(tuple(numbers), "patchColor")
-    except InvalidArgumentError as error:
-        raise TypeError(str(error)) from None
-    return numbers
-
-
-class _HasOcclusion(HasNetworkInput, HasOutputCol, HasSeed):
-    """Params that the estimator and its model share; see the estimator for what they mean."""
-
-    model: Param[str] = Param(UNBOUND, "model", "name of the roster, or of a registered model", TypeConverters.toString)
-    weights: Param[str] = Param(
-        UNBOUND, "weights", "path or URI of the weights; random weights without them", TypeConverters.toString
-    )
-    detailsCol: Param[str] = Param(
-        UNBOUND, "detailsCol", "column for what is said beside the heat map", TypeConverters.toString
-    )
-    targetCol: Param[str] = Param(
-        UNBOUND, "targetCol", "column of the class to explain; the predicted one without", TypeConverters.toString
-    )
-    patchSize: Param[int] = Param(
-        UNBOUND, "patchSize", "height and width of the patch, in pixels", at_least("patchSize", 1)
-    )
-    stride: Param[int] = Param(UNBOUND, "stride", "between two places of the patch, in pixels", at_least("stride", 1))
-    perturbation: Param[str] = Param(
-        UNBOUND,
-        "perturbation",
-        "what the patch has: " + " | ".join(PERTURBATIONS),
-        one_of("perturbation", PERTURBATIONS),
-    )
-    patchColor: Param[list[int]] = Param(UNBOUND, "patchColor", "red, green and blue of the patch", _color)
-    mode: Param[str] = Param(UNBOUND, "mode", " | ".join(MODES), one_of("mode", MODES))
-    drillDownFraction: Param[float] = Param(
-        UNBOUND,
-        "drillDownFraction",
-        "of the heat map, in drill-down's second stage",
-        above("drillDownFraction", 0, or_equal=True),
-    )
-    region: Param[list[int]] = Param(UNBOUND, "region", "top, bottom, left and right that the patch stays in", _region)
-    imageSize: Param[int] = Param(
-        UNBOUND, "imageSize", "height and width of the network's input, in pixels", at_least("imageSize", 1)
-    )
-    device: Param[str] = Param(UNBOUND, "device", "auto | cpu | cuda | ...", TypeConverters.toString)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._setDefault(
-            inputCol="image", outputCol="heat_map", detailsCol="explanation", errorCol="image_error",
-            patchSize=16, stride=4, perturbation="color", patchColor=[128] * _RGB, mode="exact", drillDownFraction=0.25,
-            device="auto", seed=0,
-        )  # fmt: skip
-
-    def getModel(self) -> str:
-        """Name of the model."""
-        return self.getOrDefault(self.model)
-
-    def setModel(self, value: str) -> Self:
-        """Set the model by its name in the roster."""
-        return self._set(model=value)
-
-    def getWeights(self) -> str | None:
-        """Path or URI of the weights, or ``None`` for random ones."""
-        return cast("str | None", self._held("weights"))
-
-    def setWeights(self, value: str) -> Self:
-        """Set the path or URI of the weights."""
-        return self._set(weights=value)
-
-    def setOutputCol(self, value: str) -> Self:
-        """Set the column of the heat map."""
-        return self._set(outputCol=value)
-
-    def getDetailsCol(self) -> str:
-        """Column of what is said beside the heat map."""
-        return self.getOrDefault(self.detailsCol)
-
-    def setDetailsCol(self, value: str) -> Self:
-        """Set the column of what is said beside the heat map."""
-        return self._set(detailsCol=value)
-
-    def getTargetCol(self) -> str | None:
-        """Column of the class to explain, or ``None`` for the predicted one."""
-        return cast("str | None", self._held("targetCol"))
-
-    def setTargetCol(self, value: str) -> Self:
-        """Set the column of the class to explain."""
-        return self._set(targetCol=value)
-
-    def getPatchSize(self) -> int:
-        """Height and width of the patch, in pixels."""
-        return self.getOrDefault(self.patchSize)
-
-    def setPatchSize(self, value: int) -> Self:
-        """Set height and width of the patch, in pixels."""
-        return self._set(patchSize=value)
-
-    def getStride(self) -> int:
-        """Pixels between two places of the patch."""
-        return self.getOrDefault(self.stride)
-
-    def setStride(self, value: int) -> Self:
-        """Set the pixels between two places of the patch."""
-        return self._set(stride=value)
-
-    def getPerturbation(self) -> str:
-        """What the patch has."""
-        return self.getOrDefault(self.perturbation)
-
-    def setPerturbation(self, value: str) -> Self:
-        """Set what the patch has."""
-        return self._set(perturbation=value)
-
-    def getPatchColor(self) -> list[int]:
-        """Red, green and blue of the patch, from 0 to 255."""
-        return self.getOrDefault(self.patchColor)
-
-    def setPatchColor(self, value: list[int]) -> Self:
-        """Set red, green and blue of the patch, from 0 to 255."""
-        return self._set(patchColor=value)
-
-    def getMode(self) -> str:
-        """How heat maps are computed."""
-        return self.getOrDefault(self.mode)
-
-    def setMode(self, value: str) -> Self:
-        """Set how heat maps are computed."""
-        return self._set(mode=value)
-
-    def getDrillDownFraction(self) -> float:
-        """Of the heat map, in drill-down's second stage."""
-        return self.getOrDefault(self.drillDownFraction)
-
-    def setDrillDownFraction(self, value: float) -> Self:
-        """Set how much of the heat map drill-down's second stage computes."""
-        return self._set(drillDownFraction=value)
-
-    def getRegion(self) -> list[int] | None:
-        """Top, bottom, left and right that the patch stays in, in pixels, or ``None`` for the whole image."""
-        return cast("list[int] | None", self._held("region"))
-
-    def setRegion(self, value: list[int]) -> Self:
-        """Set top, bottom, left and right that the patch stays in, in pixels of the network's input."""
-        return self._set(region=value)
-
-    def getImageSize(self) -> int | None:
-        """Height and width of the network's input in pixels, or ``None`` for the model's own."""
-        return cast("int | None", self._held("imageSize"))
-
-    def setImageSize(self, value: int) -> Self:
-        """Set height and width of the network's input, in pixels."""
-        return self._set(imageSize=value)
-
-    def getDevice(self) -> str:
-        """Where the network runs."""
-        return self.getOrDefault(self.device)
-
-    def setDevice(self, value: str) -> Self:
-        """Set where the network runs."""
-        return self._set(device=value)
-
-    def setSeed(self, value: int) -> Self:
-        """Set the seed of random weights."""
-        return self._set(seed=value)
-
-    def _held(self, name: str) -> Any:
-        return self.getOrDefault(name) if self.isDefined(name) else None
+class _OcclusionStage(HasOcclusion):
+    """What the estimator and its model do alike."""
 
     def _checked(self, dataset: DataFrame) -> tuple[Network, Occlusion]:
         """The network and what to lay on its images, or why not; before Spark starts a job."""
-        if not self.isDefined("model"):
-            fitting = ", ".join(name for name in roster.names() if roster.card(name).kind == "image")
-            raise InvalidArgumentError(f"{type(self).__name__} has no model: set one of {fitting}")
-        check_explainable(roster.card(self.getModel()))
+        check_explainable(self._card("image"))
         net = network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
         column, target = self.getInputCol(), self.getTargetCol()
         net.reads.check(dataset, column, type(self).__name__)
@@ -263,7 +81,7 @@ class _HasOcclusion(HasNetworkInput, HasOutputCol, HasSeed):
 
 
 class OcclusionExplainer(
-    Estimator["OcclusionExplainerModel"], _HasOcclusion, DefaultParamsReadable[Any], DefaultParamsWritable
+    Estimator["OcclusionExplainerModel"], _OcclusionStage, DefaultParamsReadable[Any], DefaultParamsWritable
 ):
     """Heat maps of how much a network's prediction depends on each part of an image.
 
@@ -411,15 +229,15 @@ class OcclusionExplainer(
             return self._made(1.0, occlusion.grid.stride[0], None)
         step = first_step(occlusion.grid, self.getTargetSpeedup(), occlusion.fraction)
         plain, drilled = self._measured(dataset, net, replace(occlusion, step=step))
-        places, fraction = math.prod(occlusion.grid.shape), occlusion.fraction
-        first = math.prod(math.ceil(extent / step) for extent in occlusion.grid.shape) / places
+        rows, columns = occlusion.grid.shape
         found: list[tuple[float, float, int, float]] = []
-        for measured, taken, share in ((plain, 1, 1.0), (drilled, step, min(1.0, first + fraction))):
+        for measured, taken in ((plain, 1), (drilled, step)):
             curve = fitted(measured)
             tau = curve.lowest(self.getTargetSSIM())
             if tau is not None:
                 patches = update_patches(net.graph, occlusion.grid, threshold=tau)
-                found.append((share * (patches.mean_flops + patches.whole_flops), tau, taken, curve.at(tau)))
+                places = Lattice((rows, columns), taken).places(occlusion.fraction)
+                found.append((places * (patches.mean_flops + patches.whole_flops), tau, taken, curve.at(tau)))
         if not found:
             warnings.warn(
                 f"no tau reaches an SSIM of {self.getTargetSSIM():g} on the sample ({len(plain)} images): the model "
@@ -458,7 +276,7 @@ class OcclusionExplainer(
         return made
 
 
-class OcclusionExplainerModel(Model, _HasOcclusion, DefaultParamsReadable[Any], DefaultParamsWritable):
+class OcclusionExplainerModel(Model, _OcclusionStage, DefaultParamsReadable[Any], DefaultParamsWritable):
     """Makes heat maps as :class:`OcclusionExplainer` has tuned them.
 
     Beside the estimator's Params: ``tau``, ``stageOneStride`` (in pixels; that of ``stride`` where there is no

@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402 - an optional extra
 
 from optimizer.patches import OcclusionGrid, PatchError  # noqa: E402
 from udfs.handlers import TensorSpec, handler  # noqa: E402
-from udfs.occlusion import TAUS, CostModel, Curve, Lattice, Occlusion, fitted, similarity  # noqa: E402
+from udfs.occlusion import TAUS, CostModel, Curve, Lattice, Occlusion, TargetError, fitted, similarity  # noqa: E402
 from udfs.occlusion.occluder import Occluder, probabilities  # noqa: E402
 from udfs.occlusion.tuning import Tuning  # noqa: E402
 
@@ -120,7 +120,7 @@ def test_modes_agree_and_a_target_is_another_map(picture: np.ndarray) -> None:
     other = Occluder(model, occlusion()).heat_map(picture, (exact.predicted + 1) % 3)
     assert other.predicted == exact.predicted != other.target
     assert not np.allclose(other.values, exact.values)
-    with pytest.raises(IndexError, match="a class from 0 to 2, not 3"):
+    with pytest.raises(TargetError, match="a class from 0 to 2, not 3"):
         Occluder(model, occlusion()).heat_map(picture, 3)
 
 

@@ -7,7 +7,7 @@ from ._cost import CostModel
 from ._curve import TAUS, Curve, fitted
 from ._drill import Lattice
 from ._explaining import DETAILS, Explaining
-from ._settings import MODES, PERTURBATIONS, HeatMap, Mode, Occlusion, Perturbation
+from ._settings import MODES, PERTURBATIONS, HeatMap, Mode, Occlusion, Perturbation, TargetError
 from ._similarity import similarity
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Mode",
     "Occlusion",
     "Perturbation",
+    "TargetError",
     "fitted",
     "similarity",
 ]

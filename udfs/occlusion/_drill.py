@@ -46,6 +46,17 @@ class Lattice:
         found[:: self.step, :: self.step] = True
         return found
 
+    def places(self, fraction: float) -> int:
+        """About how many places both stages have together.
+
+        Parameters
+        ----------
+        fraction : float
+            Of the heat map, in stage two.
+        """
+        count = math.prod(self.shape)
+        return min(count, int(self.first.sum()) + round(fraction * count))
+
     def second(self, heat_map: NDArray[np.floating], fraction: float) -> NDArray[np.bool_]:
         """Places of stage two: around those of stage one where the value is lowest, which are computed already.
 

@@ -13,6 +13,7 @@ from udfs.allocator import keep_freed_memory
 from udfs.batches import rebatch
 from udfs.machine import task_device
 from udfs.model import ModelSource, open_model
+from udfs.occlusion._settings import TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -117,7 +118,7 @@ class Explaining:
                 image = next(images)
                 try:
                     found = self._explained(explain, image, target)
-                except IndexError as error:
+                except TargetError as error:
                     reasons[place] = str(error)
             maps.append(found and found[0])
             details.append(found and found[1])

@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from optimizer.errors import CerebroError
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from optimizer.patches import OcclusionGrid
 
-__all__ = ["MODES", "PERTURBATIONS", "HeatMap", "Mode", "Occlusion", "Perturbation"]
+__all__ = ["MODES", "PERTURBATIONS", "HeatMap", "Mode", "Occlusion", "Perturbation", "TargetError"]
+
+
+class TargetError(CerebroError, ValueError):
+    """A class that the network does not tell; the message has those that it does."""
+
 
 Mode = Literal["exact", "approximate", "naive"]
 MODES: tuple[str, ...] = get_args(Mode)

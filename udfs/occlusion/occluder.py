@@ -12,7 +12,7 @@ from torch.nn import functional
 from udfs.incremental import IncrementalNetwork
 from udfs.occlusion._cost import CostModel
 from udfs.occlusion._drill import Lattice
-from udfs.occlusion._settings import HeatMap
+from udfs.occlusion._settings import HeatMap, TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,8 +61,7 @@ class Occluder:
         """How many times the patch is laid, over both stages of drill-down."""
         if self._occlusion.mode != "approximate" or self._occlusion.step == 1:
             return self._occlusion.grid.count
-        first = int(self._lattice.first.sum())
-        return min(self._occlusion.grid.count, first + round(self._occlusion.fraction * self._occlusion.grid.count))
+        return self._lattice.places(self._occlusion.fraction)
 
     def cost_model(self) -> CostModel:
         """Fit a line to what some places in the middle take, each worth as much as places are on average.
@@ -110,7 +109,7 @@ class Occluder:
 
         Raises
         ------
-        IndexError
+        udfs.occlusion.TargetError
             No such class.
         """
         occlusion = self._occlusion
@@ -120,7 +119,7 @@ class Occluder:
         predicted = int(scores.argmax())
         counted = predicted if target is None else target
         if not 0 <= counted < len(scores):
-            raise IndexError(f"a class from 0 to {len(scores) - 1}, not {target!r}")
+            raise TargetError(f"a class from 0 to {len(scores) - 1}, not {target!r}")
         values = np.full(occlusion.grid.shape, np.nan, np.float32)
         for places in self._stages(values):
             for index, outputs in self._results(whole, views, places):
