@@ -38,10 +38,18 @@ def explain_command(
     ] = None,
     image_size: Annotated[int | None, typer.Option(help="Of the network's input; the model's own by default.")] = None,
     batch_size: Annotated[int, typer.Option(help="Places of the patch at a time.")] = 32,
+    master: Annotated[
+        str | None, typer.Option(help="local[*], spark://..., sc://...: its tasks share the places; else this process.")
+    ] = None,
 ) -> None:
     """Show which parts of an image a prediction depends on."""
-    from vista_spark.explanation import explain  # noqa: PLC0415 - `vista --help` is not to wait for it
+    from vista_spark._session import session  # noqa: PLC0415 - `vista --help` is not to wait for it
+    from vista_spark.explanation import explain  # noqa: PLC0415
 
+    spark = None
+    if master is not None:
+        with _CONSOLE.status("starting Spark"):
+            spark = session(master, conf={"spark.log.level": "ERROR"})
     with Progress(console=_CONSOLE, transient=True) as progress:
         task = progress.add_task(model)
 
@@ -66,6 +74,7 @@ def explain_command(
             batch_size=batch_size,
             on_update=seen,
             on_estimate=lambda seconds: _CONSOLE.print(f"about {seconds:.0f} s", highlight=False),
+            spark=spark,
         )
     found.plot().savefig(out, dpi=120)
     _CONSOLE.print(found.explain(), highlight=False, markup=False, soft_wrap=True)

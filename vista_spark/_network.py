@@ -190,14 +190,18 @@ class Network:
 
 
 def network(
-    model: str, weights: str | None, seed: int, image_size: int | None = None, max_length: int | None = None
+    model: str | ModelCard,
+    weights: str | None,
+    seed: int,
+    image_size: int | None = None,
+    max_length: int | None = None,
 ) -> Network:
     """Build a model of the roster on the driver, so that what is wrong with it is said before Spark starts a job.
 
     Parameters
     ----------
-    model : str
-        A name of the roster.
+    model : str or ModelCard
+        A name of the roster, or a card.
     weights : str or None
         Path or URI; of a text encoder also that of a folder. ``None`` is the card's own weights, or random ones from
         ``seed``.
@@ -217,7 +221,7 @@ def network(
     udfs.handlers.UntraceableModelError
         A registered model that cannot be opened into layers.
     """
-    card = roster.card(model)
+    card = roster.card(model) if isinstance(model, str) else model
     held = reads(card).resized(image_size, max_length)
     weights = card.weights if weights is None else weights
     if isinstance(held, Texts):

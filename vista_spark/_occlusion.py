@@ -19,10 +19,11 @@ from vista_spark._version import __version__
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from udfs.handlers import TracedModel
-    from udfs.occlusion.occluder import Occluder
     from udfs.preprocessing import Preprocessing
     from vista_spark.roster import ModelCard
 
@@ -136,20 +137,20 @@ def first_step(grid: OcclusionGrid, target_speed_up: float, fraction: float) -> 
         raise InvalidArgumentError(str(error)) from None
 
 
-def cost_model(occluder: Occluder, key: tuple[object, ...]) -> CostModel:
-    """Fitted once on this machine for a key, and remembered.
+def cost_model(measure: Callable[[], CostModel], key: tuple[object, ...]) -> CostModel:
+    """Measured once on this machine for a key, and remembered.
 
     Parameters
     ----------
-    occluder : Occluder
+    measure : callable
     key : tuple
-        The network, the patch and the mode.
+        The network, the patch and its places, the mode, and what computes them.
     """
     of = (*key, __version__, platform.processor(), platform.machine())
     path = node_folder("explanations") / f"{hashlib.sha256(repr(of).encode()).hexdigest()}.json"
     if path.is_file():
         return CostModel(**json.loads(path.read_text()))
-    found = occluder.cost_model()
+    found = measure()
     with written_once(path) as partial:
         partial.write_text(json.dumps(asdict(found)))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,14 @@ import numpy as np
 from udfs.handlers import handler
 from udfs.images import decode
 from udfs.occlusion import TargetError
+from udfs.slots import task_slots
 from vista_spark import roster
+from vista_spark._network import network
 from vista_spark._occlusion import check_explainable, check_occlusion, cost_model, first_step, occlusion_of
+from vista_spark._spread import Spread
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping
 
     import torch
@@ -24,12 +27,17 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
+    from pyspark.sql import SparkSession
 
     from optimizer.patches import OcclusionGrid
     from udfs.preprocessing import Preprocessing
+    from vista_spark._network import Network
     from vista_spark.roster import ModelCard
 
 __all__ = ["Explanation", "explain"]
+
+# Jobs of a heat map that somebody watches, where a cluster computes it.
+_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,7 @@ def explain(
     on_update: Callable[[NDArray[np.float32]], object] | None = None,
     on_estimate: Callable[[float], object] | None = None,
     seed: int = 0,
+    spark: SparkSession | None = None,
 ) -> Explanation:
     """Lay a patch on every place of an image and see what the network makes of it (Krypton, equations 6.1 to 6.6).
 
@@ -178,6 +187,9 @@ def explain(
         on this machine; remembered in the node's cache folder for this network, patch and mode.
     seed : int
         Of random weights.
+    spark : SparkSession, optional
+        Spreads the places over the session's tasks, as many as run at a time; without it, this process computes them.
+        Weights are a file then, which the workers read. `on_update` is called a few times.
 
     Returns
     -------
@@ -186,7 +198,8 @@ def explain(
     Raises
     ------
     InvalidArgumentError
-        A mode, class, colour, stride or model that cannot be; a model of several outputs.
+        A mode, class, colour, stride or model that cannot be; a model of several outputs; with `spark`, weights that
+        are no file.
     optimizer.patches.PatchError
         A patch that does not fit, a region outside of the image, a tau that is no fraction.
     udfs.images.ImageError
@@ -214,24 +227,42 @@ def explain(
 
     from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - needs torch
 
-    traced: Any = handler("torch").trace(roster.load(card, weights, seed=seed), list(preprocessing.inputs))
+    net = None if spark is None else _network(card, weights, seed, image_size)
+    traced: Any = (
+        handler("torch").trace(roster.load(card, weights, seed=seed), list(preprocessing.inputs))
+        if net is None
+        else net.traced
+    )
     occlusion = occlusion_of(traced, preprocessing, batch_size=batch_size, **options)
     if mode == "approximate":
         step = first_step(occlusion.grid, target_speed_up, drill_down_fraction)
         occlusion = replace(occlusion, tau=tau, step=step, fraction=drill_down_fraction)
     occluder = Occluder(traced.prepare(torch.get_num_threads()), occlusion)
+    spread = None
+    if spark is not None and net is not None:
+        spread = Spread(spark, net.shipped(spark).source, occlusion, 1 if on_update is None else _ROUNDS)
     if on_estimate is not None:
-        key = (card.name, preprocessing.size, patch_size, mode, tau, batch_size, torch.get_num_threads())
-        on_estimate(cost_model(occluder, key).seconds(occluder.places))
+        where = torch.get_num_threads() if spark is None else f"{task_slots(spark)} tasks"
+        key = (card.name, preprocessing.size, occlusion, where)
+        on_estimate(cost_model((spread or occluder).cost_model, key).seconds(occluder.places))
     started = time.perf_counter()
     try:
-        found = occluder.heat_map(pixels, target, on_update)
+        found = occluder.heat_map(pixels, target, on_update, spread)
     except TargetError as error:
         raise InvalidArgumentError(f"target={target!r}: {error}") from None
     return Explanation(
         found.values, occlusion.grid, found.target, found.predicted, found.probability, mode,
         occluder.patches.overall_speed_up, time.perf_counter() - started, _shown(pixels, preprocessing),
     )  # fmt: skip
+
+
+def _network(card: ModelCard, weights: object, seed: int, image_size: int | None) -> Network:
+    if weights is not None and not isinstance(weights, str | os.PathLike):
+        raise InvalidArgumentError(
+            f"weights of type {type(weights).__name__}: with spark, workers read them from a file; save them, and pass "
+            "its path or URI"
+        )
+    return network(card, None if weights is None else os.fspath(weights), seed, image_size)
 
 
 def _shown(pixels: NDArray[np.float32], preprocessing: Preprocessing) -> NDArray[np.uint8]:

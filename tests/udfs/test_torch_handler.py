@@ -618,6 +618,39 @@ def test_writing_to_a_buffer_is_refused_and_leaves_it_alone() -> None:
     assert model.calls == 0
 
 
+def test_the_fused_network_is_the_same_and_the_original_untouched() -> None:
+    """Shared modules: a ReLU of which one use has another reader beside it, a convolution before two batch norms."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        first = self.norm(self.conv(x))
+        second = self.relu(first)
+        third = self.relu(self.other(self.twice(second)))
+        fourth = self.relu(self.last(self.twice(third)))
+        return first + second + third + fourth
+
+    def make() -> nn.Module:
+        return Forward(
+            forward, conv=nn.Conv2d(3, 4, 3, padding=1), norm=nn.BatchNorm2d(4), relu=nn.ReLU(),
+            twice=nn.Conv2d(4, 4, 3, padding=1), other=nn.BatchNorm2d(4), last=nn.BatchNorm2d(4),
+        )  # fmt: skip
+
+    model = built(make)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    traced = HANDLER.trace(model, [IMAGE])
+    fused = traced.fused()
+    assert "norm" in traced.graph.names
+    assert [name for name in ("norm", "other", "last") if name in fused.graph.names] == ["other", "last"]
+    arrays = [np.random.default_rng(3).normal(size=(2, 3, 8, 8)).astype(np.float32)]
+    (source,), (output,) = fused.graph.inputs, fused.graph.outputs
+    kept = arrays[0].copy()
+    found = fused.run({source: arrays[0]}, [output])[output]
+    np.testing.assert_allclose(found, own(model, arrays)[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(arrays[0], kept)
+    assert not model.relu.inplace
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    np.testing.assert_array_equal(traced.run({source: arrays[0]}, [output])[output], own(model, arrays)[0])
+
+
 def test_weights_are_shared_until_the_layout_changes() -> None:
     model = built(chain)
     traced = HANDLER.trace(model, [IMAGE])

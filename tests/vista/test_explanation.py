@@ -13,13 +13,16 @@ from real_inputs import foolbox_images, mobilenet_v2_weights
 from optimizer.patches import PatchError
 from udfs.images import ImageError
 from udfs.occlusion import similarity
-from vista_spark import explain
+from udfs.preprocessing import Preprocessing
+from vista_spark import explain, roster
 from vista_spark.errors import InvalidArgumentError
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 
 def test_exact_is_naive() -> None:
@@ -91,6 +94,42 @@ def test_the_time_is_told_beforehand_and_remembered(monkeypatch: pytest.MonkeyPa
     assert told == [100 + 2 * 16]
     explain(picture, "squeezenet1_1", mode="naive", **common)
     assert len([*kept.parent.glob("*.json")]) == 2, "another mode takes another time"
+
+
+def test_a_cluster_shares_the_places(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CEREBRO_SPARK_CACHE", str(tmp_path))
+    path, _ = foolbox_images()[3]
+    common: dict[str, Any] = {"weights": mobilenet_v2_weights(), "image_size": 128, "stride": 12}
+    for extra in ({}, {"mode": "approximate", "tau": 0.8, "target_speed_up": 1.5}):
+        told: list[float] = []
+        seen: list[np.ndarray] = []
+        alone = explain(path, "mobilenet_v2", **common, **extra)
+        spread = explain(
+            path, "mobilenet_v2", spark=spark, on_update=seen.append, on_estimate=told.append, **common, **extra
+        )
+        assert np.ptp(alone.heat_map) > 0.004, "a flat heat map would be like any other"
+        np.testing.assert_allclose(spread.heat_map, alone.heat_map, atol=1e-5)
+        assert (spread.target, spread.probability) == (alone.target, pytest.approx(alone.probability, rel=1e-4))
+        assert len(told) == 1
+        assert told[0] > 0
+        assert 1 < len(seen) < 16, "a round at a time"
+        assert np.isnan(seen[0]).any()
+    with pytest.raises(InvalidArgumentError, match="weights of type dict: with spark, workers read them from a file"):
+        explain(path, "mobilenet_v2", {}, spark=spark)
+
+
+def test_a_network_without_convolutions_has_the_naive_mode_alone() -> None:
+    def flat() -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 4))
+
+    card = roster.ModelCard("flat", flat, Preprocessing(8), (roster.FeatureLayer("fc", "1"),), 772, "none")
+    picture = np.random.default_rng(0).normal(size=(3, 8, 8)).astype(np.float32)
+    common: dict[str, Any] = {"patch_size": 4, "stride": 2}
+    with pytest.raises(InvalidArgumentError, match='nothing to compute in parts: take mode="naive"'):
+        explain(picture, card, **common)
+    found = explain(picture, card, mode="naive", **common)
+    assert found.heat_map.shape == (3, 3)
+    assert np.ptp(found.heat_map) > 1e-3
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,18 @@ def test_a_corrupt_image_costs_one_row(df: DataFrame) -> None:
     assert sorted(rows(model.copy().setErrors("drop").transform(broken))) == [0, 1, 2, 4, 5]
 
 
+@pytest.mark.extended
+def test_one_corrupt_image_in_a_thousand(spark: SparkSession, photographs: list[bytes]) -> None:
+    thousand = [(number, photographs[number % len(photographs)]) for number in range(1000)]
+    thousand[613] = (613, thousand[613][1][:200])
+    df = spark.createDataFrame(thousand, "id int, image binary").repartition(4)
+    model = OcclusionExplainer(**SETTINGS, region=[16, 40, 16, 40]).fit(df)
+    found = rows(model.transform(df))
+    assert [number for number, row in found.items() if row["heat_map"] is None] == [613]
+    assert [number for number, row in found.items() if row["image_error"]] == [613]
+    assert len(found) == len(thousand)
+
+
 def test_fit_chooses_what_reaches_the_likeness(df: DataFrame) -> None:
     explainer = OcclusionExplainer(**SETTINGS, mode="approximate", targetSSIM=0.9, targetSpeedup=1.5, sampleSize=4)
     model = explainer.fit(df)

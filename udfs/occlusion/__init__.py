@@ -8,13 +8,16 @@ from ._curve import TAUS, Curve, fitted
 from ._drill import Lattice
 from ._explaining import DETAILS, Explaining
 from ._settings import MODES, PERTURBATIONS, HeatMap, Mode, Occlusion, Perturbation, TargetError
+from ._share import COST, VALUES, Share, ShareCost
 from ._similarity import similarity
 
 __all__ = [
+    "COST",
     "DETAILS",
     "MODES",
     "PERTURBATIONS",
     "TAUS",
+    "VALUES",
     "CostModel",
     "Curve",
     "Explaining",
@@ -23,6 +26,8 @@ __all__ = [
     "Mode",
     "Occlusion",
     "Perturbation",
+    "Share",
+    "ShareCost",
     "TargetError",
     "fitted",
     "similarity",

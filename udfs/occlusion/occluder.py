@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from udfs.incremental import Views
     from udfs.occlusion._settings import Occlusion
 
-__all__ = ["Occluder", "probabilities"]
+__all__ = ["Elsewhere", "Occluder", "probabilities"]
+
+Elsewhere: TypeAlias = (
+    "Callable[[NDArray[np.float32], int, NDArray[np.bool_]], Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]]"
+)
+"""Computes some places of an image's heat map, as :meth:`Occluder.values` does."""
 
 # Sums of probabilities differ from 1 by the rounding of their terms.
 _ROUNDING = 1e-4
@@ -96,6 +101,7 @@ class Occluder:
         pixels: NDArray[np.float32],
         target: int | None = None,
         on_update: Callable[[NDArray[np.float32]], object] | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> HeatMap:
         """Lay the patch on every place of an image.
 
@@ -106,6 +112,8 @@ class Occluder:
             The class whose probability counts; the predicted one by default.
         on_update : callable, optional
             Called with the heat map so far after each batch; what is not there yet is NaN.
+        elsewhere : callable, optional
+            What computes the places instead of :meth:`values`, with its parameters.
 
         Raises
         ------
@@ -113,7 +121,7 @@ class Occluder:
             No such class.
         """
         occlusion = self._occlusion
-        whole = torch.from_numpy(pixels)[None].to(self._device).contiguous(memory_format=torch.channels_last)
+        whole = self._whole(pixels)
         views = self._network.materialise(whole)
         scores = probabilities(views.outputs[self._output])[0]
         predicted = int(scores.argmax())
@@ -122,8 +130,11 @@ class Occluder:
             raise TargetError(f"a class from 0 to {len(scores) - 1}, not {target!r}")
         values = np.full(occlusion.grid.shape, np.nan, np.float32)
         for places in self._stages(values):
-            for index, outputs in self._results(whole, views, places):
-                values[tuple(index.T)] = probabilities(outputs[self._output])[:, counted].numpy(force=True)
+            computed = (
+                self._values(whole, views, counted, places) if elsewhere is None else elsewhere(pixels, counted, places)
+            )
+            for index, found in computed:
+                values[tuple(index.T)] = found
                 if on_update is not None:
                     on_update(values.copy())
         if occlusion.mode == "approximate" and occlusion.step > 1:
@@ -132,8 +143,39 @@ class Occluder:
                 on_update(values.copy())
         return HeatMap(values, counted, predicted, float(scores[counted]))
 
+    def values(
+        self, pixels: NDArray[np.float32], target: int, places: NDArray[np.bool_]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Lay the patch on some places of an image.
+
+        Parameters
+        ----------
+        pixels : array of float32, of the network's input
+        target : int
+        places : array of bool, of the heat map's shape
+
+        Yields
+        ------
+        array of int64, of shape (positions, axes)
+            Indices of the heat map.
+        array of float32, of shape (positions,)
+            What it has there.
+        """
+        whole = self._whole(pixels)
+        yield from self._values(whole, self._network.materialise(whole), target, places)
+
+    def _values(
+        self, whole: torch.Tensor, views: Views, target: int, places: NDArray[np.bool_]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        for index, outputs in self._results(whole, views, places):
+            yield index, probabilities(outputs[self._output])[:, target].numpy(force=True)
+
+    def _whole(self, pixels: NDArray[np.float32]) -> torch.Tensor:
+        image = torch.from_numpy(pixels)[None].to(self._device)
+        return image.contiguous(memory_format=torch.channels_last)
+
     def _results(
-        self, whole: torch.Tensor, views: Views, places: NDArray[np.bool_] | None
+        self, whole: torch.Tensor, views: Views, places: NDArray[np.bool_]
     ) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
         fill, size = self._fill(whole), self._occlusion.batch_size
         if self._occlusion.mode == "naive":
@@ -154,9 +196,9 @@ class Occluder:
         rows, columns = self._occlusion.grid.shape
         return Lattice((rows, columns), self._occlusion.step)
 
-    def _stages(self, values: NDArray[np.float32]) -> Iterator[NDArray[np.bool_] | None]:
+    def _stages(self, values: NDArray[np.float32]) -> Iterator[NDArray[np.bool_]]:
         if self._occlusion.mode != "approximate" or self._occlusion.step == 1:
-            yield None
+            yield np.ones(self._occlusion.grid.shape, np.bool_)
             return
         yield self._lattice.first
         yield self._lattice.second(values, self._occlusion.fraction)

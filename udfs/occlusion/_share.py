@@ -1,0 +1,102 @@
+"""A share of one image's places, computed in a task: the functions that ``mapInArrow`` runs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from udfs.allocator import keep_freed_memory
+from udfs.machine import task_device
+from udfs.model import ModelSource, open_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from udfs.occlusion._settings import Occlusion
+
+__all__ = ["COST", "VALUES", "Share", "ShareCost"]
+
+VALUES = pa.schema([("place", pa.int64()), ("value", pa.float32())])
+"""Of a place, counted row by row, and what the heat map has there."""
+
+COST = pa.schema([("fixed", pa.float64()), ("place", pa.float64())])
+"""Of a :class:`udfs.occlusion.CostModel`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Computes some places of a heat map; a row of its input is the number of a share.
+
+    Parameters
+    ----------
+    source : ModelSource
+        Of torch.
+    occlusion : Occlusion
+    device : str
+    pixels : array of float32
+        Of the network's input.
+    target : int
+        The class.
+    places : array of int64
+        Of the heat map, counted row by row.
+    shares : int
+        Into so many parts they go, each with places from everywhere: those at the borders cost less.
+    """
+
+    source: ModelSource
+    occlusion: Occlusion
+    device: str
+    pixels: NDArray[np.float32]
+    target: int
+    places: NDArray[np.int64]
+    shares: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches of :data:`VALUES`."""
+        shape = self.occlusion.grid.shape
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                wanted = np.zeros(shape, np.bool_)
+                wanted.flat[self.places[number :: self.shares]] = True
+                occluder = _occluder(self.source, self.occlusion, self.device)
+                for index, values in occluder.values(self.pixels, self.target, wanted):
+                    places = np.ravel_multi_index(tuple(index.T), shape)
+                    yield pa.record_batch([pa.array(places), pa.array(values)], schema=VALUES)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCost:
+    """Measures what places cost in a task while others measure the same beside it; a row of its input is a task.
+
+    Parameters
+    ----------
+    source, occlusion, device
+        As for :class:`Share`.
+    """
+
+    source: ModelSource
+    occlusion: Occlusion
+    device: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield a row of :data:`COST` for each."""
+        for batch in batches:
+            for _ in range(batch.num_rows):
+                found = _occluder(self.source, self.occlusion, self.device).cost_model()
+                yield pa.RecordBatch.from_pylist([asdict(found)], schema=COST)
+
+
+def _occluder(source: ModelSource, occlusion: Occlusion, device: str) -> Any:
+    from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - imports torch, an optional extra
+
+    context = TaskContext.get()
+    if context:
+        keep_freed_memory()  # the process is a Spark worker's, which does nothing else
+    model: Any = open_model(source, task_device(device), context.cpus() if context else 1)
+    return Occluder(model, occlusion)
