@@ -237,16 +237,14 @@ def _measure(name: str, options: argparse.Namespace) -> Measured:
     )  # fmt: skip
     occluder = Occluder(model, occlusion)
     started = time.perf_counter()
-    found = occluder.heat_map(image[0].numpy())
+    found = occluder.heat_map(occluder.opened(image[0].numpy()))
     approximate = time.perf_counter() - started
     precise = probabilities(torch.from_numpy(ours.reshape(grid.count, -1)))[:, found.target].numpy()
     maps = [(precise.reshape(grid.shape), found.values)]
     for other in more if is_real else ():
-        both = (
-            Occluder(model, one).heat_map(other[0].numpy()).values
-            for one in (replace(occlusion, mode="exact"), occlusion)
-        )
-        maps.append(tuple(both))
+        opened = occluder.opened(other[0].numpy())
+        exactly = Occluder(model, replace(occlusion, mode="exact")).heat_map(opened).values
+        maps.append((exactly, occluder.heat_map(opened).values))
     patches = network.patches
     return Measured(
         naive=seconds * grid.count / sample.sum(),

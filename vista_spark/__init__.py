@@ -7,7 +7,7 @@ check_packages()
 from vista_spark import roster  # noqa: E402 - the guard comes before what it guards
 from vista_spark._session import session  # noqa: E402
 from vista_spark._version import __version__  # noqa: E402
-from vista_spark.explanation import Explanation, explain  # noqa: E402
+from vista_spark.explanation import Explanation, explain, explain_sizes  # noqa: E402
 from vista_spark.featurizer import CNNFeaturizer  # noqa: E402
 from vista_spark.occlusion import OcclusionExplainer, OcclusionExplainerModel  # noqa: E402
 from vista_spark.perceptron import (  # noqa: E402
@@ -17,6 +17,7 @@ from vista_spark.perceptron import (  # noqa: E402
     MLPRegressor,
 )
 from vista_spark.profile import profile  # noqa: E402
+from vista_spark.tensor_explanation import TensorExplanation, explain_tensor  # noqa: E402
 from vista_spark.text_featurizer import TextFeaturizer  # noqa: E402
 from vista_spark.transfer import (  # noqa: E402
     FeatureTransfer,
@@ -36,10 +37,13 @@ __all__ = [
     "MLPRegressor",
     "OcclusionExplainer",
     "OcclusionExplainerModel",
+    "TensorExplanation",
     "TextFeaturizer",
     "TransferResult",
     "__version__",
     "explain",
+    "explain_sizes",
+    "explain_tensor",
     "plan_feature_transfer",
     "profile",
     "roster",

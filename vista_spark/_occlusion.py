@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from optimizer.graph import LayerGraph
     from udfs.handlers import TracedModel
     from udfs.preprocessing import Preprocessing
     from vista_spark.roster import ModelCard
@@ -101,15 +102,19 @@ def occlusion_of(traced: TracedModel, preprocessing: Preprocessing, *, batch_siz
         Also a network of several outputs, or without a layer that could be computed in parts.
     """
     grid = check_occlusion(preprocessing, **options)
-    graph = traced.graph
+    check_network(traced.graph, options["mode"])
+    fill = tuple(float(value) for value in _normalised(options["patch_color"], preprocessing))
+    return Occlusion(grid, fill, options["mode"], batch_size=batch_size, perturbation=options["perturbation"])
+
+
+def check_network(graph: LayerGraph, mode: str) -> None:
+    """Raise ``InvalidArgumentError`` for several outputs, or without a layer that could be computed in parts."""
     if len(graph.outputs) != 1:
         raise InvalidArgumentError(f"a network that gives {', '.join(graph.outputs)}: an explanation is of one output")
-    if options["mode"] != "naive" and not any(layer.window is not None for layer in graph):
+    if mode != "naive" and not any(layer.window is not None for layer in graph):
         raise InvalidArgumentError(
             'a network without a convolution or pooling has nothing to compute in parts: take mode="naive"'
         )
-    fill = tuple(float(value) for value in _normalised(options["patch_color"], preprocessing))
-    return Occlusion(grid, fill, options["mode"], batch_size=batch_size, perturbation=options["perturbation"])
 
 
 def first_step(grid: OcclusionGrid, target_speed_up: float, fraction: float) -> int:

@@ -14,13 +14,14 @@ from udfs.images import decode
 from udfs.occlusion import TargetError
 from udfs.slots import task_slots
 from vista_spark import roster
+from vista_spark._heat_map import Explained
 from vista_spark._network import network
 from vista_spark._occlusion import check_explainable, check_occlusion, cost_model, first_step, occlusion_of
 from vista_spark._spread import Spread
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
     from matplotlib.axes import Axes
@@ -29,19 +30,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
-    from optimizer.patches import OcclusionGrid
     from udfs.preprocessing import Preprocessing
     from vista_spark._network import Network
     from vista_spark.roster import ModelCard
 
-__all__ = ["Explanation", "explain"]
+__all__ = ["Explanation", "explain", "explain_sizes"]
 
 # Jobs of a heat map that somebody watches, where a cluster computes it.
 _ROUNDS = 4
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Explained):
     """How much the probability of a class depends on each part of an image. Made by :func:`explain`.
 
     Attributes
@@ -61,14 +61,6 @@ class Explanation:
         As the network sees it.
     """
 
-    heat_map: NDArray[np.float32]
-    grid: OcclusionGrid
-    target: int
-    predicted: int
-    probability: float
-    mode: str
-    theoretical_speed_up: float
-    seconds: float
     image: NDArray[np.uint8]
 
     def plot(self) -> Figure:
@@ -108,17 +100,6 @@ class Explanation:
             edges[1], edges[0], self.heat_map, cmap="jet_r", alpha=0.6,
             vmin=0.75 * self.probability, vmax=min(1.0, 1.25 * self.probability),
         )  # fmt: skip
-
-    def explain(self) -> str:
-        """What was computed, in words."""
-        rows, extents = (" x ".join(map(str, numbers)) for numbers in (self.grid.shape, self.grid.patch))
-        predicted = f" (predicted: class {self.predicted})" if self.predicted != self.target else ""
-        lowest = f"lowest {np.nanmin(self.heat_map):.4f} without a patch of {extents}, of {rows} places"
-        theory = f"theoretical speed-up of a place over naive: {self.theoretical_speed_up:.2f}"
-        return (
-            f"class {self.target} with probability {self.probability:.4f}{predicted}; {lowest}\n"
-            f"{self.mode}: {self.seconds:.1f} s; {theory}"
-        )
 
 
 def explain(
@@ -213,14 +194,99 @@ def explain(
     >>> found.heat_map.shape
     (4, 4)
     """
+    (found,) = _explained(
+        image, model, weights, (patch_size,), target, stride=stride, perturbation=perturbation, region=region,
+        patch_color=patch_color, mode=mode, tau=tau, target_speed_up=target_speed_up, image_size=image_size,
+        drill_down_fraction=drill_down_fraction, batch_size=batch_size, on_update=on_update, on_estimate=on_estimate,
+        seed=seed, spark=spark,
+    )  # fmt: skip
+    return found
+
+
+def explain_sizes(
+    image: bytes | str | os.PathLike[str] | NDArray[np.float32],
+    model: str | ModelCard,
+    weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None = None,
+    *,
+    patch_sizes: Sequence[int] = (8, 16, 32),
+    target: int | None = None,
+    stride: int = 8,
+    perturbation: str = "color",
+    patch_color: tuple[int, int, int] = (128, 128, 128),
+    region: tuple[tuple[int, int], tuple[int, int]] | None = None,
+    mode: str = "exact",
+    tau: float = 0.8,
+    target_speed_up: float = 3.0,
+    drill_down_fraction: float = 0.25,
+    image_size: int | None = None,
+    batch_size: int = 32,
+    seed: int = 0,
+) -> tuple[Explanation, ...]:
+    """The heat maps of several sizes of the patch: the network is opened once, and its views are made once for all.
+
+    A small patch finds a detail, and misses what the network has seen twice; a large one does not say where. What
+    counts at every size is seldom an accident of the patch.
+
+    Parameters
+    ----------
+    image, model, weights, target, perturbation, patch_color, region, mode, tau, target_speed_up, drill_down_fraction, \
+    image_size, batch_size, seed
+        As for :func:`explain`.
+    patch_sizes : sequence of int
+        Default 8, 16 and 32.
+    stride : int
+        At most the smallest patch. Default 8.
+
+    Returns
+    -------
+    tuple of Explanation
+        In the order of the sizes.
+
+    Raises
+    ------
+    InvalidArgumentError, optimizer.patches.PatchError, udfs.images.ImageError
+        As :func:`explain`; without a size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> picture = np.random.default_rng(0).normal(size=(3, 64, 64)).astype("float32")
+    >>> found = explain_sizes(picture, "squeezenet1_1", image_size=64, patch_sizes=(16, 32), stride=16)
+    >>> [one.heat_map.shape for one in found]
+    [(4, 4), (3, 3)]
+    """
+    if not patch_sizes:
+        raise InvalidArgumentError("patch_sizes=(): no size of a patch")
+    return _explained(
+        image, model, weights, patch_sizes, target, stride=stride, perturbation=perturbation, region=region,
+        patch_color=patch_color, mode=mode, tau=tau, target_speed_up=target_speed_up, image_size=image_size,
+        drill_down_fraction=drill_down_fraction, batch_size=batch_size, seed=seed,
+    )  # fmt: skip
+
+
+def _explained(
+    image: bytes | str | os.PathLike[str] | NDArray[np.float32],
+    model: str | ModelCard,
+    weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None,
+    patch_sizes: Sequence[int],
+    target: int | None,
+    *,
+    tau: float,
+    target_speed_up: float,
+    drill_down_fraction: float,
+    image_size: int | None,
+    batch_size: int,
+    seed: int,
+    on_update: Callable[[NDArray[np.float32]], object] | None = None,
+    on_estimate: Callable[[float], object] | None = None,
+    spark: SparkSession | None = None,
+    **options: Any,
+) -> tuple[Explanation, ...]:
     card = roster.card(model) if isinstance(model, str) else model
     check_explainable(card)
     preprocessing: Any = card.preprocessing if image_size is None else card.preprocessing.with_size(image_size)
-    options: dict[str, Any] = {
-        "patch_size": patch_size, "stride": stride, "patch_color": patch_color, "region": region, "mode": mode,
-        "perturbation": perturbation,
-    }  # fmt: skip
-    check_occlusion(preprocessing, **options)
+    for patch_size in patch_sizes:
+        check_occlusion(preprocessing, patch_size=patch_size, **options)
     pixels = decode(image, preprocessing)
 
     import torch  # noqa: PLC0415 - an optional package
@@ -233,27 +299,37 @@ def explain(
         if net is None
         else net.traced
     )
-    occlusion = occlusion_of(traced, preprocessing, batch_size=batch_size, **options)
-    if mode == "approximate":
-        step = first_step(occlusion.grid, target_speed_up, drill_down_fraction)
-        occlusion = replace(occlusion, tau=tau, step=step, fraction=drill_down_fraction)
-    occluder = Occluder(traced.prepare(torch.get_num_threads()), occlusion)
-    spread = None
-    if spark is not None and net is not None:
-        spread = Spread(spark, net.shipped(spark).source, occlusion, 1 if on_update is None else _ROUNDS)
-    if on_estimate is not None:
-        where = torch.get_num_threads() if spark is None else f"{task_slots(spark)} tasks"
-        key = (card.name, preprocessing.size, occlusion, where)
-        on_estimate(cost_model((spread or occluder).cost_model, key).seconds(occluder.places))
-    started = time.perf_counter()
-    try:
-        found = occluder.heat_map(pixels, target, on_update, spread)
-    except TargetError as error:
-        raise InvalidArgumentError(f"target={target!r}: {error}") from None
-    return Explanation(
-        found.values, occlusion.grid, found.target, found.predicted, found.probability, mode,
-        occluder.patches.overall_speed_up, time.perf_counter() - started, _shown(pixels, preprocessing),
-    )  # fmt: skip
+    occlusions = [
+        occlusion_of(traced, preprocessing, batch_size=batch_size, patch_size=size, **options) for size in patch_sizes
+    ]
+    if options["mode"] == "approximate":
+        steps = [first_step(one.grid, target_speed_up, drill_down_fraction) for one in occlusions]
+        occlusions = [
+            replace(one, tau=tau, step=step, fraction=drill_down_fraction)
+            for one, step in zip(occlusions, steps, strict=True)
+        ]
+    model_ready = traced.prepare(torch.get_num_threads())
+    opened, found = None, []
+    for occlusion in occlusions:
+        occluder, spread = Occluder(model_ready, occlusion), None
+        if spark is not None and net is not None:
+            spread = Spread(spark, net.shipped(spark).source, occlusion, 1 if on_update is None else _ROUNDS)
+        if on_estimate is not None:
+            where = torch.get_num_threads() if spark is None else f"{task_slots(spark)} tasks"
+            key = (card.name, preprocessing.size, occlusion, where)
+            on_estimate(cost_model((spread or occluder).cost_model, key).seconds(occluder.places))
+        started = time.perf_counter()
+        opened = opened or occluder.opened(pixels)
+        try:
+            heat = occluder.heat_map(opened, target, on_update, spread)
+        except TargetError as error:
+            raise InvalidArgumentError(f"target={target!r}: {error}") from None
+        explanation = Explanation(
+            heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, options["mode"],
+            occluder.patches.overall_speed_up, time.perf_counter() - started, _shown(pixels, preprocessing),
+        )  # fmt: skip
+        found.append(explanation)
+    return tuple(found)
 
 
 def _network(card: ModelCard, weights: object, seed: int, image_size: int | None) -> Network:

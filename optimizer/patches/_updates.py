@@ -29,6 +29,8 @@ class UpdatePatches:
     Attributes
     ----------
     graph : LayerGraph
+    source : str
+        The input that the patch is laid on.
     grid : OcclusionGrid
     threshold : float
     spans : mapping of str to tuple of Span
@@ -39,6 +41,7 @@ class UpdatePatches:
     """
 
     graph: LayerGraph
+    source: str
     grid: OcclusionGrid
     threshold: float
     spans: Mapping[str, tuple[Span, ...]]
@@ -49,6 +52,12 @@ class UpdatePatches:
         """Incremental layers whose whole tensor is wanted above, or by the user."""
         wanted = {name for layer in self.whole for name in self.graph[layer].inputs} | set(self.graph.outputs)
         return tuple(name for name in self.spans if name in wanted)
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """What layers read that no patch reaches: tensors of other inputs, the same for every position."""
+        read = (name for layer in (*self.spans, *self.whole) for name in self.graph[layer].inputs)
+        return tuple(name for name in dict.fromkeys(read) if name not in self.spans and name not in self.whole)
 
     @property
     def full_flops(self) -> int:
@@ -142,11 +151,16 @@ class UpdatePatches:
 
     @property
     def _last(self) -> bool:
-        return _channels_last(self.graph, self.grid)
+        return _channels_last(self.graph[self.source], self.grid)
 
 
 def update_patches(
-    graph: LayerGraph, grid: OcclusionGrid, *, threshold: float = 1.0, known: Container[str] | None = None
+    graph: LayerGraph,
+    grid: OcclusionGrid,
+    *,
+    threshold: float = 1.0,
+    known: Container[str] | None = None,
+    source: str | None = None,
 ) -> UpdatePatches:
     """Follow a patch through a network, for all positions of it at once.
 
@@ -157,13 +171,15 @@ def update_patches(
     Parameters
     ----------
     graph : LayerGraph
-        Of one image input; channels first or last.
+        Channels first or last.
     grid : OcclusionGrid
     threshold : float
         Tau of projective field thresholding: at most this fraction of each axis is kept up to date, in the middle of
         what has changed. 1 (default) is exact.
     known : container of str, optional
         Layers that whoever runs the network can compute incrementally; all by default.
+    source : str, optional
+        The input that the patch is laid on, of a network of several: what they alone make stays as it is.
 
     Returns
     -------
@@ -172,14 +188,12 @@ def update_patches(
     Raises
     ------
     PatchError
-        No or several inputs; an image of another size; a threshold that is no fraction.
+        No or several inputs without one that is chosen; an image of another size; a threshold that is no fraction.
     """
     if not 0 < threshold <= 1:
         raise PatchError(f"tau={threshold!r}: above 0, at most 1")
-    if len(graph.inputs) != 1:
-        raise PatchError(f"a network of {len(graph.inputs)} inputs: the patch is laid on one image")
-    (source,) = graph.inputs
-    last = _channels_last(graph, grid)
+    source = _source(graph, source)
+    last = _channels_last(graph[source], grid)
     starts = [grid.starts(axis) for axis in range(len(grid.image))]
     spans = {source: tuple(Span(start, start + extent) for start, extent in zip(starts, grid.patch, strict=True))}
     whole: list[str] = []
@@ -196,7 +210,7 @@ def update_patches(
             whole.append(name)
         else:
             spans[name] = _after(layer, [spans[above.name] for above in changed], threshold, last=last)
-    return UpdatePatches(graph, grid, threshold, MappingProxyType(spans), tuple(whole))
+    return UpdatePatches(graph, source, grid, threshold, MappingProxyType(spans), tuple(whole))
 
 
 def _after(layer: Layer, changed: list[tuple[Span, ...]], threshold: float, *, last: bool) -> tuple[Span, ...]:
@@ -213,11 +227,19 @@ def _extents(layer: Layer, axes: int, last: bool) -> tuple[int, ...]:
     return shape[:axes] if last else shape[-axes:]
 
 
-def _channels_last(graph: LayerGraph, grid: OcclusionGrid) -> bool:
-    (source,) = graph.inputs
-    shape, axes = graph[source].output_shape, len(grid.image)
+def _source(graph: LayerGraph, wanted: str | None) -> str:
+    if wanted is None and len(graph.inputs) == 1:
+        return graph.inputs[0]
+    if wanted is None or wanted not in graph.inputs:
+        which = "which" if wanted is None else f"{wanted!r} is none"
+        raise PatchError(f"a patch is laid on one input, {which} of: {', '.join(graph.inputs)}")
+    return wanted
+
+
+def _channels_last(source: Layer, grid: OcclusionGrid) -> bool:
+    shape, axes = source.output_shape, len(grid.image)
     if len(shape) == axes + 1 and shape[1:] == grid.image:
         return False
     if len(shape) == axes + 1 and shape[:-1] == grid.image:
         return True
-    raise PatchError(f"the grid is for images of {grid.image}, and {source!r} has the shape {shape}")
+    raise PatchError(f"the grid is for images of {grid.image}, and {source.name!r} has the shape {shape}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,11 +14,16 @@ from torch import nn  # noqa: E402 - an optional extra
 
 from optimizer.patches import OcclusionGrid, PatchError  # noqa: E402
 from udfs.handlers import TensorSpec, handler  # noqa: E402
-from udfs.occlusion import TAUS, CostModel, Curve, Lattice, Occlusion, TargetError, fitted, similarity  # noqa: E402
+from udfs.occlusion import TAUS, CostModel, Curve, HeatMap, Lattice, Occlusion, TargetError, fitted, similarity  # noqa: E402
 from udfs.occlusion.occluder import Occluder, probabilities  # noqa: E402
 from udfs.occlusion.tuning import Tuning  # noqa: E402
 
 SHAPES = st.tuples(st.integers(1, 20), st.integers(1, 20))
+
+
+def heat_map(model: Any, of: Occlusion, picture: np.ndarray, target: int | None = None, **options: Any) -> HeatMap:
+    occluder = Occluder(model, of)
+    return occluder.heat_map(occluder.opened(picture), target, **options)
 
 
 @given(SHAPES, st.integers(1, 6), st.floats(0, 1), st.integers(0, 9))
@@ -110,26 +117,29 @@ def picture() -> np.ndarray:
 
 def test_modes_agree_and_a_target_is_another_map(picture: np.ndarray) -> None:
     model = network()
-    exact = Occluder(model, occlusion()).heat_map(picture)
-    naive = Occluder(model, occlusion(mode="naive")).heat_map(picture)
+    exact = heat_map(model, occlusion(), picture)
+    naive = heat_map(model, occlusion(mode="naive"), picture)
     assert np.ptp(exact.values) > 1e-3
     np.testing.assert_allclose(exact.values, naive.values, atol=1e-6)
     assert (exact.predicted, exact.target) == (naive.predicted, naive.predicted)
-    plain = Occluder(model, occlusion(mode="approximate")).heat_map(picture)
+    plain = heat_map(model, occlusion(mode="approximate"), picture)
     np.testing.assert_array_equal(plain.values, exact.values)
-    other = Occluder(model, occlusion()).heat_map(picture, (exact.predicted + 1) % 3)
+    other = heat_map(model, occlusion(), picture, (exact.predicted + 1) % 3)
     assert other.predicted == exact.predicted != other.target
     assert not np.allclose(other.values, exact.values)
     with pytest.raises(TargetError, match="a class from 0 to 2, not 3"):
-        Occluder(model, occlusion()).heat_map(picture, 3)
+        heat_map(model, occlusion(), picture, 3)
 
 
 def test_an_approximate_map_has_exact_values_where_it_was_computed_and_costs_less(picture: np.ndarray) -> None:
     model = network()
-    exact = Occluder(model, occlusion()).heat_map(picture).values
+    exact = heat_map(model, occlusion(), picture).values
     seen: list[int] = []
-    drilled = Occluder(model, occlusion(mode="approximate", step=3, fraction=0.2)).heat_map(
-        picture, on_update=lambda values: seen.append(int(np.isfinite(values).sum()))
+    drilled = heat_map(
+        model,
+        occlusion(mode="approximate", step=3, fraction=0.2),
+        picture,
+        on_update=lambda values: seen.append(int(np.isfinite(values).sum())),
     )
     assert seen == sorted(seen)
     assert seen[-1] == exact.size
@@ -139,33 +149,32 @@ def test_an_approximate_map_has_exact_values_where_it_was_computed_and_costs_les
     assert equal[np.unravel_index(exact[::3, ::3].argmin(), exact[::3, ::3].shape)[0] * 3, :].any()
     rough = Occluder(model, occlusion(mode="approximate", tau=0.5))
     assert rough.patches.mean_flops < Occluder(model, occlusion()).patches.mean_flops
-    assert not np.allclose(rough.heat_map(picture).values, exact, atol=1e-5)
+    assert not np.allclose(rough.heat_map(rough.opened(picture)).values, exact, atol=1e-5)
 
 
 def test_tuning_measures_what_the_modes_then_give(picture: np.ndarray) -> None:
     model = network()
     every, drilled = Tuning(model, occlusion(mode="approximate", step=3, fraction=0.2)).measure(picture)
-    exact = Occluder(model, occlusion()).heat_map(picture).values
+    exact = heat_map(model, occlusion(), picture).values
     assert every[0] == pytest.approx(1)
     for tau, plain, both in zip(TAUS, every, drilled, strict=True):
         of = occlusion(mode="approximate", tau=tau)
-        assert similarity(exact, Occluder(model, of).heat_map(picture).values) == pytest.approx(plain, abs=1e-4)
+        assert similarity(exact, heat_map(model, of, picture).values) == pytest.approx(plain, abs=1e-4)
         of = occlusion(mode="approximate", tau=tau, step=3, fraction=0.2)
-        assert similarity(exact, Occluder(model, of).heat_map(picture).values) == pytest.approx(both, abs=1e-3)
+        assert similarity(exact, heat_map(model, of, picture).values) == pytest.approx(both, abs=1e-3)
 
 
 @pytest.mark.parametrize("perturbation", ["mean", "blur"])
 def test_what_the_patch_has_may_come_from_the_image(picture: np.ndarray, perturbation: str) -> None:
     model = network()
-    plain = Occluder(model, occlusion()).heat_map(picture).values
+    plain = heat_map(model, occlusion(), picture).values
     exact, naive = (
-        Occluder(model, occlusion(mode=mode, perturbation=perturbation)).heat_map(picture).values
-        for mode in ("exact", "naive")
+        heat_map(model, occlusion(mode=mode, perturbation=perturbation), picture).values for mode in ("exact", "naive")
     )
     np.testing.assert_allclose(exact, naive, atol=1e-6)
     assert not np.allclose(exact, plain, atol=1e-4)
     flat = np.full_like(picture, 0.7)
-    found = Occluder(model, occlusion(perturbation=perturbation)).heat_map(flat)
+    found = heat_map(model, occlusion(perturbation=perturbation), flat)
     np.testing.assert_allclose(found.values, found.probability, rtol=1e-5, err_msg="a flat image is its own mean")
 
 
@@ -175,7 +184,7 @@ def test_a_tau_that_is_no_fraction_is_refused() -> None:
 
 
 def test_a_single_output_is_a_value_and_probabilities_stay_as_they_are(picture: np.ndarray) -> None:
-    found = Occluder(network(outputs=1), occlusion()).heat_map(picture)
+    found = heat_map(network(outputs=1), occlusion(), picture)
     assert found.target == 0
     assert np.ptp(found.values) > 1e-4, "a softmax of one output is 1 everywhere"
     given = torch.tensor([[0.2, 0.8], [0.5, 0.5]])
@@ -190,7 +199,7 @@ def test_every_batch_size_and_stride(batch_size: int, stride: int) -> None:
     grid = OcclusionGrid((24, 24), (6, 6), (stride + 1, stride + 2), ((0, 24), (3, 22)))
     model = network()
     exact, naive = (
-        Occluder(model, occlusion(grid=grid, mode=mode, batch_size=batch_size)).heat_map(picture).values
+        heat_map(model, occlusion(grid=grid, mode=mode, batch_size=batch_size), picture).values
         for mode in ("exact", "naive")
     )
     assert exact.shape == grid.shape

@@ -14,10 +14,12 @@ from optimizer.patches import PatchError
 from udfs.images import ImageError
 from udfs.occlusion import similarity
 from udfs.preprocessing import Preprocessing
-from vista_spark import explain, roster
+from vista_spark import explain, explain_sizes, roster
 from vista_spark.errors import InvalidArgumentError
 
 torch = pytest.importorskip("torch")
+
+from udfs.incremental import IncrementalNetwork  # noqa: E402 - needs torch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,6 +118,24 @@ def test_a_cluster_shares_the_places(spark: SparkSession, monkeypatch: pytest.Mo
         assert np.isnan(seen[0]).any()
     with pytest.raises(InvalidArgumentError, match="weights of type dict: with spark, workers read them from a file"):
         explain(path, "mobilenet_v2", {}, spark=spark)
+
+
+def test_sizes_of_the_patch_share_the_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    path, _ = foolbox_images()[3]
+    common: dict[str, Any] = {"weights": mobilenet_v2_weights(), "image_size": 96, "stride": 16}
+    alone = [explain(path, "mobilenet_v2", patch_size=size, **common) for size in (16, 32)]
+    runs: list[int] = []
+    materialise = IncrementalNetwork.materialise
+    monkeypatch.setattr(IncrementalNetwork, "materialise", lambda *given: runs.append(1) or materialise(*given))
+    found = explain_sizes(path, "mobilenet_v2", patch_sizes=(16, 32), **common)
+    assert len(runs) == 1
+    assert [one.heat_map.shape for one in found] == [(6, 6), (5, 5)]
+    for one, other in zip(found, alone, strict=True):
+        np.testing.assert_allclose(one.heat_map, other.heat_map, atol=1e-6)
+    with pytest.raises(PatchError, match="a patch of 97"):
+        explain_sizes(path, "mobilenet_v2", patch_sizes=(16, 97), **common)
+    with pytest.raises(InvalidArgumentError, match="no size of a patch"):
+        explain_sizes(path, "mobilenet_v2", patch_sizes=(), **common)
 
 
 def test_a_network_without_convolutions_has_the_naive_mode_alone() -> None:

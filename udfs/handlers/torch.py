@@ -66,7 +66,8 @@ class TorchModel:
             self._module.to(self._device)
             self._module.to(memory_format=self._layout)  # type: ignore[call-overload]  # missing from torch's overloads
             self._prepared = True
-            self.__dict__.pop("_strides", None)  # of the layout before
+            for made_before in ("_strides", "_fused"):
+                self.__dict__.pop(made_before, None)
         return self
 
     def fused(self) -> TorchModel:
@@ -82,6 +83,10 @@ class TorchModel:
         >>> traced.graph.names, traced.fused().graph.names
         (('input_1', '0', '1', '2'), ('input_1', '0', '2'))
         """
+        return self._fused
+
+    @cached_property
+    def _fused(self) -> TorchModel:
         found = TorchModel(fuse(self._module), self._inputs, self._device)
         found._layout, found._prepared = self._layout, self._prepared
         return found

@@ -56,11 +56,13 @@ class IncrementalNetwork:
     buckets : int, optional
         Into how many buckets the places along each axis are put; positions of one bucket have patches of one size. By
         default as many as leave batches full, at most 8.
+    source : str, optional
+        The input that the patch is laid on, of a network of several.
 
     Raises
     ------
     optimizer.patches.PatchError
-        The network has another input than such an image.
+        The network has another input than such an image, or several and none is chosen.
 
     Examples
     --------
@@ -76,14 +78,20 @@ class IncrementalNetwork:
     """
 
     def __init__(
-        self, model: TorchModel, grid: OcclusionGrid, *, threshold: float = 1.0, buckets: int | None = None
+        self,
+        model: TorchModel,
+        grid: OcclusionGrid,
+        *,
+        threshold: float = 1.0,
+        buckets: int | None = None,
+        source: str | None = None,
     ) -> None:
         self._model = model.fused()
         self._count = buckets
         graph = self._model.graph
         known = {layer.name for layer in graph if _computable(self._model.module_of(layer.name), layer)}
-        self.patches = update_patches(graph, grid, threshold=threshold, known=known)
-        self._source = graph.inputs[0]
+        self.patches = update_patches(graph, grid, threshold=threshold, known=known, source=source)
+        self._source = self.patches.source
 
     @cached_property
     def _viewed(self) -> list[str]:
@@ -94,18 +102,21 @@ class IncrementalNetwork:
             passes_on = layer.name in spans and layer.window is None and len(set(layer.inputs)) == 1
             if not passes_on:
                 found.update(dict.fromkeys(name for name in layer.inputs if name in spans or layer.name in spans))
-        return [name for name in found if name != self._source]
+        found.update(dict.fromkeys(self.patches.beside))
+        return [name for name in found if name not in graph.inputs]
 
-    def materialise(self, image: torch.Tensor) -> Views:
+    def materialise(self, image: torch.Tensor, others: Mapping[str, torch.Tensor] | None = None) -> Views:
         """Run the network once and keep what the patches will read.
 
         Parameters
         ----------
         image : tensor of shape (1, channels, ...)
+        others : mapping of str to tensor of shape (1, ...), optional
+            The network's other inputs.
         """
-        outputs = self.patches.graph.outputs
-        found = self._model.tensors({self._source: image}, [*dict.fromkeys((*self._viewed, *outputs))])
-        views = {self._source: image} | {name: found[name] for name in self._viewed}
+        outputs, given = self.patches.graph.outputs, {self._source: image, **(others or {})}
+        found = self._model.tensors(given, [*dict.fromkeys((*self._viewed, *outputs))])
+        views = given | {name: found[name] for name in self._viewed}
         return Views(views, {name: found[name] for name in outputs})
 
     def outputs(
@@ -149,13 +160,19 @@ class IncrementalNetwork:
                 waiting.append((index, self._frontier(views, other, chosen, rows.T, incremental)))
                 held = sum(tensor.nbytes for _, part in waiting for tensor in part.values())
                 if sum(len(found) for found, _ in waiting) >= _ABOVE * batch_size or held >= _ABOVE_BYTES:
-                    yield self._above(waiting)
+                    yield self._above(views, waiting)
                     waiting = []
             if waiting:
-                yield self._above(waiting)
+                yield self._above(views, waiting)
 
     def naive(
-        self, image: torch.Tensor, fill: torch.Tensor, *, batch_size: int, places: NDArray[np.bool_] | None = None
+        self,
+        image: torch.Tensor,
+        fill: torch.Tensor,
+        *,
+        batch_size: int,
+        places: NDArray[np.bool_] | None = None,
+        others: Mapping[str, torch.Tensor] | None = None,
     ) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
         """The same from the whole network for each place of the patch (equations 6.5 and 6.6).
 
@@ -164,6 +181,8 @@ class IncrementalNetwork:
         image : tensor of shape (1, channels, ...)
         fill, batch_size, places
             As for :meth:`outputs`.
+        others
+            As for :meth:`materialise`.
 
         Yields
         ------
@@ -181,7 +200,8 @@ class IncrementalNetwork:
                 covered = (slice(at, at + extent) for at, extent in zip(begin, grid.patch, strict=True))
                 at = (slice(None), *covered)
                 row[at] = other.tensors[self._source][0][at]
-            yield part, self._model.tensors({self._source: batch}, self.patches.graph.outputs)
+            beside = {name: _repeated(tensor, len(part)) for name, tensor in (others or {}).items()}
+            yield part, self._model.tensors({self._source: batch, **beside}, self.patches.graph.outputs)
 
     def _image(self, fill: torch.Tensor) -> Views:
         """What lies under the patch wherever it is: a whole image."""
@@ -236,15 +256,17 @@ class IncrementalNetwork:
         return found
 
     def _above(
-        self, waiting: Sequence[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]
+        self, views: Views, waiting: Sequence[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]
     ) -> tuple[NDArray[np.int64], dict[str, torch.Tensor]]:
         """What is computed in full: of several batches at once, for its layers are as large as they are many."""
         outputs = self.patches.graph.outputs
         whole = {name: torch.cat([part[name] for _, part in waiting]) for name in waiting[0][1]}
         kept = {name: whole[name] for name in outputs if name in whole}
         left = [name for name in outputs if name not in whole]
-        found = self._model.tensors(whole, left) if left else {}
-        return np.concatenate([index for index, _ in waiting]), {name: (kept | found)[name] for name in outputs}
+        index = np.concatenate([index for index, _ in waiting])
+        beside = {name: _repeated(views.tensors[name], len(index)) for name in self.patches.beside}
+        found = self._model.tensors(whole | beside, left) if left else {}
+        return index, {name: (kept | found)[name] for name in outputs}
 
     def _layer(
         self,
@@ -257,8 +279,12 @@ class IncrementalNetwork:
         """Algorithm 6: gather what the output patches read, lay the input patches over it, run the layer."""
         module = self._model.module_of(layer.name)
         if layer.window is None or module is None:
+            extents = tuple(self.patches.extent(layer.name, axis) for axis in range(len(starts)))
             contexts = {
-                name: views.ranges(name, updates.get(name), starts, lengths) for name in dict.fromkeys(layer.inputs)
+                name: views.ranges(name, updates.get(name), starts, lengths)
+                if name in updates or tuple(views.tensors[name].shape[2:]) == extents
+                else _repeated(views.tensors[name], len(starts[0]))
+                for name in dict.fromkeys(layer.inputs)
             }
             return self._model.tensors(contexts, [layer.name])[layer.name]
         (source,) = layer.inputs
@@ -268,6 +294,11 @@ class IncrementalNetwork:
         padding = _padding(layer.window, views.tensors[source].shape[2:], last)
         context = views.ranges(source, updates[source], begin, extents, padding, outside)
         return _unpadded(module, layer.window, context)
+
+
+def _repeated(tensor: torch.Tensor, count: int) -> torch.Tensor:
+    """The same for every position."""
+    return tensor.expand(count, *tensor.shape[1:])
 
 
 def _computable(module: nn.Module | None, layer: Layer) -> bool:

@@ -103,7 +103,7 @@ class Explaining:
         from udfs.occlusion.tuning import Tuning  # noqa: PLC0415 - the same
 
         model: Any = open_model(self.source, task_device(self.device), threads)
-        return Tuning(model, self.occlusion).measure if self.tuning else Occluder(model, self.occlusion).heat_map
+        return Tuning(model, self.occlusion) if self.tuning else Occluder(model, self.occlusion)
 
     def _run(self, batch: pa.RecordBatch, done: int, explain: Any) -> pa.RecordBatch:
         read = self.feed.take(batch)
@@ -132,8 +132,8 @@ class Explaining:
     def _explained(self, explain: Any, image: NDArray[Any], target: int | None) -> tuple[list[float], dict[str, Any]]:
         started = time.perf_counter()
         if self.tuning:
-            return [one for part in explain(image, target) for one in part], {}
-        found = explain(image, target)
+            return [one for part in explain.measure(image, target) for one in part], {}
+        found = explain.heat_map(explain.opened(image), target)
         rows, columns = found.values.shape
         return found.values.ravel().tolist(), {
             "target": found.target,

@@ -65,7 +65,7 @@ class Share:
                 wanted = np.zeros(shape, np.bool_)
                 wanted.flat[self.places[number :: self.shares]] = True
                 occluder = _occluder(self.source, self.occlusion, self.device)
-                for index, values in occluder.values(self.pixels, self.target, wanted):
+                for index, values in occluder.values(occluder.opened(self.pixels), self.target, wanted):
                     places = np.ravel_multi_index(tuple(index.T), shape)
                     yield pa.record_batch([pa.array(places), pa.array(values)], schema=VALUES)
 

@@ -1,8 +1,9 @@
-"""One image's heat map: places of the patch run through a network, in an order and with a precision that was asked."""
+"""The heat map of one image or other tensor: places of the patch, in an order and a precision that were asked for."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from udfs.occlusion._drill import Lattice
 from udfs.occlusion._settings import HeatMap, TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -24,15 +25,37 @@ if TYPE_CHECKING:
     from udfs.incremental import Views
     from udfs.occlusion._settings import Occlusion
 
-__all__ = ["Elsewhere", "Occluder", "probabilities"]
+__all__ = ["Elsewhere", "Occluder", "Opened", "probabilities"]
 
 Elsewhere: TypeAlias = (
     "Callable[[NDArray[np.float32], int, NDArray[np.bool_]], Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]]"
 )
-"""Computes some places of an image's heat map, as :meth:`Occluder.values` does."""
+"""From pixels, a class and places of the heat map to what :meth:`Occluder.values` yields."""
 
 # Sums of probabilities differ from 1 by the rounding of their terms.
 _ROUNDING = 1e-4
+
+# Axes of a batch of images.
+_IMAGE = 4
+
+
+@dataclass(frozen=True)
+class Opened:
+    """One image on the device, and its views: for all occluders of one network. Made by :meth:`Occluder.opened`.
+
+    Attributes
+    ----------
+    pixels : array of float32
+    whole : tensor of shape (1, channels, ...)
+    beside : mapping of str to tensor of shape (1, ...)
+        The network's other inputs.
+    views : Views
+    """
+
+    pixels: NDArray[np.float32]
+    whole: torch.Tensor
+    beside: Mapping[str, torch.Tensor]
+    views: Views
 
 
 class Occluder:
@@ -43,17 +66,19 @@ class Occluder:
     model : TorchModel
         Of one output; traced and prepared.
     occlusion : Occlusion
+    source : str, optional
+        The input that the patch is laid on, of a network of several.
 
     Raises
     ------
     optimizer.patches.PatchError
-        The network has another input than the grid's images.
+        The network has another input than the grid's images, or several and none is chosen.
     """
 
-    def __init__(self, model: TorchModel, occlusion: Occlusion) -> None:
+    def __init__(self, model: TorchModel, occlusion: Occlusion, source: str | None = None) -> None:
         self._occlusion, self._device = occlusion, model.device
         tau = occlusion.tau if occlusion.mode == "approximate" else 1.0
-        self._network = IncrementalNetwork(model, occlusion.grid, threshold=tau)
+        self._network = IncrementalNetwork(model, occlusion.grid, threshold=tau, source=source)
         (self._output,) = model.graph.outputs
 
     @property
@@ -74,31 +99,44 @@ class Occluder:
         Takes as long as a few batches do.
         """
         occlusion, grid = self._occlusion, self._occlusion.grid
-        (source,) = self.patches.graph.inputs
-        image = torch.zeros(1, *self.patches.graph[source].output_shape, device=self._device)
-        whole = image.contiguous(memory_format=torch.channels_last)
+        shape = self.patches.graph[self.patches.source].output_shape
+        pixels = np.zeros(shape, np.float32)
         middle = tuple(extent // 2 for extent in grid.shape)
         worth = 1.0
         if occlusion.mode != "naive":
             patches = self.patches
             worth = (patches.flops(*middle) + patches.whole_flops) / (patches.mean_flops + patches.whole_flops)
         # The places nearest to the middle: one size of update patches, as most of the heat map has.
-        rows, columns = (np.abs(np.arange(extent) - at) for extent, at in zip(grid.shape, middle, strict=True))
-        order = np.argsort(np.add.outer(rows, columns), axis=None, kind="stable")
+        offsets = np.indices(grid.shape) - np.reshape(middle, (-1, *(1,) * len(middle)))
+        order = np.argsort(np.abs(offsets).sum(axis=0), axis=None, kind="stable")
         measured = []
         for batches in (1, 1, 2, 3):  # the first warms up
             places = np.zeros(grid.count, np.bool_)
             places[order[: batches * occlusion.batch_size]] = True
             started = time.perf_counter()
-            views = self._network.materialise(whole)
-            for _ in self._results(whole, views, places.reshape(grid.shape)):
+            for _ in self._results(self.opened(pixels), places.reshape(grid.shape)):
                 pass
             measured.append((round(int(places.sum()) * worth), time.perf_counter() - started))
         return CostModel.fit(measured[1:])
 
+    def opened(self, pixels: NDArray[np.float32], others: Mapping[str, NDArray[np.generic]] | None = None) -> Opened:
+        """Run the network once over an image.
+
+        Parameters
+        ----------
+        pixels : array of float32, of the network's input
+        others : mapping of str to array, optional
+            The network's other inputs, without the axis of records.
+        """
+        whole = torch.from_numpy(pixels)[None].to(self._device)
+        if whole.dim() == _IMAGE:
+            whole = whole.contiguous(memory_format=torch.channels_last)
+        beside = {name: torch.from_numpy(array)[None].to(self._device) for name, array in (others or {}).items()}
+        return Opened(pixels, whole, beside, self._network.materialise(whole, beside))
+
     def heat_map(
         self,
-        pixels: NDArray[np.float32],
+        image: Opened,
         target: int | None = None,
         on_update: Callable[[NDArray[np.float32]], object] | None = None,
         elsewhere: Elsewhere | None = None,
@@ -107,13 +145,14 @@ class Occluder:
 
         Parameters
         ----------
-        pixels : array of float32, of the network's input
+        image : Opened
+            By any occluder of the network, whatever its patch and mode.
         target : int, optional
             The class whose probability counts; the predicted one by default.
         on_update : callable, optional
             Called with the heat map so far after each batch; what is not there yet is NaN.
         elsewhere : callable, optional
-            What computes the places instead of :meth:`values`, with its parameters.
+            What computes the places instead of this process.
 
         Raises
         ------
@@ -121,9 +160,7 @@ class Occluder:
             No such class.
         """
         occlusion = self._occlusion
-        whole = self._whole(pixels)
-        views = self._network.materialise(whole)
-        scores = probabilities(views.outputs[self._output])[0]
+        scores = probabilities(image.views.outputs[self._output])[0]
         predicted = int(scores.argmax())
         counted = predicted if target is None else target
         if not 0 <= counted < len(scores):
@@ -131,7 +168,7 @@ class Occluder:
         values = np.full(occlusion.grid.shape, np.nan, np.float32)
         for places in self._stages(values):
             computed = (
-                self._values(whole, views, counted, places) if elsewhere is None else elsewhere(pixels, counted, places)
+                self.values(image, counted, places) if elsewhere is None else elsewhere(image.pixels, counted, places)
             )
             for index, found in computed:
                 values[tuple(index.T)] = found
@@ -144,13 +181,13 @@ class Occluder:
         return HeatMap(values, counted, predicted, float(scores[counted]))
 
     def values(
-        self, pixels: NDArray[np.float32], target: int, places: NDArray[np.bool_]
+        self, image: Opened, target: int, places: NDArray[np.bool_]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """Lay the patch on some places of an image.
 
         Parameters
         ----------
-        pixels : array of float32, of the network's input
+        image : Opened
         target : int
         places : array of bool, of the heat map's shape
 
@@ -161,34 +198,25 @@ class Occluder:
         array of float32, of shape (positions,)
             What it has there.
         """
-        whole = self._whole(pixels)
-        yield from self._values(whole, self._network.materialise(whole), target, places)
-
-    def _values(
-        self, whole: torch.Tensor, views: Views, target: int, places: NDArray[np.bool_]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        for index, outputs in self._results(whole, views, places):
+        for index, outputs in self._results(image, places):
             yield index, probabilities(outputs[self._output])[:, target].numpy(force=True)
 
-    def _whole(self, pixels: NDArray[np.float32]) -> torch.Tensor:
-        image = torch.from_numpy(pixels)[None].to(self._device)
-        return image.contiguous(memory_format=torch.channels_last)
-
     def _results(
-        self, whole: torch.Tensor, views: Views, places: NDArray[np.bool_]
+        self, image: Opened, places: NDArray[np.bool_]
     ) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
-        fill, size = self._fill(whole), self._occlusion.batch_size
+        fill, size = self._fill(image.whole), self._occlusion.batch_size
         if self._occlusion.mode == "naive":
-            return self._network.naive(whole, fill, batch_size=size, places=places)
-        return self._network.outputs(views, fill, batch_size=size, places=places)
+            return self._network.naive(image.whole, fill, batch_size=size, places=places, others=image.beside)
+        return self._network.outputs(image.views, fill, batch_size=size, places=places)
 
     def _fill(self, whole: torch.Tensor) -> torch.Tensor:
         if self._occlusion.perturbation == "mean":
-            return whole.mean(dim=(0, 2, 3))
+            return whole.mean(dim=(0, *range(2, whole.dim())))
         if self._occlusion.perturbation == "blur":
             sides = [extent - 1 + extent % 2 for extent in self._occlusion.grid.patch]  # odd: as much on both sides
             around = [side // 2 for side in sides]
-            return functional.avg_pool2d(whole, sides, 1, around, count_include_pad=False)
+            mean = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[len(sides) - 1]
+            return mean(whole, sides, 1, around, count_include_pad=False)
         return torch.tensor(self._occlusion.fill, device=self._device)
 
     @property

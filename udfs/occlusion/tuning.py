@@ -46,7 +46,8 @@ class Tuning:
         pixels : array of float32, of the network's input
         target : int, optional
         """
-        maps = [occluder.heat_map(pixels, target).values for occluder in self._occluders]
+        image = self._occluders[0].opened(pixels)
+        maps = [occluder.heat_map(image, target).values for occluder in self._occluders]
         return [similarity(maps[0], found) for found in maps], [similarity(maps[0], self._drilled(m)) for m in maps]
 
     def _drilled(self, whole: NDArray[np.float32]) -> NDArray[np.floating]:
