@@ -35,6 +35,9 @@ _MEAN = (103.939, 116.779, 123.68)
 
 _BATCH = 32
 
+# A head that is always sure has flat heat maps.
+_SMOOTHING = 0.1
+
 
 def convolutions(path: Path, preprocessing: Preprocessing) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Weights and biases from the input on, the first layer's for images as the roster's VGG16 reads them.
@@ -83,18 +86,18 @@ def train(head: nn.Module, features: torch.Tensor, labels: torch.Tensor, epochs:
     labels : tensor of shape (images,)
     epochs : int
     """
-    optimizer = torch.optim.Adam(head.parameters(), lr=1e-4)
+    optimizer = torch.optim.Adam(head.requires_grad_(True).parameters(), lr=1e-4)
     head.train()
     for epoch in range(epochs):
         losses = []
         for batch in torch.randperm(len(labels)).split(_BATCH):
-            loss = functional.cross_entropy(head(features[batch]), labels[batch])
+            loss = functional.cross_entropy(head(features[batch]), labels[batch], label_smoothing=_SMOOTHING)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            losses.append(float(loss))
+            losses.append(loss.item())
         print(f"epoch {epoch + 1}: loss {np.mean(losses):.4f}", flush=True)
-    head.eval()
+    head.eval().requires_grad_(False)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

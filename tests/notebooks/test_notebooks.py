@@ -68,6 +68,7 @@ def _text(notebook: nbformat.NotebookNode) -> str:
     return "\n".join(output.get("text", "") + str(output.get("data", {}).get("text/plain", "")) for output in outputs)
 
 
+@pytest.mark.extended
 @pytest.mark.filterwarnings("default")
 def test_feature_transfer() -> None:
     notebook = _run("feature_transfer.ipynb")
