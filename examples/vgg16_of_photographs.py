@@ -121,10 +121,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     features = torch.cat(pools).clone()
     order = torch.randperm(len(labels))
     held = round(options.test_fraction * len(labels))
+    # Features go up to hundreds; random layers take them to be about one.
+    scale = features.std()
+    features /= scale
     train(network.classifier, features[order[held:]], labels[order[held:]], options.epochs)
     with torch.inference_mode():
         predicted = network.classifier(features[order[:held]]).argmax(dim=1)
     print(f"of {held} photographs held out, {(predicted == labels[order[:held]]).float().mean():.1%} are told right")
+    network.classifier[0].weight.data /= scale
     torch.save(network.state_dict(), options.out)
 
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["IncrementalNetwork"]
 
 # Of each axis: more of them save little that is computed in vain.
-_BUCKETS = 8
+_BUCKETS = 12
+
+# As much of a batch as a bucket of rows and one of columns share, on average: smaller ones cost more than they save.
+_FULL = 0.6
 
 # A tensor of which more is changed is computed whole.
 _WHOLE = 0.8
@@ -55,7 +58,7 @@ class IncrementalNetwork:
         Tau of projective field thresholding; 1 (default) is exact.
     buckets : int, optional
         Into how many buckets the places along each axis are put; positions of one bucket have patches of one size. By
-        default as many as leave batches full, at most 8.
+        default as many as leave batches half full, at most 12.
     source : str, optional
         The input that the patch is laid on, of a network of several.
 
@@ -145,25 +148,29 @@ class IncrementalNetwork:
         grid, other = self.patches.grid, self._image(fill)
         wanted = np.ones(grid.shape, np.bool_) if places is None else places
         axes = len(grid.image)
-        cut = self._count or max(1, min(_BUCKETS, round((wanted.sum() / batch_size) ** (1 / axes))))
+        cut = self._count or max(1, min(_BUCKETS, round((wanted.sum() / (_FULL * batch_size)) ** (1 / axes))))
         parts = [buckets(self.patches, axis, cut) for axis in range(axes)]
+        waiting: list[tuple[NDArray[np.int64], dict[str, torch.Tensor]]] = []
         for choice in np.ndindex(*(len(part) for part in parts)):
             chosen = [part[at] for part, at in zip(parts, choice, strict=True)]
             local = np.argwhere(wanted[np.ix_(*(bucket.places for bucket in chosen))])
-            waiting: list[tuple[NDArray[np.int64], dict[str, torch.Tensor]]] = []
             incremental = self._incremental(chosen)
             # Batches of about one size, none much smaller than it could be.
             for rows in np.array_split(local, max(1, math.ceil(len(local) / batch_size))):
                 if not len(rows):
                     continue
                 index = np.stack([bucket.places[at] for bucket, at in zip(chosen, rows.T, strict=True)], axis=1)
-                waiting.append((index, self._frontier(views, other, chosen, rows.T, incremental)))
-                held = sum(tensor.nbytes for _, part in waiting for tensor in part.values())
-                if sum(len(found) for found, _ in waiting) >= _ABOVE * batch_size or held >= _ABOVE_BYTES:
+                found = self._frontier(views, other, chosen, rows.T, incremental)
+                if waiting and waiting[0][1].keys() != found.keys():  # more of it, or less, is computed in full
                     yield self._above(views, waiting)
                     waiting = []
-            if waiting:
-                yield self._above(views, waiting)
+                waiting.append((index, found))
+                held = sum(tensor.nbytes for _, part in waiting for tensor in part.values())
+                if sum(len(places) for places, _ in waiting) >= _ABOVE * batch_size or held >= _ABOVE_BYTES:
+                    yield self._above(views, waiting)
+                    waiting = []
+        if waiting:
+            yield self._above(views, waiting)
 
     def naive(
         self,
