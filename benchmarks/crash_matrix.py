@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="2 to 4 of the paper's four, after or instead of the matrix",
     )
     parser.add_argument("--limits", default="3g", help="of all processes together, with commas")
-    parser.add_argument("--images", type=int, default=48)
+    parser.add_argument("--images", type=int, default=32)
     parser.add_argument("--layers", type=int, default=3, help="the top so many")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=300, help="seconds a cell")
