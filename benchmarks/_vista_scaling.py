@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ _FIXED = {"join": "shuffle", "persistence": "deserialized"}
 
 # Instead of a number of partitions.
 _PLANNED = 0
+
+
+# Images for which two partitions a core are enough.
+_PARTITIONED = 1024
 
 
 def _some_cores(most: int) -> list[int]:
@@ -105,8 +110,10 @@ def _bare_speedup(study: Study) -> float:
 def scale_up(study: Study) -> None:
     """Figure 12: as much more work as there are cores, and the same work on more cores."""
     many = _some_cores(study.cores)
+    # More images, more partitions: one has a bound (equation 14).
+    partitions = {scale: 2 * study.cores * math.ceil(scale * study.images / _PARTITIONED) for scale in many}
     cells = {
-        (cores, scale): Cell(cores, study.job("staged", scale=scale, partitions=2 * study.cores, **_FIXED))
+        (cores, scale): Cell(cores, study.job("staged", scale=scale, partitions=partitions[scale], **_FIXED))
         for cores in many
         for scale in sorted({1, cores})
     }

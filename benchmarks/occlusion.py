@@ -96,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--weights", default="auto", help="a file, for one model; else MobileNetV2's, others random")
     parser.add_argument("--photographs", type=int, default=1, help="for SSIM; the first is the one that is timed")
+    parser.add_argument("--folder", type=Path, help="of image files, of which some are drawn instead of packages' own")
     parser.add_argument("--tau", type=float, default=0.7, help="of the approximate way")
     parser.add_argument("--fraction", type=float, default=0.25, help="of the heat map, in drill-down's second stage")
     parser.add_argument("--target", type=float, default=2.0, help="speed-up by drill-down; 1 is without")
@@ -218,8 +219,16 @@ def _opened(name: str, options: argparse.Namespace) -> tuple[TorchModel, Occlusi
     weights = found_weights(options.weights, name)
     traced = handler("torch").trace(roster.load(name, weights), list(preprocessing.inputs))
     model: TorchModel = traced.prepare(options.threads)
-    images = (torch.from_numpy(decode(jpeg, preprocessing))[None] for jpeg in jpegs(options.photographs))
+    images = (torch.from_numpy(decode(one, preprocessing))[None] for one in _photographs(options))
     return model, grid, [one.contiguous(memory_format=torch.channels_last) for one in images], weights is not None
+
+
+def _photographs(options: argparse.Namespace) -> list[bytes]:
+    if options.folder is None:
+        return jpegs(options.photographs)
+    files = sorted(options.folder.iterdir())
+    chosen = np.random.default_rng(0).permutation(len(files))[: options.photographs]
+    return [files[number].read_bytes() for number in chosen]
 
 
 def _measure(name: str, options: argparse.Namespace) -> Measured:
