@@ -247,6 +247,7 @@ class IncrementalNetwork:
         graph = self.patches.graph
         updates: dict[str, Updates] = {}
         found: dict[str, torch.Tensor] = {}
+        last_reader = {above: name for name in incremental for above in graph[name].inputs}
         with torch.inference_mode():
             for name, is_last in incremental.items():
                 starts = tuple(bucket.starts[name][row] for bucket, row in zip(chosen, rows, strict=True))
@@ -260,6 +261,9 @@ class IncrementalNetwork:
                 if is_last:
                     begin = [np.zeros_like(start) for start in starts]
                     found[name] = views.ranges(name, updates[name], begin, views.tensors[name].shape[2:])
+                for above in (name, *graph[name].inputs):
+                    if last_reader.get(above, name) == name:
+                        updates.pop(above, None)
         return found
 
     def _above(
