@@ -5,6 +5,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 from sessions import CONNECT, new_session
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.load_profile("unhurried")
 
 # Every JVM of a test is young: its best compiler and a collector of many threads take longer than they save.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
