@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from optimizer.patches import OcclusionGrid
     from udfs.handlers.torch import TorchModel
     from udfs.incremental._buckets import Bucket
+    from udfs.incremental._views import Padding
 
 __all__ = ["IncrementalNetwork"]
 
@@ -38,7 +39,7 @@ _WHOLE = 0.8
 
 # Batches that are put together for the layers that are computed in full, and of how many bytes.
 _ABOVE = 4
-_ABOVE_BYTES = 32 * 2**20
+_ABOVE_BYTES = 16 * 2**20
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
@@ -97,6 +98,23 @@ class IncrementalNetwork:
         self._source = self.patches.source
 
     @cached_property
+    def _paddings(self) -> dict[tuple[str, float], Padding]:
+        """By tensor and by what its padding has: the most that any window on it reads."""
+        found: dict[tuple[str, float], Padding] = {}
+        for name in self.patches.spans:
+            layer = self.patches.graph[name]
+            if layer.window is None:
+                continue
+            (source,) = layer.inputs
+            axes = range(layer.window.axes)
+            sizes = [self.patches.extent(source, axis) for axis in axes]
+            last = [self.patches.extent(name, axis) - 1 for axis in axes]
+            key, own = (source, _outside(self._model.module_of(name))), _padding(layer.window, sizes, last)
+            sides = zip(found.get(key, own), own, strict=True)
+            found[key] = tuple((max(one[0], two[0]), max(one[1], two[1])) for one, two in sides)
+        return found
+
+    @cached_property
     def _viewed(self) -> list[str]:
         """Layers whose tensors are read beside the update patches; where a single layer only passes on, none is."""
         spans, graph = self.patches.spans, self.patches.graph
@@ -120,7 +138,7 @@ class IncrementalNetwork:
         outputs, given = self.patches.graph.outputs, {self._source: image, **(others or {})}
         found = self._model.tensors(given, [*dict.fromkeys((*self._viewed, *outputs))])
         views = given | {name: found[name] for name in self._viewed}
-        return Views(views, {name: found[name] for name in outputs})
+        return Views(views, {name: found[name] for name in outputs}, self._paddings)
 
     def outputs(
         self, views: Views, fill: torch.Tensor, *, batch_size: int, places: NDArray[np.bool_] | None = None
@@ -214,7 +232,7 @@ class IncrementalNetwork:
         """What lies under the patch wherever it is: a whole image."""
         extents = self.patches.grid.image
         image = fill.reshape(1, -1, *(1,) * len(extents)).expand(1, -1, *extents) if fill.dim() == 1 else fill
-        return Views({self._source: image}, {})
+        return Views({self._source: image}, {}, {})
 
     def _incremental(self, chosen: Sequence[Bucket]) -> dict[str, bool]:
         """Layers to compute in parts for these buckets; whether their whole tensor is wanted above.
@@ -299,11 +317,8 @@ class IncrementalNetwork:
             }
             return self._model.tensors(contexts, [layer.name])[layer.name]
         (source,) = layer.inputs
-        outside = -torch.inf if isinstance(module, _MAX_POOLS) else 0.0
         begin, extents = _read_in(layer.window, starts, lengths)
-        last = [self.patches.extent(layer.name, axis) - 1 for axis in range(len(starts))]
-        padding = _padding(layer.window, views.tensors[source].shape[2:], last)
-        context = views.ranges(source, updates[source], begin, extents, padding, outside)
+        context = views.ranges(source, updates[source], begin, extents, _outside(module))
         return _unpadded(module, layer.window, context)
 
 
@@ -324,6 +339,11 @@ def _computable(module: nn.Module | None, layer: Layer) -> bool:
         plain = module.count_include_pad or not any(layer.window.padding)
         return plain and not module.ceil_mode and getattr(module, "divisor_override", None) is None
     return isinstance(module, _MAX_POOLS)
+
+
+def _outside(module: nn.Module | None) -> float:
+    """What a layer takes its input's padding to have."""
+    return -torch.inf if isinstance(module, _MAX_POOLS) else 0.0
 
 
 def _unpadded(module: nn.Module, window: Window, context: torch.Tensor) -> torch.Tensor:

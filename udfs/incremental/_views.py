@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Updates", "Views"]
+__all__ = ["Padding", "Updates", "Views"]
 
-# Elements before and behind, an axis each.
-_Padding: TypeAlias = tuple[tuple[int, int], ...]
+Padding: TypeAlias = tuple[tuple[int, int], ...]
+"""Elements before and behind, an axis each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,14 @@ class Views:
         By layer.
     outputs : mapping of str to tensor of shape (1, ...)
         Of the network.
+    paddings : mapping of tuple of str and float to padding
+        By layer and by what its padding has: the most that any reader needs. One copy serves them all.
     """
 
     tensors: Mapping[str, torch.Tensor]
     outputs: Mapping[str, torch.Tensor]
-    _padded: dict[tuple[str, tuple[tuple[int, int], ...], float], torch.Tensor] = field(
-        default_factory=dict, repr=False
-    )
+    paddings: Mapping[tuple[str, float], Padding]
+    _padded: dict[tuple[str, float], torch.Tensor] = field(default_factory=dict, repr=False)
 
     def ranges(
         self,
@@ -62,7 +63,6 @@ class Views:
         updates: Updates | None,
         begin: Sequence[NDArray[np.int64]],
         extents: Sequence[int],
-        padding: _Padding | None = None,
         outside: float = 0.0,
     ) -> torch.Tensor:
         """A range of a tensor for each position: the view's values, those of the update patches over them.
@@ -77,8 +77,6 @@ class Views:
             Where the range begins, an axis each; may lie in the padding.
         extents : sequence of int
             Of the range.
-        padding : tuple of pairs of int, optional
-            Elements before and behind the tensor, an axis each.
         outside : float
             What the padding has.
 
@@ -89,7 +87,7 @@ class Views:
         """
         if updates is not None and updates.cover(begin, extents):
             return updates.values
-        found = self._gathered(name, begin, extents, padding or ((0, 0),) * len(extents), outside)
+        found = self._gathered(name, begin, extents, outside)
         if updates is not None:
             _lay(found, updates, [start - first for start, first in zip(updates.starts, begin, strict=True)])
         return found.movedim(-1, 1)
@@ -99,10 +97,10 @@ class Views:
         name: str,
         begin: Sequence[NDArray[np.int64]],
         extents: Sequence[int],
-        padding: _Padding,
         outside: float,
     ) -> torch.Tensor:
         """Shape (positions, *extents, channels), by runs of neighbouring elements along the last axis."""
+        padding = self.paddings.get((name, outside), ((0, 0),) * len(extents))
         view = self._with_padding(name, padding, outside)
         *sizes, channels = view.shape
         rows = np.zeros((len(begin[0]), *(1,) * (len(sizes) - 1)), np.int64)
@@ -119,9 +117,9 @@ class Views:
         index = torch.from_numpy(rows.ravel()).to(view.device)
         return runs.index_select(0, index).reshape(len(begin[0]), *extents, channels)
 
-    def _with_padding(self, name: str, padding: _Padding, outside: float) -> torch.Tensor:
+    def _with_padding(self, name: str, padding: Padding, outside: float) -> torch.Tensor:
         """Shape (*sizes, channels), made once."""
-        key = (name, padding, outside)
+        key = (name, outside)
         if key not in self._padded:
             sides = [side for pair in reversed(padding) for side in pair]
             padded = functional.pad(self.tensors[name], sides, value=outside)
