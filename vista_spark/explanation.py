@@ -309,14 +309,16 @@ def _explained(
             for one, step in zip(occlusions, steps, strict=True)
         ]
     model_ready = traced.prepare(torch.get_num_threads())
+    slots = 0 if spark is None else task_slots(spark)
     opened, found = None, []
     for occlusion in occlusions:
         occluder, spread = Occluder(model_ready, occlusion), None
         if spark is not None and net is not None:
-            spread = Spread(spark, net.shipped(spark).source, occlusion, 1 if on_update is None else _ROUNDS)
+            rounds = 1 if on_update is None else _ROUNDS
+            spread = Spread(spark, net.shipped(spark).source, occlusion, slots, rounds)
         if on_estimate is not None:
-            where = torch.get_num_threads() if spark is None else f"{task_slots(spark)} tasks"
-            key = (card.name, preprocessing.size, occlusion, where)
+            where = (torch.get_num_threads(),) if spread is None else ("tasks", slots, spread.rounds)
+            key = (card.name, preprocessing.size, occlusion, *where)
             on_estimate(cost_model((spread or occluder).cost_model, key).seconds(occluder.places))
         started = time.perf_counter()
         opened = opened or occluder.opened(pixels)
