@@ -111,6 +111,8 @@ class SparkBackend:
     def admit(self) -> None:
         """See that the cluster has the task slots, before anything is written: Spark itself would wait for them.
 
+        The executors of a session that has only just started get 30 seconds to register.
+
         Raises
         ------
         TooFewSlotsError
@@ -119,7 +121,7 @@ class SparkBackend:
             A run has them.
         """
         check_free(self.spark)
-        slots = task_slots(self.spark)
+        slots = task_slots(self.spark, wanted=self.num_workers)
         if slots < self.num_workers:
             raise TooFewSlotsError(
                 f"num_workers={self.num_workers}, and the cluster runs {slots} tasks at a time: ask for {slots} "

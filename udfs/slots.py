@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
@@ -9,15 +11,50 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["task_slots"]
+__all__ = ["is_local", "task_slots"]
+
+_LOG = logging.getLogger(__name__)
+
+# Spark's own spark.scheduler.maxRegisteredResourcesWaitingTime; executors come one by one after a session has started.
+_PATIENCE_S = 30.0
+_PAUSE_S = 0.5
 
 
-def task_slots(spark: SparkSession) -> int:
-    """Tasks that the cluster runs at a time, busy or not, on classic Spark and on Connect alike (one tiny job).
+def is_local(spark: SparkSession) -> bool:
+    """Whether the session's tasks run in one process, that of its driver."""
+    master = spark.conf.get("spark.master", "") or ""
+    return master == "local" or master.startswith("local[")
+
+
+def task_slots(spark: SparkSession, *, wanted: int = 1) -> int:
+    """Tasks that the cluster runs at a time, busy or not, on classic Spark and on Connect alike (tiny jobs).
 
     Spark's default parallelism over ``spark.task.cpus``. A cluster that is still growing, or one for which
     ``spark.default.parallelism`` was set, has more or fewer than this.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    wanted : int
+        Where a cluster has fewer, its executors get 30 seconds to register, as they do before Spark's first job.
+
+    Returns
+    -------
+    int
+        At least 1; may be less than `wanted`, or more.
     """
+    deadline = None
+    while (slots := _task_slots(spark)) < wanted and not is_local(spark):
+        if deadline is None:
+            deadline = time.monotonic() + _PATIENCE_S
+            _LOG.info("%d of %d task slots are there: waiting for executors to register", slots, wanted)
+        elif time.monotonic() > deadline:
+            break
+        time.sleep(_PAUSE_S)
+    return slots
+
+
+def _task_slots(spark: SparkSession) -> int:
     rows = spark.range(10_000).select(F.spark_partition_id().alias("partition"))
     cores = int(rows.agg(F.countDistinct("partition")).collect()[0][0])
     return max(1, cores // int(spark.conf.get("spark.task.cpus", "1") or 1))

@@ -9,7 +9,7 @@ from pyspark.sql import is_remote
 
 from optimizer.memory import SPARK4, Envelope
 from udfs.machine import MachineReport, memory_limit
-from udfs.slots import task_slots
+from udfs.slots import is_local, task_slots
 from vista_spark._sizes import memory
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def envelope(spark: SparkSession) -> Envelope:
     found = _known.get(spark)
     if found is None:
         fresh = _as_started(spark)
-        found = _known[spark] = _local(fresh) if _is_local(fresh) else _cluster(fresh)
+        found = _known[spark] = _local(fresh) if is_local(fresh) else _cluster(fresh)
     return found
 
 
@@ -73,11 +73,6 @@ def _as_started(spark: SparkSession) -> SparkSession:
     return spark if is_remote() else spark.newSession()
 
 
-def _is_local(spark: SparkSession) -> bool:
-    master = _get(spark, "spark.master", "")
-    return master == "local" or master.startswith("local[")
-
-
 def _local(spark: SparkSession) -> Envelope:
     # A session that a Connect client talks to may be on another machine; its tasks know which.
     machine, contained, gpu = _machines(spark, 1)[0][2:] if is_remote() else (*memory_limit(), 0)
@@ -94,10 +89,12 @@ def _local(spark: SparkSession) -> Envelope:
 
 
 def _cluster(spark: SparkSession) -> Envelope:
-    slots = task_slots(spark)
+    asked = int(_get(spark, "spark.executor.instances", "0"))
+    cores = int(_get(spark, "spark.executor.cores", "1"))
+    slots = task_slots(spark, wanted=asked * cores // int(_get(spark, "spark.task.cpus", "1")))
     reports = _machines(spark, slots)
     # A task may have come to a busy slot's neighbour; what was asked for at the start is a lower bound as well.
-    executors = max(len({report[:2] for report in reports}), int(_get(spark, "spark.executor.instances", "0")))
+    executors = max(len({report[:2] for report in reports}), asked)
     hosts = len({report[0] for report in reports})
     heap = memory(_get(spark, "spark.executor.memory", "1g"))
     return Envelope(

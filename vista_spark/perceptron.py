@@ -194,8 +194,9 @@ class _Trained(HasNetworkCols, HasTraining):
         features = features_array(dataset, self.getFeaturesCol(), name)
         label = label_number(dataset, self.getLabelCol(), name)
         training = self._training(dataset)
-        slots = task_slots(dataset.sparkSession)
-        workers = self.getNumWorkers() or slots
+        asked = self.getNumWorkers()
+        slots = task_slots(dataset.sparkSession, wanted=asked or 1)
+        workers = asked or slots
         if workers > slots:
             raise InvalidArgumentError(
                 f"numWorkers={workers}, but {slots} tasks run at a time and all workers have to: lower it, or give "

@@ -69,7 +69,8 @@ def main() -> None:
     global SECONDS, HANG, HOLD
     SECONDS, HANG, HOLD = settings.pop("seconds", 0.05), settings.pop("hang", ""), settings.pop("hold", "")
     logging.basicConfig(stream=sys.stdout, format="%(message)s")
-    logging.getLogger("cerebro_spark").setLevel(logging.INFO)
+    for package in ("cerebro_spark", "udfs"):
+        logging.getLogger(package).setLevel(logging.INFO)
     backend_settings = settings.pop("backend", {})
     cloudpickle.register_pickle_by_value(sys.modules["__main__"])
     spark = SparkSession.builder.master(master).getOrCreate()

@@ -132,6 +132,21 @@ def test_a_worker_that_joins(
     assert found["redone"] == 0
 
 
+def test_an_executor_that_comes_late(
+    searching: Callable[..., Search], cluster: StandaloneCluster, undisturbed: dict[str, Any]
+) -> None:
+    """Executors register one by one: a search at the start of a session is not refused for those on their way."""
+    cluster.kill_worker(next(place for place, worker in enumerate(cluster.workers) if worker.process.poll() is None))
+    search = searching("late").start(seconds=0.0)
+    try:
+        search.wait_for_line("waiting for executors to register")
+    finally:
+        cluster.add_worker()
+    found = search.result()
+    same(found, undisturbed)
+    assert len(found["workers"]) == WORKERS
+
+
 def test_a_network_that_is_cut(searching: Callable[..., Search], undisturbed: dict[str, Any], tmp_path: Path) -> None:
     """Nothing arrives, and no connection is closed either: as when a switch loses power."""
     node = Node("cerebrocut", "198.51.100.1", "198.51.100.2")

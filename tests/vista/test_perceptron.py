@@ -13,7 +13,6 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import functions as F  # noqa: N812
 from safetensors.torch import load
-from sessions import CONNECT
 from torch import nn
 
 import vista_spark.perceptron
@@ -259,8 +258,3 @@ def test_downstream_of_a_transfer(spark: SparkSession) -> None:
     model = point_at(small(), "inputs", "kind").fit(df)
     score = point_at(default_evaluator(small()), "inputs", "kind").evaluate(model.transform(df))
     assert 0 < score <= 1
-
-
-@pytest.mark.skipif(CONNECT, reason="Spark's configuration at launch is the classic session's")
-def test_slots_are_of_as_many_cores_as_a_task_takes(spark: SparkSession) -> None:
-    assert task_slots(spark) == 2
