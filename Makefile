@@ -8,6 +8,8 @@ COMPAT := .venv-compat
 HOROVOD := .venv-horovod
 PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
+# One process of tests leaves a third of two cores idle. Each takes whole files, for their fixtures.
+PARALLEL := -n 2 --dist loadfile
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
 
 .PHONY: help demo dist test test-extended cluster-test faults-test horovod-test lint format test-compat bench java clean
@@ -34,10 +36,10 @@ dist: $(VENV)/demo.stamp
 	$(VENV)/bin/vista package --out dist
 
 test: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest -m "not cluster and not extended and not faults and not horovod" --durations=20
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not cluster and not extended and not faults and not horovod" --durations=20
 
 test-extended: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest -m "extended and not cluster" --durations=10
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "extended and not cluster" --durations=10
 
 cluster-test: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m pytest -m cluster tests/cluster
@@ -49,7 +51,7 @@ horovod-test: java $(HOROVOD)/test.stamp
 	$(HOROVOD)/bin/python -m pytest -m horovod tests/horovod
 
 test-compat: java $(COMPAT)/test.stamp
-	$(COMPAT)/bin/python -m pytest -m "contract and not extended"
+	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m "contract and not extended"
 
 lint: $(VENV)/test.stamp
 	$(VENV)/bin/ruff check

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.load_profile("unhurried")
 
+# Two processes of tests have two cores between them: a thread that waits for another's is not to spin.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # Every JVM of a test is young: its best compiler and a collector of many threads take longer than they save.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
