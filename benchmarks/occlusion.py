@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import math
 import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +32,11 @@ from _photos import jpegs
 from _report import Report, load_average
 from _weights import found_weights
 
-from optimizer.patches import OcclusionGrid, stage_one_stride, update_patches
+from optimizer.patches import OcclusionGrid, stage_one_step, update_patches
 from udfs.handlers import handler
 from udfs.images import decode
 from udfs.incremental import IncrementalNetwork, buckets
-from udfs.occlusion import Occlusion, similarity
+from udfs.occlusion import PRECISIONS, Occlusion, similarity
 from udfs.occlusion.occluder import Occluder, probabilities
 from vista_spark import roster
 
@@ -67,9 +66,9 @@ class Measured:
     error : float
         The largest difference of an output, over the largest output.
     ssim : float or None
-        Of the approximate heat maps, in the middle of the photographs, with real weights.
+        Of the approximate heat map, with real weights.
     contrast : float
-        Of the exact heat map that has least of it: its highest probability less its lowest.
+        Of the exact heat map: its highest probability less its lowest.
     """
 
     naive: float
@@ -95,11 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--weights", default="auto", help="a file, for one model; else MobileNetV2's, others random")
-    parser.add_argument("--photographs", type=int, default=1, help="for SSIM; the first is the one that is timed")
-    parser.add_argument("--folder", type=Path, help="of image files, of which some are drawn instead of packages' own")
-    parser.add_argument("--tau", type=float, default=0.7, help="of the approximate way")
+    parser.add_argument("--tau", type=float, default=1.0, help="of the approximate way")
     parser.add_argument("--fraction", type=float, default=0.25, help="of the heat map, in drill-down's second stage")
     parser.add_argument("--target", type=float, default=2.0, help="speed-up by drill-down; 1 is without")
+    parser.add_argument("--precision", choices=PRECISIONS, default="bfloat16", help="of the approximate way")
     parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
     parser.add_argument("--theory", action="store_true", help="only the theoretical speed-ups, at this stride")
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
@@ -168,7 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report.table("A whole heat map; memory of the naive and the exact way", columns, rows)
     columns = ("network", "approximate, s", "speed-up", "theory", "SSIM", "captum, s", "")
     settings = (
-        f"tau {options.tau:g}, {options.fraction:.0%} of the heat map in the second stage, target {options.target:g}"
+        f"{options.precision}, tau {options.tau:g}, {options.fraction:.0%} of the heat map in the second stage, "
+        f"target {options.target:g}"
     )
     report.table(f"Approximate ({settings}), and captum", columns, rough)
     worst = max(turn.error for turns in found.values() for turn in turns)
@@ -199,7 +198,7 @@ def _theory(options: argparse.Namespace) -> None:
 
 
 def _bucketed(patches: UpdatePatches, count: int) -> float:
-    """Speed-up where the places along each axis have that many sizes."""
+    """Speed-up where the places along each axis have that many sizes (appendix B.3 has one)."""
     graph, flops = patches.graph, 0.0
     rows, columns = (buckets(patches, axis, count) for axis in (0, 1))
     for first in rows:
@@ -211,28 +210,20 @@ def _bucketed(patches: UpdatePatches, count: int) -> float:
     return (patches.full_flops + patches.whole_flops) / (flops + patches.whole_flops)
 
 
-def _opened(name: str, options: argparse.Namespace) -> tuple[TorchModel, OcclusionGrid, list[torch.Tensor], bool]:
-    """The network, the patch's places, the photographs, and whether the weights are real."""
+def _opened(name: str, options: argparse.Namespace) -> tuple[TorchModel, OcclusionGrid, torch.Tensor, bool]:
+    """The network, the patch's places, the photograph, and whether the weights are real."""
     torch.set_num_threads(options.threads)
     preprocessing = roster.card(name).preprocessing
     grid = OcclusionGrid((preprocessing.crop,) * 2, (options.patch,) * 2, (options.stride,) * 2)
     weights = found_weights(options.weights, name)
     traced = handler("torch").trace(roster.load(name, weights), list(preprocessing.inputs))
     model: TorchModel = traced.prepare(options.threads)
-    images = (torch.from_numpy(decode(one, preprocessing))[None] for one in _photographs(options))
-    return model, grid, [one.contiguous(memory_format=torch.channels_last) for one in images], weights is not None
-
-
-def _photographs(options: argparse.Namespace) -> list[bytes]:
-    if options.folder is None:
-        return jpegs(options.photographs)
-    files = sorted(options.folder.iterdir())
-    chosen = np.random.default_rng(0).permutation(len(files))[: options.photographs]
-    return [files[number].read_bytes() for number in chosen]
+    pixels = torch.from_numpy(decode(jpegs(1)[0], preprocessing))[None]
+    return model, grid, pixels.contiguous(memory_format=torch.channels_last), weights is not None
 
 
 def _measure(name: str, options: argparse.Namespace) -> Measured:
-    model, grid, (image, *more), is_real = _opened(name, options)
+    model, grid, image, is_real = _opened(name, options)
     network, fill, size = IncrementalNetwork(model, grid), torch.zeros(3), options.batch_size
     sample = np.zeros(grid.count, np.bool_)
     sample[np.random.default_rng(1).permutation(grid.count)[: options.sample]] = True
@@ -241,19 +232,15 @@ def _measure(name: str, options: argparse.Namespace) -> Measured:
     seconds, theirs = _timed(lambda: network.naive(image, fill, batch_size=size, places=sample), grid)
     exact, ours = _timed(lambda: network.outputs(network.materialise(image), fill, batch_size=size), grid)
     error = np.abs(ours[sample] - theirs[sample]).max() / np.abs(theirs[sample]).max()
+    step = stage_one_step(grid, options.target, options.fraction)
     occlusion = Occlusion(
-        grid, (0.0,) * 3, "approximate", options.tau, _step(grid, options), options.fraction, size
-    )  # fmt: skip
+        grid, (0.0,) * 3, "approximate", options.tau, step, options.fraction, size, precision=options.precision
+    )
     occluder = Occluder(model, occlusion)
     started = time.perf_counter()
     found = occluder.heat_map(occluder.opened(image[0].numpy()))
     approximate = time.perf_counter() - started
     precise = probabilities(torch.from_numpy(ours.reshape(grid.count, -1)))[:, found.target].numpy()
-    maps = [(precise.reshape(grid.shape), found.values)]
-    for other in more if is_real else ():
-        opened = occluder.opened(other[0].numpy())
-        exactly = Occluder(model, replace(occlusion, mode="exact")).heat_map(opened).values
-        maps.append((exactly, occluder.heat_map(opened).values))
     patches = network.patches
     return Measured(
         naive=seconds * grid.count / sample.sum(),
@@ -264,17 +251,9 @@ def _measure(name: str, options: argparse.Namespace) -> Measured:
         uniform=patches.uniform_speed_up,
         rough=occluder.patches.overall_speed_up * grid.count / occluder.places,
         error=float(error),
-        ssim=statistics.median(similarity(*pair) for pair in maps) if is_real else None,
-        contrast=min(float(np.ptp(exactly)) for exactly, _ in maps),
+        ssim=similarity(precise.reshape(grid.shape), found.values) if is_real else None,
+        contrast=float(np.ptp(precise)),
     )
-
-
-def _step(grid: OcclusionGrid, options: argparse.Namespace) -> int:
-    """Stage one's stride over stage two's."""
-    if options.target == 1:
-        return 1
-    stride = grid.stride[0]
-    return math.ceil(stage_one_stride(options.target, stride, options.fraction, min(grid.image)) / stride)
 
 
 def _captum(model: TorchModel, grid: OcclusionGrid, image: torch.Tensor, target: int, batch_size: int) -> float | None:
@@ -297,7 +276,7 @@ def _captum(model: TorchModel, grid: OcclusionGrid, image: torch.Tensor, target:
 
 def _peak(name: str, options: argparse.Namespace, how: str) -> int:
     """Bytes that this process takes at most for some batches, beyond the network."""
-    model, grid, (image, *_), _ = _opened(name, options)
+    model, grid, image, _ = _opened(name, options)
     network, fill, size = IncrementalNetwork(model, grid), torch.zeros(3), options.batch_size
     places = np.zeros(grid.count, np.bool_)
     places[np.random.default_rng(1).permutation(grid.count)[: 4 * size]] = True

@@ -33,6 +33,9 @@ def explain_command(
     tau: Annotated[float, typer.Option(help="Approximate: how much of each change is followed.")] = 0.8,
     target_speed_up: Annotated[float, typer.Option(help="Approximate: by drill-down; 1 is without.")] = 3.0,
     drill_down_fraction: Annotated[float, typer.Option(help="Approximate: computed at the full stride.")] = 0.25,
+    precision: Annotated[str, typer.Option(help="Approximate: bfloat16 is faster where there is hardware for it.")] = (
+        "float32"
+    ),
     region: Annotated[
         tuple[int, int, int, int] | None, typer.Option(help="Top, bottom, left and right that the patch stays in.")
     ] = None,
@@ -70,6 +73,7 @@ def explain_command(
             tau=tau,
             target_speed_up=target_speed_up,
             drill_down_fraction=drill_down_fraction,
+            precision=precision,
             image_size=image_size,
             batch_size=batch_size,
             on_update=seen,

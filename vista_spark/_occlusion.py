@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import platform
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.errors import nearest
-from optimizer.patches import OcclusionGrid, PatchError, stage_one_stride
+from optimizer.patches import OcclusionGrid, PatchError, stage_one_step
 from udfs.node_cache import node_folder, written_once
-from udfs.occlusion import MODES, PERTURBATIONS, CostModel, Occlusion
+from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS, CostModel, Occlusion
 from vista_spark._version import __version__
 from vista_spark.errors import InvalidArgumentError
 
@@ -28,7 +27,16 @@ if TYPE_CHECKING:
     from udfs.preprocessing import Preprocessing
     from vista_spark.roster import ModelCard
 
-__all__ = ["check_color", "check_explainable", "check_occlusion", "cost_model", "first_step", "occlusion_of"]
+__all__ = [
+    "check_color",
+    "check_explainable",
+    "check_network",
+    "check_occlusion",
+    "check_patch",
+    "cost_model",
+    "first_step",
+    "occlusion_of",
+]
 
 
 def check_explainable(card: ModelCard) -> None:
@@ -45,6 +53,21 @@ def check_color(color: tuple[int, ...], name: str) -> None:
         raise InvalidArgumentError(f"{name}={color!r}: three numbers from 0 to 255")
 
 
+def check_patch(mode: str, perturbation: str, precision: str, patch: tuple[int, ...], stride: tuple[int, ...]) -> None:
+    """Raise ``InvalidArgumentError`` for a mode, perturbation or precision that is none, or a stride with gaps."""
+    choices = (
+        ("mode", mode, MODES), ("perturbation", perturbation, PERTURBATIONS), ("precision", precision, PRECISIONS)
+    )  # fmt: skip
+    for name, given, known in choices:
+        if given not in known:
+            raise InvalidArgumentError(f"{name}={given!r}{nearest(given, known)}; one of: {', '.join(known)}")
+    for step, extent in zip(stride, patch, strict=True):
+        if step > extent:
+            raise InvalidArgumentError(
+                f"stride {step} is larger than the patch of {extent}: what lies between places would never be covered"
+            )
+
+
 def check_occlusion(
     preprocessing: Preprocessing,
     *,
@@ -54,34 +77,25 @@ def check_occlusion(
     region: tuple[tuple[int, int], ...] | None,
     mode: str,
     perturbation: str,
+    precision: str,
 ) -> OcclusionGrid:
     """What is wrong with a patch for images of a size, whatever the network.
 
     Parameters
     ----------
     preprocessing : Preprocessing
-    patch_size, stride, patch_color, region, mode, perturbation
+    patch_size, stride, patch_color, region, mode, perturbation, precision
         As for :func:`vista_spark.explain`.
 
     Raises
     ------
     InvalidArgumentError
-        A mode, perturbation or colour that is none; a stride that leaves pixels between two places.
+        A mode, perturbation, precision or colour that is none; a stride that leaves pixels between two places.
     optimizer.patches.PatchError
         A patch that does not fit, a region outside of the image.
     """
-    if mode not in MODES:
-        raise InvalidArgumentError(f"mode={mode!r}{nearest(mode, MODES)}; one of: {', '.join(MODES)}")
-    if perturbation not in PERTURBATIONS:
-        known = ", ".join(PERTURBATIONS)
-        raise InvalidArgumentError(
-            f"perturbation={perturbation!r}{nearest(perturbation, PERTURBATIONS)}; one of: {known}"
-        )
+    check_patch(mode, perturbation, precision, (patch_size,), (stride,))
     check_color(patch_color, "patch_color")
-    if stride > patch_size:
-        raise InvalidArgumentError(
-            f"stride {stride} is larger than the patch of {patch_size}: pixels between places would never be covered"
-        )
     return OcclusionGrid((preprocessing.crop,) * 2, (patch_size,) * 2, (stride,) * 2, region)
 
 
@@ -104,7 +118,8 @@ def occlusion_of(traced: TracedModel, preprocessing: Preprocessing, *, batch_siz
     grid = check_occlusion(preprocessing, **options)
     check_network(traced.graph, options["mode"])
     fill = tuple(float(value) for value in _normalised(options["patch_color"], preprocessing))
-    return Occlusion(grid, fill, options["mode"], batch_size=batch_size, perturbation=options["perturbation"])
+    taken = {name: options[name] for name in ("mode", "perturbation", "precision")}
+    return Occlusion(grid, fill, batch_size=batch_size, **taken)
 
 
 def check_network(graph: LayerGraph, mode: str) -> None:
@@ -118,26 +133,20 @@ def check_network(graph: LayerGraph, mode: str) -> None:
 
 
 def first_step(grid: OcclusionGrid, target_speed_up: float, fraction: float) -> int:
-    """Stage one's stride of drill-down over stage two's: a whole number, for both stages share places.
+    """As :func:`optimizer.patches.stage_one_step`.
 
     Parameters
     ----------
     grid : OcclusionGrid
-    target_speed_up : float
-        By drill-down; 1 is without.
-    fraction : float
-        Of the heat map, in stage two.
+    target_speed_up, fraction : float
 
     Raises
     ------
     InvalidArgumentError
         No stride gives that much.
     """
-    if target_speed_up == 1:
-        return 1
-    stride, extent = grid.stride[0], min(stop - start for start, stop in grid.ranges)
     try:
-        return math.ceil(stage_one_stride(target_speed_up, stride, fraction, extent) / stride)
+        return stage_one_step(grid, target_speed_up, fraction)
     except PatchError as error:
         raise InvalidArgumentError(str(error)) from None
 

@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasOutputCol
 
-from udfs.occlusion import MODES, PERTURBATIONS
+from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS
 from udfs.params import UNBOUND, above, at_least, one_of
 from vista_spark._occlusion import check_color
 from vista_spark._params import HasImageSize, HasNetwork, HasNetworkInput
@@ -62,6 +62,9 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         "of the heat map, in drill-down's second stage",
         above("drillDownFraction", 0, or_equal=True),
     )
+    precision: Param[str] = Param(
+        UNBOUND, "precision", "in the approximate mode: " + " | ".join(PRECISIONS), one_of("precision", PRECISIONS)
+    )
     region: Param[list[int]] = Param(UNBOUND, "region", "top, bottom, left and right that the patch stays in", _region)
 
     def __init__(self) -> None:
@@ -69,6 +72,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         self._setDefault(
             inputCol="image", outputCol="heat_map", detailsCol="explanation", errorCol="image_error",
             patchSize=16, stride=4, perturbation="color", patchColor=[128] * _RGB, mode="exact", drillDownFraction=0.25,
+            precision="float32",
         )  # fmt: skip
 
     def setOutputCol(self, value: str) -> Self:
@@ -138,6 +142,14 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
     def setDrillDownFraction(self, value: float) -> Self:
         """Set how much of the heat map drill-down's second stage computes."""
         return self._set(drillDownFraction=value)
+
+    def getPrecision(self) -> str:
+        """How precisely places are computed in the approximate mode."""
+        return self.getOrDefault(self.precision)
+
+    def setPrecision(self, value: str) -> Self:
+        """Set how precisely places are computed in the approximate mode."""
+        return self._set(precision=value)
 
     def getRegion(self) -> list[int] | None:
         """Top, bottom, left and right that the patch stays in, in pixels, or ``None`` for the whole image."""

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.errors import nearest
 from optimizer.patches import OcclusionGrid
 from udfs.handlers import TensorSpec, handler
-from udfs.occlusion import MODES, PERTURBATIONS, Occlusion, TargetError
-from vista_spark._heat_map import Explained
-from vista_spark._occlusion import check_network
+from udfs.occlusion import Occlusion, TargetError
+from vista_spark._explained import Explained
+from vista_spark._occlusion import check_network, check_patch
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -33,20 +32,10 @@ _RANKS = range(2, 5)
 class TensorExplanation(Explained):
     """How much a network's answer depends on each part of a tensor. Made by :func:`explain_tensor`.
 
+    Has what :class:`vista_spark.Explanation` has, but for the image.
+
     Attributes
     ----------
-    heat_map : array of float32, of shape ``grid.shape``
-        Probability of the target with the patch there, or the network's value where it gives a single one; NaN where it
-        has not been computed.
-    grid : OcclusionGrid
-    target, predicted : int
-        The class that the heat map is of, and the one that the network predicts.
-    probability : float
-        Of the target, for the whole tensor.
-    mode : str
-    theoretical_speed_up : float
-        Of a place over the naive mode's, by FLOPs.
-    seconds : float
     tensor : array of float32, of shape (channels, ...)
     """
 
@@ -99,10 +88,11 @@ def explain_tensor(
     region: Sequence[tuple[int, int]] | None = None,
     mode: str = "exact",
     tau: float = 0.8,
+    precision: str = "float32",
     batch_size: int = 32,
     on_update: Callable[[NDArray[np.float32]], object] | None = None,
 ) -> TensorExplanation:
-    """Lay a patch on every place of a tensor and see what a network makes of it.
+    """Lay a patch on every place of a tensor and see what a network makes of it (Krypton, equations 6.1 to 6.6).
 
     What :func:`vista_spark.explain` does for photographs and the networks of the roster, for any network of PyTorch
     that can be traced, and any tensor with channels first: a time series (one axis), an image (two), a volume (three).
@@ -132,6 +122,8 @@ def explain_tensor(
         As for :func:`vista_spark.explain`; the approximate mode is without drill-down.
     tau : float
         In the approximate mode: at most this fraction of each axis is kept up to date around a patch. Default 0.8.
+    precision : {"float32", "bfloat16"}
+        As for :func:`vista_spark.explain`.
     batch_size : int
         Places at a time. Default 32.
     on_update : callable, optional
@@ -144,9 +136,10 @@ def explain_tensor(
     Raises
     ------
     InvalidArgumentError
-        A mode, class, stride, perturbation or input that cannot be; a network of several outputs.
+        A mode, class, stride, perturbation, precision or input that cannot be; a network of several outputs.
     optimizer.patches.PatchError
-        A patch that does not fit, a region outside of the tensor, a tau that is no fraction.
+        A patch that does not fit, a region outside of the tensor, a tau that is no fraction; a network that cannot be
+        run in bfloat16.
     udfs.handlers.UntraceableModelError
         The network cannot be opened into layers.
 
@@ -170,15 +163,9 @@ def explain_tensor(
             f"input {of} is {tensor.dtype} of shape {tensor.shape}: a patch is laid on floats of shape (channels, ...) "
             "with one to three axes"
         )
-    for name, given, known in (("mode", mode, MODES), ("perturbation", perturbation, PERTURBATIONS)):
-        if given not in known:
-            raise InvalidArgumentError(f"{name}={given!r}{nearest(given, known)}; one of: {', '.join(known)}")
     axes = tensor.ndim - 1
     patches, strides = _by_axis("patch", patch, axes), _by_axis("stride", stride, axes)
-    if any(step > extent for step, extent in zip(strides, patches, strict=True)):
-        raise InvalidArgumentError(
-            f"stride {stride} is larger than the patch of {patch}: elements between places would never be covered"
-        )
+    check_patch(mode, perturbation, precision, patches, strides)
     grid = OcclusionGrid(tensor.shape[1:], patches, strides, None if region is None else tuple(region))
     fill = (float(value),) * len(tensor) if isinstance(value, int | float) else tuple(float(one) for one in value)
     if len(fill) != len(tensor):
@@ -193,7 +180,8 @@ def explain_tensor(
     check_network(traced.graph, mode)
     names = traced.graph.inputs
     occlusion = Occlusion(
-        grid, fill, mode, tau, batch_size=batch_size, perturbation=perturbation  # type: ignore[arg-type] # checked
+        grid, fill, mode, tau, batch_size=batch_size,  # type: ignore[arg-type] # checked
+        perturbation=perturbation, precision=precision,  # type: ignore[arg-type] # checked
     )  # fmt: skip
     occluder = Occluder(traced.prepare(torch.get_num_threads()), occlusion, names[of])
     others = {name: array for name, array in zip(names, arrays, strict=True) if name != names[of]}

@@ -3,7 +3,7 @@
 Krypton, sections 6.2 to 6.4 and appendix B.3. Everything here is known before any inference.
 """
 
-from ._drill_down import DrillDown, stage_one_stride
+from ._drill_down import DrillDown, stage_one_step, stage_one_stride
 from ._errors import PatchError
 from ._grid import OcclusionGrid
 from ._span import Span
@@ -15,6 +15,7 @@ __all__ = [
     "PatchError",
     "Span",
     "UpdatePatches",
+    "stage_one_step",
     "stage_one_stride",
     "update_patches",
 ]

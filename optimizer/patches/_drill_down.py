@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ._errors import PatchError
 
-__all__ = ["DrillDown", "stage_one_stride"]
+if TYPE_CHECKING:
+    from ._grid import OcclusionGrid
+
+__all__ = ["DrillDown", "stage_one_step", "stage_one_stride"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,35 @@ def stage_one_stride(target: float, second: int, fraction: float, extent: int) -
             f"image in the second stage of stride {second} (equation 6.30); take a smaller fraction or a smaller target"
         )
     return max(second, math.ceil(math.sqrt(target / (1 - fraction * target)) * second))
+
+
+def stage_one_step(grid: OcclusionGrid, target: float, fraction: float) -> int:
+    """Stage one's stride over stage two's: a whole number, for both stages share places (Krypton, equation 6.29).
+
+    Parameters
+    ----------
+    grid : OcclusionGrid
+        Of stage two.
+    target : float
+        Speed-up by drill-down; 1 is without.
+    fraction : float
+        Of the heat map, in stage two.
+
+    Raises
+    ------
+    PatchError
+        As :func:`stage_one_stride`, for the shorter side of what the patch stays in.
+
+    Examples
+    --------
+    >>> from optimizer.patches import OcclusionGrid
+    >>> stage_one_step(OcclusionGrid((224, 224), (16, 16), (4, 4)), 3, 0.25)  # a stride of 14 becomes one of 16
+    4
+    """
+    if target == 1:
+        return 1
+    stride, extent = grid.stride[0], min(stop - start for start, stop in grid.ranges)
+    return math.ceil(stage_one_stride(target, stride, fraction, extent) / stride)
 
 
 def _check_fraction(fraction: float) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402 - an optional extra
 
-from optimizer.patches import OcclusionGrid  # noqa: E402
+from optimizer.patches import OcclusionGrid, PatchError  # noqa: E402
 from udfs.handlers import TensorSpec, handler  # noqa: E402
 from udfs.incremental import IncrementalNetwork, buckets  # noqa: E402
 from vista_spark.roster import card, load  # noqa: E402
@@ -138,6 +138,39 @@ def test_every_place_of_the_patch(case: tuple[nn.Module, OcclusionGrid], parts: 
     network = IncrementalNetwork(model, grid, buckets=parts)
     found = incremental(network, image, fill, batch_size)
     np.testing.assert_allclose(found, naive(model, image, fill, grid), atol=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(networks(), st.sampled_from([5, 64]))
+def test_every_place_in_bfloat16(case: tuple[nn.Module, OcclusionGrid], batch_size: int) -> None:
+    """As the network in bfloat16 gives it from the whole image, to the rounding of what lies between."""
+    net, grid = case
+    model = handler("torch").trace(net, [TensorSpec((2, *grid.image))])
+    image, fill = torch.randn(1, 2, *grid.image).bfloat16(), torch.randn(2).bfloat16()
+    network = IncrementalNetwork(model, grid, bfloat16=True)
+    found = incremental(network, image.float(), fill.float(), batch_size)
+    theirs = naive(model.fused().bfloat16(), image, fill, grid)
+    scale = np.abs(theirs).max()
+    np.testing.assert_allclose(found / scale, theirs / scale, atol=0.03)
+    views = network.materialise(image.float())
+    (name,) = model.graph.outputs
+    torch.testing.assert_close(views.outputs[name], net(image.float()))
+
+
+def test_a_network_that_is_not_to_be_had_in_bfloat16() -> None:
+    class Precise(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3)
+
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            return self.second(self.first(image).float()).flatten(1).softmax(1) @ torch.eye(128)
+
+    model = handler("torch").trace(Precise().eval(), [TensorSpec((1, 12, 12))])
+    grid, image = OcclusionGrid((12, 12), (2, 2), (5, 5)), torch.ones(1, 1, 12, 12)
+    IncrementalNetwork(model, grid).materialise(image)
+    with pytest.raises(PatchError, match=r"does not run in bfloat16 .*: take float32"):
+        IncrementalNetwork(model, grid, bfloat16=True).materialise(image)
 
 
 def extended(name: str) -> object:

@@ -164,6 +164,30 @@ def test_tuning_measures_what_the_modes_then_give(picture: np.ndarray) -> None:
         assert similarity(exact, heat_map(model, of, picture).values) == pytest.approx(both, abs=1e-3)
 
 
+def test_places_in_bfloat16_are_nearly_the_exact_ones(picture: np.ndarray) -> None:
+    model = network()
+    exact = heat_map(model, occlusion(), picture)
+    rounded = heat_map(model, occlusion(mode="approximate", precision="bfloat16"), picture)
+    assert (rounded.predicted, rounded.probability) == (exact.predicted, exact.probability)
+    error = np.abs(rounded.values - exact.values)
+    assert 0 < error.max() < 0.1 * np.ptp(exact.values)
+    picture[:] = 0  # as the patch: no place changes anything, and rounding the weights does
+    same = heat_map(model, occlusion(mode="approximate", precision="bfloat16"), picture)
+    np.testing.assert_allclose(same.values, same.probability, atol=1e-6)
+    precise = heat_map(model, occlusion(precision="bfloat16"), picture)
+    np.testing.assert_array_equal(precise.values, heat_map(model, occlusion(), picture).values)
+
+
+def test_tuning_knows_what_bfloat16_costs(picture: np.ndarray) -> None:
+    model = network()
+    of = occlusion(mode="approximate", step=3, fraction=0.2, precision="bfloat16")
+    every, _ = Tuning(model, of).measure(picture)
+    exact = heat_map(model, occlusion(), picture).values
+    rounded = heat_map(model, occlusion(mode="approximate", precision="bfloat16"), picture).values
+    assert every[0] == pytest.approx(similarity(exact, rounded))
+    assert 0.9 < every[0] < 1
+
+
 @pytest.mark.parametrize("perturbation", ["mean", "blur"])
 def test_what_the_patch_has_may_come_from_the_image(picture: np.ndarray, perturbation: str) -> None:
     model = network()

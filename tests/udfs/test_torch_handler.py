@@ -651,6 +651,27 @@ def test_the_fused_network_is_the_same_and_the_original_untouched() -> None:
     np.testing.assert_array_equal(traced.run({source: arrays[0]}, [output])[output], own(model, arrays)[0])
 
 
+def test_the_network_in_bfloat16_keeps_its_last_layers_and_leaves_the_original_alone() -> None:
+    torch.manual_seed(0)
+    net = Forward(
+        lambda self, x: self.left(self.body(x)) + self.right(self.middle(self.body(x))) + self.tied(self.tied(x)),
+        **{name: nn.Linear(4, 4) for name in ("body", "middle", "left", "right", "tied")},
+    ).eval()
+    traced = HANDLER.trace(net, [TensorSpec((4,))])
+    lean = traced.bfloat16()
+    kept = {name for name, held in lean._module.named_parameters() if held.dtype == torch.float32}
+    assert {name.split(".")[0] for name in kept} == {"left", "right"}
+    assert {held.dtype for held in net.parameters()} == {torch.float32}
+    (source,), (output,) = lean.graph.inputs, lean.graph.outputs
+    x = torch.randn(5, 4)
+    found = lean.tensors({source: x.bfloat16()}, [output])[output]
+    assert found.dtype == torch.float32
+    exact = traced.tensors({source: x}, [output])[output]
+    assert torch.equal(exact, net(x))
+    torch.testing.assert_close(found, exact, atol=0.05, rtol=0.05)
+    assert not torch.equal(found, exact)
+
+
 def test_weights_are_shared_until_the_layout_changes() -> None:
     model = built(chain)
     traced = HANDLER.trace(model, [IMAGE])

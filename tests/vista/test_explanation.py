@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from real_inputs import foolbox_images, mobilenet_v2_weights
+from sessions import CONNECT, pytest_on_connect
 
 from optimizer.patches import PatchError
 from udfs.images import ImageError
@@ -22,8 +24,6 @@ torch = pytest.importorskip("torch")
 from udfs.incremental import IncrementalNetwork  # noqa: E402 - needs torch
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
@@ -74,7 +74,11 @@ def test_an_approximate_heat_map_is_nearly_the_exact_one() -> None:
     assert np.ptp(exact.heat_map) > 0.05, "a flat heat map would be like any other"
     rough = explain(path, "mobilenet_v2", mode="approximate", tau=0.9, target_speed_up=1.0, **common)
     drilled = explain(path, "mobilenet_v2", mode="approximate", tau=1.0, target_speed_up=1.5, **common)
-    for found in (rough, drilled):
+    lean = explain(
+        path, "mobilenet_v2", mode="approximate", tau=1.0, target_speed_up=1.0, precision="bfloat16", **common
+    )
+    assert similarity(exact.heat_map, lean.heat_map) > 0.95
+    for found in (rough, drilled, lean):
         assert not np.allclose(found.heat_map, exact.heat_map, atol=1e-4)
         assert similarity(exact.heat_map, found.heat_map) > 0.6
     assert np.isclose(drilled.heat_map, exact.heat_map, atol=1e-5).mean() >= 0.25
@@ -102,7 +106,8 @@ def test_a_cluster_shares_the_places(spark: SparkSession, monkeypatch: pytest.Mo
     monkeypatch.setenv("CEREBRO_SPARK_CACHE", str(tmp_path))
     path, _ = foolbox_images()[3]
     common: dict[str, Any] = {"weights": mobilenet_v2_weights(), "image_size": 128, "stride": 12}
-    for extra in ({}, {"mode": "approximate", "tau": 0.8, "target_speed_up": 1.5}):
+    rough = {"mode": "approximate", "tau": 0.8, "target_speed_up": 1.5}
+    for extra, nearly in (({}, 1e-5), (rough, 1e-5), (rough | {"precision": "bfloat16"}, 1e-2)):
         told: list[float] = []
         seen: list[np.ndarray] = []
         alone = explain(path, "mobilenet_v2", **common, **extra)
@@ -110,7 +115,7 @@ def test_a_cluster_shares_the_places(spark: SparkSession, monkeypatch: pytest.Mo
             path, "mobilenet_v2", spark=spark, on_update=seen.append, on_estimate=told.append, **common, **extra
         )
         assert np.ptp(alone.heat_map) > 0.004, "a flat heat map would be like any other"
-        np.testing.assert_allclose(spread.heat_map, alone.heat_map, atol=1e-5)
+        np.testing.assert_allclose(spread.heat_map, alone.heat_map, atol=nearly)
         assert (spread.target, spread.probability) == (alone.target, pytest.approx(alone.probability, rel=1e-4))
         assert len(told) == 1
         assert told[0] > 0
@@ -118,6 +123,14 @@ def test_a_cluster_shares_the_places(spark: SparkSession, monkeypatch: pytest.Mo
         assert np.isnan(seen[0]).any()
     with pytest.raises(InvalidArgumentError, match="weights of type dict: with spark, workers read them from a file"):
         explain(path, "mobilenet_v2", {}, spark=spark)
+
+
+@pytest.mark.extended
+@pytest.mark.connect
+@pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
+def test_a_connect_server_shares_the_places(pytestconfig: pytest.Config) -> None:
+    said = pytest_on_connect(Path(__file__), "test_a_cluster_shares_the_places", pytestconfig.inipath)
+    assert "1 passed" in said
 
 
 def test_sizes_of_the_patch_share_the_views(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +176,7 @@ def test_a_network_without_convolutions_has_the_naive_mode_alone() -> None:
         ({"region": ((0, 65), (0, 64))}, PatchError, "region 0 to 65 on axis 0: within 0 and the image's 64"),
         ({"target": 1000}, InvalidArgumentError, "target=1000: a class from 0 to 999"),
         ({"perturbation": "colour"}, InvalidArgumentError, "perturbation='colour'; did you mean 'color'"),
+        ({"precision": "float16"}, InvalidArgumentError, "precision='float16'; did you mean 'bfloat16'"),
         ({"mode": "exat"}, InvalidArgumentError, "mode='exat'; did you mean 'exact'"),
         ({"patch_color": (0, 0, 256)}, InvalidArgumentError, "three numbers from 0 to 255"),
         ({"model": "minilm_l6"}, InvalidArgumentError, "explanations are for images and PyTorch"),

@@ -107,10 +107,11 @@ def test_fit_chooses_what_reaches_the_likeness(df: DataFrame) -> None:
 
 
 def test_a_likeness_that_cannot_be_had_is_said_and_heat_maps_are_exact(df: DataFrame) -> None:
-    explainer = OcclusionExplainer(**SETTINGS, mode="approximate", targetSSIM=1.5, targetSpeedup=1.5, sampleSize=2)
+    rough: dict[str, Any] = {"mode": "approximate", "targetSSIM": 1.5, "targetSpeedup": 1.5, "precision": "bfloat16"}
+    explainer = OcclusionExplainer(**SETTINGS, **rough, sampleSize=2)
     with pytest.warns(UserWarning, match=r"no tau reaches an SSIM of 1.5 on the sample \(2 images\).*exact"):
         model = explainer.fit(df)
-    assert (model.getTau(), model.getStageOneStride()) == (1.0, 8)
+    assert (model.getTau(), model.getStageOneStride(), model.getPrecision()) == (1.0, 8, "float32")
     exact = rows(model.copy().setMode("exact").transform(df.limit(1)))
     (row,) = model.transform(df.limit(1)).collect()
     np.testing.assert_allclose(row["heat_map"].toArray(), exact[row["id"]]["heat_map"].toArray(), atol=1e-6)

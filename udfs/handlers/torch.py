@@ -11,6 +11,7 @@ from torch import fx, nn
 
 from optimizer.errors import GraphError, UnknownLayerError
 from udfs.handlers._protocol import Handler, TensorSpec, UntraceableModelError
+from udfs.handlers._torch_bfloat16 import to_bfloat16
 from udfs.handlers._torch_fuse import fuse
 from udfs.handlers._torch_fx import capture
 from udfs.handlers._torch_graph import layer_graph
@@ -66,7 +67,7 @@ class TorchModel:
             self._module.to(self._device)
             self._module.to(memory_format=self._layout)  # type: ignore[call-overload]  # missing from torch's overloads
             self._prepared = True
-            for made_before in ("_strides", "_fused"):
+            for made_before in ("_strides", "_fused", "_bfloat16"):
                 self.__dict__.pop(made_before, None)
         return self
 
@@ -89,6 +90,29 @@ class TorchModel:
     def _fused(self) -> TorchModel:
         found = TorchModel(fuse(self._module), self._inputs, self._device)
         found._layout, found._prepared = self._layout, self._prepared
+        return found
+
+    def bfloat16(self) -> TorchModel:
+        """The same network in half the memory: its parameters are bfloat16's, and so are the tensors that it reads.
+
+        But for its last layers, where those are modules: they stay in float32, and so do its outputs. Twice as fast
+        where the processor has instructions for bfloat16, or the accelerator has; slower on others.
+
+        Examples
+        --------
+        >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 2)).eval()
+        >>> lean = HANDLER.trace(net, [TensorSpec((3, 8, 8))]).bfloat16()
+        >>> found = lean.tensors({"input_1": torch.ones(1, 3, 8, 8, dtype=torch.bfloat16)}, ["0", "2"])
+        >>> found["0"].dtype, found["2"].dtype
+        (torch.bfloat16, torch.float32)
+        """
+        return self._bfloat16
+
+    @cached_property
+    def _bfloat16(self) -> TorchModel:
+        found = TorchModel(to_bfloat16(self._module), self._inputs, self._device)
+        found._layout, found._prepared = self._layout, self._prepared
+        found.graph = self.graph  # the layers are the same, and it is measured in float32
         return found
 
     @property

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from optimizer.patches import update_patches
+from optimizer.patches import PatchError, update_patches
 from udfs.incremental._buckets import buckets
 from udfs.incremental._views import Updates, Views
 
@@ -62,6 +62,8 @@ class IncrementalNetwork:
         default as many as leave batches half full, at most 12.
     source : str, optional
         The input that the patch is laid on, of a network of several.
+    bfloat16 : bool
+        Computes the places in bfloat16 (default false), as :meth:`udfs.handlers.torch.TorchModel.bfloat16` says.
 
     Raises
     ------
@@ -89,8 +91,10 @@ class IncrementalNetwork:
         threshold: float = 1.0,
         buckets: int | None = None,
         source: str | None = None,
+        bfloat16: bool = False,
     ) -> None:
-        self._model = model.fused()
+        self._precise = model.fused()
+        self._model = self._precise.bfloat16() if bfloat16 else self._precise
         self._count = buckets
         graph = self._model.graph
         known = {layer.name for layer in graph if _computable(self._model.module_of(layer.name), layer)}
@@ -134,11 +138,24 @@ class IncrementalNetwork:
         image : tensor of shape (1, channels, ...)
         others : mapping of str to tensor of shape (1, ...), optional
             The network's other inputs.
+
+        Raises
+        ------
+        optimizer.patches.PatchError
+            Places are to be computed in bfloat16, which the network cannot be.
         """
-        outputs, given = self.patches.graph.outputs, {self._source: image, **(others or {})}
-        found = self._model.tensors(given, [*dict.fromkeys((*self._viewed, *outputs))])
+        outputs, whole = self.patches.graph.outputs, {self._source: image, **(others or {})}
+        given = {name: self._cast(tensor) for name, tensor in whole.items()}
+        try:
+            found = self._model.tensors(given, [*dict.fromkeys((*self._viewed, *outputs))])
+        except RuntimeError as error:
+            if self._model is self._precise or isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise PatchError(f"the network does not run in bfloat16 ({error}): take float32") from error
         views = given | {name: found[name] for name in self._viewed}
-        return Views(views, {name: found[name] for name in outputs}, self._paddings)
+        computed = {name: found[name] for name in outputs}
+        precise = computed if self._model is self._precise else self._precise.tensors(whole, outputs)
+        return Views(views, precise, computed, self._paddings)
 
     def outputs(
         self, views: Views, fill: torch.Tensor, *, batch_size: int, places: NDArray[np.bool_] | None = None
@@ -163,7 +180,7 @@ class IncrementalNetwork:
         dict of str to tensor of shape (positions, ...)
             The network's outputs.
         """
-        grid, other = self.patches.grid, self._image(fill)
+        grid, other = self.patches.grid, Views.of(self._source, self._cast(self._image(fill)))
         wanted = np.ones(grid.shape, np.bool_) if places is None else places
         axes = len(grid.image)
         cut = self._count or max(1, min(_BUCKETS, round((wanted.sum() / (_FULL * batch_size)) ** (1 / axes))))
@@ -224,15 +241,18 @@ class IncrementalNetwork:
                 begin = [int(first[at]) for first, at in zip(firsts, place, strict=True)]
                 covered = (slice(at, at + extent) for at, extent in zip(begin, grid.patch, strict=True))
                 at = (slice(None), *covered)
-                row[at] = other.tensors[self._source][0][at]
+                row[at] = other[0][at]
             beside = {name: _repeated(tensor, len(part)) for name, tensor in (others or {}).items()}
-            yield part, self._model.tensors({self._source: batch, **beside}, self.patches.graph.outputs)
+            yield part, self._precise.tensors({self._source: batch, **beside}, self.patches.graph.outputs)
 
-    def _image(self, fill: torch.Tensor) -> Views:
+    def _cast(self, tensor: torch.Tensor) -> torch.Tensor:
+        """As the network that computes the places reads it."""
+        return tensor if self._model is self._precise or not tensor.is_floating_point() else tensor.bfloat16()
+
+    def _image(self, fill: torch.Tensor) -> torch.Tensor:
         """What lies under the patch wherever it is: a whole image."""
         extents = self.patches.grid.image
-        image = fill.reshape(1, -1, *(1,) * len(extents)).expand(1, -1, *extents) if fill.dim() == 1 else fill
-        return Views({self._source: image}, {}, {})
+        return fill.reshape(1, -1, *(1,) * len(extents)).expand(1, -1, *extents) if fill.dim() == 1 else fill
 
     def _incremental(self, chosen: Sequence[Bucket]) -> dict[str, bool]:
         """Layers to compute in parts for these buckets; whether their whole tensor is wanted above.
@@ -351,6 +371,7 @@ def _unpadded(module: nn.Module, window: Window, context: torch.Tensor) -> torch
     axis = window.axes - 1
     if isinstance(module, _CONVOLUTIONS):
         convolve = (functional.conv1d, functional.conv2d, functional.conv3d)[axis]
+        context = context.to(module.weight.dtype)  # the last layers of a network in bfloat16 are in float32
         return convolve(context, module.weight, module.bias, window.stride, 0, window.dilation, module.groups)
     if isinstance(module, _MAX_POOLS):
         most = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)[axis]

@@ -47,15 +47,23 @@ class Views:
     tensors : mapping of str to tensor of shape (1, channels, ...)
         By layer.
     outputs : mapping of str to tensor of shape (1, ...)
-        Of the network.
+        Of the network, in float32.
+    computed : mapping of str to tensor of shape (1, ...)
+        The same in the precision that the places are computed in.
     paddings : mapping of tuple of str and float to padding
         By layer and by what its padding has: the most that any reader needs. One copy serves them all.
     """
 
     tensors: Mapping[str, torch.Tensor]
     outputs: Mapping[str, torch.Tensor]
+    computed: Mapping[str, torch.Tensor]
     paddings: Mapping[tuple[str, float], Padding]
     _padded: dict[tuple[str, float], torch.Tensor] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, name: str, tensor: torch.Tensor) -> Views:
+        """A single tensor, of which nothing is computed."""
+        return cls({name: tensor}, {}, {}, {})
 
     def ranges(
         self,

@@ -7,7 +7,17 @@ from ._cost import CostModel
 from ._curve import TAUS, Curve, fitted
 from ._drill import Lattice
 from ._explaining import DETAILS, Explaining
-from ._settings import MODES, PERTURBATIONS, HeatMap, Mode, Occlusion, Perturbation, TargetError
+from ._settings import (
+    MODES,
+    PERTURBATIONS,
+    PRECISIONS,
+    HeatMap,
+    Mode,
+    Occlusion,
+    Perturbation,
+    Precision,
+    TargetError,
+)
 from ._share import COST, VALUES, Share, ShareCost
 from ._similarity import similarity
 
@@ -16,6 +26,7 @@ __all__ = [
     "DETAILS",
     "MODES",
     "PERTURBATIONS",
+    "PRECISIONS",
     "TAUS",
     "VALUES",
     "CostModel",
@@ -26,6 +37,7 @@ __all__ = [
     "Mode",
     "Occlusion",
     "Perturbation",
+    "Precision",
     "Share",
     "ShareCost",
     "TargetError",

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 
-from udfs.allocator import keep_freed_memory
 from udfs.batches import rebatch
-from udfs.machine import task_device
-from udfs.model import ModelSource, open_model
 from udfs.occlusion._settings import TargetError
+from udfs.occlusion._task_model import task_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.feeds import ImageFeed
+    from udfs.model import ModelSource
     from udfs.occlusion._settings import Occlusion
     from udfs.rows import RowPolicy
 
@@ -87,25 +85,21 @@ class Explaining:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over the batches of one partition; an empty partition opens no model."""
-        context = TaskContext.get()
-        threads = context.cpus() if context else 1
-        if context:
-            keep_freed_memory()  # the process is a Spark worker's, which does nothing else
-        done, explain = 0, None
+        done, occluder = 0, None
         for batch in rebatch(batches, _IMAGES):
-            if explain is None:
-                explain = self._opened(threads)
-            yield self._run(batch, done, explain)
+            if occluder is None:
+                occluder = self._opened()
+            yield self._run(batch, done, occluder)
             done += batch.num_rows
 
-    def _opened(self, threads: int) -> Any:
+    def _opened(self) -> Any:
         from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - imports torch, an optional extra
         from udfs.occlusion.tuning import Tuning  # noqa: PLC0415 - the same
 
-        model: Any = open_model(self.source, task_device(self.device), threads)
+        model = task_model(self.source, self.device)
         return Tuning(model, self.occlusion) if self.tuning else Occluder(model, self.occlusion)
 
-    def _run(self, batch: pa.RecordBatch, done: int, explain: Any) -> pa.RecordBatch:
+    def _run(self, batch: pa.RecordBatch, done: int, occluder: Any) -> pa.RecordBatch:
         read = self.feed.take(batch)
         (pixels,) = read.arrays.values()
         targets = batch.column(self.target).to_pylist() if self.target else [None] * batch.num_rows
@@ -117,7 +111,7 @@ class Explaining:
             if reasons[place] is None:
                 image = next(images)
                 try:
-                    found = self._explained(explain, image, target)
+                    found = self._explained(occluder, image, target)
                 except TargetError as error:
                     reasons[place] = str(error)
             maps.append(found and found[0])
@@ -129,11 +123,11 @@ class Explaining:
             columns[self.details] = pa.array(details, DETAILS)
         return self.policy.emit(columns, reasons, valid)
 
-    def _explained(self, explain: Any, image: NDArray[Any], target: int | None) -> tuple[list[float], dict[str, Any]]:
+    def _explained(self, occluder: Any, image: NDArray[Any], target: int | None) -> tuple[list[float], dict[str, Any]]:
         started = time.perf_counter()
         if self.tuning:
-            return [one for part in explain.measure(image, target) for one in part], {}
-        found = explain.heat_map(explain.opened(image), target)
+            return [one for part in occluder.measure(image, target) for one in part], {}
+        found = occluder.heat_map(occluder.opened(image), target)
         rows, columns = found.values.shape
         return found.values.ravel().tolist(), {
             "target": found.target,

@@ -13,7 +13,17 @@ if TYPE_CHECKING:
 
     from optimizer.patches import OcclusionGrid
 
-__all__ = ["MODES", "PERTURBATIONS", "HeatMap", "Mode", "Occlusion", "Perturbation", "TargetError"]
+__all__ = [
+    "MODES",
+    "PERTURBATIONS",
+    "PRECISIONS",
+    "HeatMap",
+    "Mode",
+    "Occlusion",
+    "Perturbation",
+    "Precision",
+    "TargetError",
+]
 
 
 class TargetError(CerebroError, ValueError):
@@ -25,6 +35,9 @@ MODES: tuple[str, ...] = get_args(Mode)
 
 Perturbation = Literal["color", "mean", "blur"]
 PERTURBATIONS: tuple[str, ...] = get_args(Perturbation)
+
+Precision = Literal["float32", "bfloat16"]
+PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +61,8 @@ class Occlusion:
     perturbation : {"color", "mean", "blur"}
         What the patch has: one colour; the image's mean; or the image itself, each pixel the mean of as large a
         neighbourhood as the patch.
+    precision : {"float32", "bfloat16"}
+        Of the places, in the approximate mode.
     """
 
     grid: OcclusionGrid
@@ -58,6 +73,12 @@ class Occlusion:
     fraction: float = 0.25
     batch_size: int = 32
     perturbation: Perturbation = "color"
+    precision: Precision = "float32"
+
+    @property
+    def in_bfloat16(self) -> bool:
+        """Whether places are computed in bfloat16."""
+        return self.mode == "approximate" and self.precision == "bfloat16"
 
 
 @dataclass(frozen=True, slots=True)

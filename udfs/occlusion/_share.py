@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 
-from udfs.allocator import keep_freed_memory
-from udfs.machine import task_device
-from udfs.model import ModelSource, open_model
+from udfs.occlusion._task_model import task_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
+    from udfs.model import ModelSource
     from udfs.occlusion._settings import Occlusion
 
 __all__ = ["COST", "VALUES", "Share", "ShareCost"]
@@ -25,8 +23,8 @@ __all__ = ["COST", "VALUES", "Share", "ShareCost"]
 VALUES = pa.schema([("place", pa.int64()), ("value", pa.float32())])
 """Of a place, counted row by row, and what the heat map has there."""
 
-COST = pa.schema([("fixed", pa.float64()), ("place", pa.float64())])
-"""Of a :class:`udfs.occlusion.CostModel`."""
+COST = pa.schema([("place", pa.float64())])
+"""Seconds a place, as a task measures them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +87,10 @@ class ShareCost:
         for batch in batches:
             for _ in range(batch.num_rows):
                 found = _occluder(self.source, self.occlusion, self.device).cost_model()
-                yield pa.RecordBatch.from_pylist([asdict(found)], schema=COST)
+                yield pa.record_batch([pa.array([found.place])], schema=COST)
 
 
 def _occluder(source: ModelSource, occlusion: Occlusion, device: str) -> Any:
     from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - imports torch, an optional extra
 
-    context = TaskContext.get()
-    if context:
-        keep_freed_memory()  # the process is a Spark worker's, which does nothing else
-    model: Any = open_model(source, task_device(device), context.cpus() if context else 1)
-    return Occluder(model, occlusion)
+    return Occluder(task_model(source, device), occlusion)

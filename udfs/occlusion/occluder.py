@@ -78,7 +78,9 @@ class Occluder:
     def __init__(self, model: TorchModel, occlusion: Occlusion, source: str | None = None) -> None:
         self._occlusion, self._device = occlusion, model.device
         tau = occlusion.tau if occlusion.mode == "approximate" else 1.0
-        self._network = IncrementalNetwork(model, occlusion.grid, threshold=tau, source=source)
+        self._network = IncrementalNetwork(
+            model, occlusion.grid, threshold=tau, source=source, bfloat16=occlusion.in_bfloat16
+        )
         (self._output,) = model.graph.outputs
 
     @property
@@ -146,7 +148,7 @@ class Occluder:
         Parameters
         ----------
         image : Opened
-            By any occluder of the network, whatever its patch and mode.
+            By any occluder of the network, whatever its patch and mode, that computes in the same precision.
         target : int, optional
             The class whose probability counts; the predicted one by default.
         on_update : callable, optional
@@ -198,8 +200,14 @@ class Occluder:
         array of float32, of shape (positions,)
             What it has there.
         """
+        whole, computed = (probabilities(of[self._output])[0] for of in (image.views.outputs, image.views.computed))
         for index, outputs in self._results(image, places):
-            yield index, probabilities(outputs[self._output])[:, target].numpy(force=True)
+            found = probabilities(outputs[self._output])[:, target]
+            if self._occlusion.in_bfloat16:
+                # Rounding the weights moves all places alike, and the image without a patch as much.
+                found = found + (whole - computed)[target]
+                found = found.clamp(0, 1) if len(whole) > 1 else found
+            yield index, found.numpy(force=True)
 
     def _results(
         self, image: Opened, places: NDArray[np.bool_]
@@ -239,7 +247,7 @@ def probabilities(outputs: torch.Tensor) -> torch.Tensor:
     ----------
     outputs : tensor of shape (images, ...)
     """
-    flat = outputs.detach().reshape(len(outputs), -1)
+    flat = outputs.detach().reshape(len(outputs), -1).float()
     sums = flat.sum(dim=1)
     if flat.shape[1] == 1 or (bool((flat >= 0).all()) and bool(((sums - 1).abs() < _ROUNDING).all())):
         return flat

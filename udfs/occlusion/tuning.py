@@ -34,6 +34,7 @@ class Tuning:
     def __init__(self, model: TorchModel, occlusion: Occlusion) -> None:
         self._occlusion = occlusion
         every = replace(occlusion, mode="approximate", step=1)
+        self._exact = Occluder(model, replace(occlusion, mode="exact")) if occlusion.in_bfloat16 else None
         self._occluders = [Occluder(model, replace(every, tau=tau)) for tau in TAUS]
 
     def measure(self, pixels: NDArray[np.float32], target: int | None = None) -> tuple[list[float], list[float]]:
@@ -48,7 +49,8 @@ class Tuning:
         """
         image = self._occluders[0].opened(pixels)
         maps = [occluder.heat_map(image, target).values for occluder in self._occluders]
-        return [similarity(maps[0], found) for found in maps], [similarity(maps[0], self._drilled(m)) for m in maps]
+        exact = self._exact.heat_map(self._exact.opened(pixels), target).values if self._exact else maps[0]
+        return [similarity(exact, found) for found in maps], [similarity(exact, self._drilled(m)) for m in maps]
 
     def _drilled(self, whole: NDArray[np.float32]) -> NDArray[np.floating]:
         rows, columns = whole.shape

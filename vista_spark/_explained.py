@@ -1,4 +1,4 @@
-"""What every explanation of one tensor has."""
+"""What explanations of an image and of another tensor have in common."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Explained"]
 
 @dataclass(frozen=True)
 class Explained:
-    """A heat map and what is said of it; see the explanations for what the attributes mean."""
+    """A heat map and what is said of it; :class:`vista_spark.Explanation` says what the attributes mean."""
 
     heat_map: NDArray[np.float32]
     grid: OcclusionGrid

@@ -1,0 +1,31 @@
+"""The model that a task lays patches on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+
+from udfs.allocator import keep_freed_memory
+from udfs.machine import task_device
+from udfs.model import open_model
+
+if TYPE_CHECKING:
+    from udfs.model import ModelSource
+
+__all__ = ["task_model"]
+
+
+def task_model(source: ModelSource, device: str) -> Any:
+    """Open a model of torch with the task's threads, and on its device.
+
+    Parameters
+    ----------
+    source : ModelSource
+    device : str
+        ``"auto"`` is what the task was given.
+    """
+    context = TaskContext.get()
+    if context:
+        keep_freed_memory()  # the process is a Spark worker's, which does nothing else
+    return open_model(source, task_device(device), context.cpus() if context else 1)
