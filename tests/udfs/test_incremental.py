@@ -259,6 +259,23 @@ def test_only_the_wanted_places() -> None:
     assert sorted(places) == [(1, 2), (3, 0)]
 
 
+def test_views_are_read_where_they_are() -> None:
+    """What the whole network gave is neither changed nor, where no layer reads beyond its border, copied."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 3), nn.Conv2d(16, 4, 3, padding=1)).eval()
+    model = handler("torch").trace(net, [TensorSpec((3, 12, 12))]).prepare(torch.get_num_threads())
+    network = IncrementalNetwork(model, OcclusionGrid((12, 12), (3, 3), (3, 3)))
+    views = network.materialise(torch.randn(1, 3, 12, 12).contiguous(memory_format=torch.channels_last))
+    before = {name: tensor.clone() for name, tensor in views.tensors.items()}
+    for _ in network.outputs(views, torch.zeros(3), batch_size=9):
+        pass
+    for name, tensor in views.tensors.items():
+        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
+    held = {tensor.data_ptr(): tensor.nbytes for tensor in (*views.tensors.values(), *views._padded.values())}
+    copied = 16 * (10 + 2) ** 2 * 4  # what the last layer reads, with its padding
+    assert sum(held.values()) == sum(tensor.nbytes for tensor in views.tensors.values()) + copied
+
+
 def test_buckets_have_every_place_once_and_stay_inside() -> None:
     model, grid = small(lambda: nn.MaxPool2d(2)), OcclusionGrid((12, 12), (3, 3), (2, 2))
     patches = IncrementalNetwork(model, grid).patches

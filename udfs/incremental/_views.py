@@ -126,11 +126,12 @@ class Views:
         return runs.index_select(0, index).reshape(len(begin[0]), *extents, channels)
 
     def _with_padding(self, name: str, padding: Padding, outside: float) -> torch.Tensor:
-        """Shape (*sizes, channels), made once."""
+        """Shape (*sizes, channels), made once; no copy of a tensor that has its channels last and no padding."""
         key = (name, outside)
         if key not in self._padded:
             sides = [side for pair in reversed(padding) for side in pair]
-            padded = functional.pad(self.tensors[name], sides, value=outside)
+            tensor = self.tensors[name]
+            padded = functional.pad(tensor, sides, value=outside) if any(sides) else tensor  # which would copy it
             self._padded[key] = padded[0].movedim(0, -1).contiguous()
         return self._padded[key]
 
