@@ -21,7 +21,18 @@ _PAUSE_S = 0.5
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether the session's tasks run in one process, that of its driver."""
+    """Whether the session's tasks run in the process of its driver, so that it has all the slots that it will have.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+
+    Returns
+    -------
+    bool
+        False for ``local-cluster`` too, whose executors are processes of their own.
+    """
     master = spark.conf.get("spark.master", "") or ""
     return master == "local" or master.startswith("local[")
 

@@ -31,7 +31,7 @@ _known: WeakKeyDictionary[SparkSession, Envelope] = WeakKeyDictionary()
 def envelope(spark: SparkSession) -> Envelope:
     """Read the session's configuration and ask its workers what machines they are on.
 
-    Runs one or two tiny jobs the first time, none later.
+    Runs a few tiny jobs the first time, none later. Executors that were asked for get 30 seconds to register.
 
     Parameters
     ----------

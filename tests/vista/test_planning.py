@@ -20,7 +20,7 @@ from optimizer.memory import ClusterSpec, Downstream, Envelope
 from udfs.machine import memory_limit, task_device
 from udfs.node_cache import CACHE_VARIABLE
 from udfs.profiling import ProfilingError
-from vista_spark import plan_feature_transfer, profile
+from vista_spark import _envelope, plan_feature_transfer, profile
 from vista_spark._envelope import envelope, not_set
 from vista_spark._memory_figure import memory_figure
 from vista_spark._sizes import memory
@@ -115,6 +115,22 @@ def test_the_envelope_of_this_session(spark: SparkSession) -> None:
     assert found.heap_bytes == 2 * GIB
     assert 0 < found.beside_bytes < memory_limit()[0]
     assert envelope(spark) is found
+
+
+def test_executors_that_were_asked_for_are_waited_for(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan made in the second after a session has started is for all of the cluster."""
+    settings = {"spark.executor.instances": "3", "spark.executor.cores": "4", "spark.task.cpus": "2"}
+    waited: list[int] = []
+
+    def slots_in_the_end(_spark: SparkSession, *, wanted: int) -> int:
+        waited.append(wanted)
+        return wanted
+
+    monkeypatch.setattr(_envelope, "_get", lambda _spark, name, default: settings.get(name, default))
+    monkeypatch.setattr(_envelope, "task_slots", slots_in_the_end)
+    found = _envelope._cluster(spark)
+    assert waited == [6]
+    assert (found.executors, found.slots) == (3, 2)
 
 
 def test_what_a_running_session_cannot_take(spark: SparkSession) -> None:

@@ -131,7 +131,8 @@ class Views:
         if key not in self._padded:
             sides = [side for pair in reversed(padding) for side in pair]
             tensor = self.tensors[name]
-            padded = functional.pad(tensor, sides, value=outside) if any(sides) else tensor  # which would copy it
+            # Padding by nothing would copy the tensor.
+            padded = functional.pad(tensor, sides, value=outside) if any(sides) else tensor
             self._padded[key] = padded[0].movedim(0, -1).contiguous()
         return self._padded[key]
 
