@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from PIL import Image
 
-from udfs.allocator import keep_freed_memory
+from udfs.node import keep_freed_memory
 from vista_spark import roster
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.preprocessing import Preprocessing
+    from udfs.images import Preprocessing
 
 __all__ = ["Arrangement", "Fleet", "Task", "Truncated", "preprocess"]
 
@@ -77,7 +77,7 @@ class Arrangement:
     layout : {"NCHW", "NHWC"}
     batch : int
     keep_memory : bool
-        See :func:`udfs.allocator.keep_freed_memory`.
+        See :func:`udfs.node.keep_freed_memory`.
     """
 
     processes: int

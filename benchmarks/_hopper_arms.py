@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from pyspark import cloudpickle
 
-from udfs.allreduce import gang
+from udfs.gang import gang
 from udfs.shards import PreparedData, Tensors, load_shard
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from udfs.allreduce import Gang
+    from udfs.gang import Gang
 
 __all__ = ["BATCH", "Arm", "Work", "network", "optimizer_of", "train_all"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from _vista_pictures import grouped, panels
 from pyspark import StorageLevel
 
-from vista_spark._network import network
+from vista_spark.network import network
 from vista_spark.transfer._stage import run_stage, stage_inference
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from _limited import Outcome, enforcement, run_limited
 from _report import Report, load_average
 
-from vista_spark._sizes import memory
-from vista_spark.profile import profile
+from vista_spark.network import profile
+from vista_spark.sessions import memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cerebro_spark._assignment import Event
+    from cerebro_spark.hopper import Event
 
 _WORKERS = 2
 # A category of more values than this would be most of the network's inputs.

@@ -32,7 +32,7 @@ from _photos import jpegs
 from _report import Report, load_average
 from _weights import found_weights
 
-from optimizer.patches import OcclusionGrid, stage_one_step, update_patches
+from optimizer.occlusion import OcclusionGrid, stage_one_step, update_patches
 from udfs.handlers import handler
 from udfs.images import decode
 from udfs.incremental import IncrementalNetwork, buckets
@@ -43,7 +43,7 @@ from vista_spark import roster
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from optimizer.patches import UpdatePatches
+    from optimizer.occlusion import UpdatePatches
     from udfs.handlers.torch import TorchModel
 
 

@@ -23,11 +23,10 @@ from pyspark.ml.functions import predict_batch_udf
 from pyspark.sql.types import ArrayType, FloatType
 
 from optimizer.logical import plan_layers
-from udfs.allocator import keep_freed_memory
-from udfs.inference import ImageFeed
-from udfs.model import open_model
+from udfs.inference import ImageFeed, open_model
+from udfs.node import keep_freed_memory
 from vista_spark import CNNFeaturizer, roster, session
-from vista_spark._network import network
+from vista_spark.network import network
 from vista_spark.transfer._stage import feature_column, run_stage, stage_inference
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from optimizer.logical import Logical, LogicalPlan
-    from udfs.model import ModelSource
-    from vista_spark._network import Network
+    from udfs.inference import ModelSource
+    from vista_spark.network import Network
 
     Features = list[NDArray[np.float32]]
 

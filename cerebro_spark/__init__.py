@@ -1,10 +1,20 @@
 """TRAIN models over DataFrames: model selection by model hopper parallelism."""
 
-from cerebro_spark._backend import SparkBackend
-from cerebro_spark.model import TunedModel
-from cerebro_spark.prepare import prepare
-from cerebro_spark.search import GridSearch
-from cerebro_spark.selection import Selection, TrialResult
+import sys
+
+import udfs
+
+if not hasattr(udfs, "check_packages"):
+    raise ImportError(
+        f"cerebro-spark's package 'udfs' is hidden: Python finds 'udfs' at {udfs.__file__}. "
+        "Rename that file or folder, or start Python elsewhere"
+    )
+udfs.check_packages()
+
+from cerebro_spark.data import prepare
+from cerebro_spark.hopper import SparkBackend
+from cerebro_spark.tune import GridSearch, Selection, TrialResult, TunedModel
+from optimizer._version import __version__
 from udfs.shards import PreparedData
 from udfs.store import Store
 from udfs.training import METRICS, Metric, ModelTrainer, TrainingFunctions
@@ -21,5 +31,10 @@ __all__ = [
     "TrainingFunctions",
     "TrialResult",
     "TunedModel",
+    "__version__",
     "prepare",
 ]
+
+# Pipelines saved before the stages had public paths name them by these modules.
+for _module in ("model",):
+    sys.modules[f"{__name__}.{_module}"] = sys.modules[__name__]

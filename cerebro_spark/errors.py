@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.errors import CerebroError
+from optimizer.errors import CerebroError, ColumnError, EmptyInputError, InvalidArgumentError, LabelError
 from udfs.shards import ShardError
 from udfs.store import StoreError
 from udfs.training import TrainerError
@@ -29,22 +29,6 @@ __all__ = [
 
 class CerebroSparkError(CerebroError):
     """Base of what ``cerebro_spark`` raises on purpose."""
-
-
-class InvalidArgumentError(CerebroSparkError, ValueError):
-    """An argument that cannot be; the message says what would do."""
-
-
-class ColumnError(CerebroSparkError, ValueError):
-    """A column that is missing, of the wrong type, or with values that no network takes."""
-
-
-class LabelError(ColumnError):
-    """A label that cannot be learned: no number, null, or a feature as well."""
-
-
-class EmptyInputError(CerebroSparkError, ValueError):
-    """Too few rows: none at all, or fewer than there are partitions to be filled."""
 
 
 class ChangingInputError(CerebroSparkError, RuntimeError):

@@ -16,7 +16,7 @@ import skimage
 from PIL import Image
 from weights import mobilenet_v2
 
-from udfs.figure import NotebookFigure
+from udfs.driver.figure import NotebookFigure
 from udfs.occlusion import similarity
 from vista_spark import Explanation, OcclusionExplainer, explain, session
 

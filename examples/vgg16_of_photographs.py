@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from udfs.preprocessing import Preprocessing
+    from udfs.images import Preprocessing
 
 # Of the file's input: 0 to 255, blue first, less ImageNet's mean.
 _MEAN = (103.939, 116.779, 123.68)

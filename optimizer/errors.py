@@ -10,11 +10,37 @@ if TYPE_CHECKING:
 
     from optimizer.memory import ClusterSpec
 
-__all__ = ["CerebroError", "GraphError", "InfeasiblePlanError", "UnknownLayerError", "nearest"]
+__all__ = [
+    "CerebroError",
+    "ColumnError",
+    "EmptyInputError",
+    "GraphError",
+    "InfeasiblePlanError",
+    "InvalidArgumentError",
+    "LabelError",
+    "UnknownLayerError",
+    "nearest",
+]
 
 
 class CerebroError(Exception):
     """Base of every error that this project raises on purpose."""
+
+
+class InvalidArgumentError(CerebroError, ValueError):
+    """An argument that is not allowed; the message says which values are."""
+
+
+class ColumnError(CerebroError, ValueError):
+    """A column that is missing, of the wrong type, in the way, or with values that no network takes."""
+
+
+class LabelError(ColumnError):
+    """A label that cannot be learned: null, no number, of a single class, or a feature as well."""
+
+
+class EmptyInputError(CerebroError, ValueError):
+    """Too few rows: an empty table, tables that share no id, or fewer rows than partitions to fill."""
 
 
 class GraphError(CerebroError, ValueError):

@@ -82,7 +82,7 @@ def test_nothing_but_the_data_frame_api(path: Path) -> None:
         ("vista_spark", {"torch", "tensorflow", "keras", "mlflow", "matplotlib", "skimage"}),
         ("udfs.inference", {"torch", "tensorflow", "keras", "mlflow", "matplotlib", "skimage", "pandas"}),
         ("optimizer.graph", {"torch", "pyspark", "pandas", "pyarrow", "PIL"}),
-        ("optimizer.logical", {"torch", "pyspark", "pandas", "pyarrow", "PIL"}),
+        ("optimizer.transfer", {"torch", "pyspark", "pandas", "pyarrow", "PIL"}),
         ("optimizer.hopper", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp"}),
         ("cerebro_spark", {"torch", "tensorflow", "keras", "mlflow", "matplotlib", "pulp"}),
     ],

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sessions import CONNECT
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(CONNECT, reason="once is enough")
@@ -23,9 +28,19 @@ def _modules() -> list[str]:
     return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in with_examples]
 
 
+class _Finder(doctest.DocTestFinder):
+    """Finds the stages too, whose module is the public face that saved pipelines name."""
+
+    def _from_module(self, module: ModuleType | None, object: Any) -> bool:  # noqa: A002 - doctest's own name
+        named = inspect.isclass(object) and object.__module__ in {"cerebro_spark", "vista_spark"}
+        return named or super()._from_module(module, object)  # type: ignore[misc]
+
+
 @pytest.mark.usefixtures("spark")  # Spark ML's own estimators take a session for granted
 @pytest.mark.parametrize("name", _modules())
 def test_examples(name: str) -> None:
-    found = doctest.testmod(import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert found.attempted
-    assert not found.failed
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    for example in _Finder().find(import_module(name), name):
+        runner.run(example)
+    assert runner.tries
+    assert not runner.failures

@@ -1,1 +1,5 @@
-"""EXECUTE: what runs inside a Spark executor (Arrow iterator functions, framework handlers)."""
+"""EXECUTE: the code that runs inside a Spark executor (Arrow iterator functions, framework handlers)."""
+
+from udfs._hidden import check_packages
+
+__all__ = ["check_packages"]

@@ -1,25 +1,35 @@
 """RUN models over DataFrames: feature transfer from pre-trained networks."""
 
-from vista_spark._shadow import check_packages
+import sys
 
-check_packages()
+import udfs
 
-from vista_spark import roster  # noqa: E402 - the guard comes before what it guards
-from vista_spark._session import session  # noqa: E402
-from vista_spark._version import __version__  # noqa: E402
-from vista_spark.explanation import Explanation, explain, explain_sizes  # noqa: E402
-from vista_spark.featurizer import CNNFeaturizer  # noqa: E402
-from vista_spark.occlusion import OcclusionExplainer, OcclusionExplainerModel  # noqa: E402
-from vista_spark.perceptron import (  # noqa: E402
-    MLPClassificationModel,
-    MLPClassifier,
-    MLPRegressionModel,
-    MLPRegressor,
+if not hasattr(udfs, "check_packages"):
+    raise ImportError(
+        f"cerebro-spark's package 'udfs' is hidden: Python finds 'udfs' at {udfs.__file__}. "
+        "Rename that file or folder, or start Python elsewhere"
+    )
+udfs.check_packages()
+
+from optimizer._version import __version__
+from vista_spark import roster
+from vista_spark.features import (
+    CNNFeaturizer,
+    TextFeaturizer,
 )
-from vista_spark.profile import profile  # noqa: E402
-from vista_spark.tensor_explanation import TensorExplanation, explain_tensor  # noqa: E402
-from vista_spark.text_featurizer import TextFeaturizer  # noqa: E402
-from vista_spark.transfer import (  # noqa: E402
+from vista_spark.mlp import MLPClassificationModel, MLPClassifier, MLPRegressionModel, MLPRegressor
+from vista_spark.network import profile
+from vista_spark.occlusion import (
+    Explanation,
+    OcclusionExplainer,
+    OcclusionExplainerModel,
+    TensorExplanation,
+    explain,
+    explain_sizes,
+    explain_tensor,
+)
+from vista_spark.sessions import session
+from vista_spark.transfer import (
     FeatureTransfer,
     LayerResult,
     TransferResult,
@@ -49,3 +59,7 @@ __all__ = [
     "roster",
     "session",
 ]
+
+# Pipelines saved before the stages had public paths name them by these modules.
+for _module in ("featurizer", "perceptron", "text_featurizer"):
+    sys.modules[f"{__name__}.{_module}"] = sys.modules[__name__]

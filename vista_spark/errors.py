@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.errors import CerebroError, UnknownLayerError, nearest
-from udfs.launch import JavaNotFoundError
+from optimizer.errors import (
+    CerebroError,
+    ColumnError,
+    EmptyInputError,
+    InvalidArgumentError,
+    LabelError,
+    UnknownLayerError,
+    nearest,
+)
+from udfs.driver import JavaNotFoundError
 from udfs.weights import WeightsError
 
 if TYPE_CHECKING:
@@ -32,28 +40,12 @@ class VistaError(CerebroError):
     """Base of what ``vista_spark`` raises on purpose."""
 
 
-class InvalidArgumentError(VistaError, ValueError):
-    """An argument that cannot be; the message says what would do."""
-
-
-class ColumnError(VistaError, ValueError):
-    """A column that is missing, of the wrong type, or in the way."""
-
-
-class EmptyInputError(VistaError, ValueError):
-    """Nothing to learn from: an empty table, or tables that share no id."""
-
-
 class DuplicateIdError(VistaError, ValueError):
     """Rows of one table that share an id: a join would multiply them, and which one is meant cannot be told."""
 
 
 class MissingIdError(VistaError, ValueError):
     """Rows without an id, or without their counterpart in the other table, where ``errors="raise"``."""
-
-
-class LabelError(VistaError, ValueError):
-    """A label that cannot be learned: null, or with a single class."""
 
 
 class DiskFullError(VistaError, OSError):

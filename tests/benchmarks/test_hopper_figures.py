@@ -11,8 +11,8 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
-import schedulers  # noqa: E402
-from _hopper_figures import (  # noqa: E402
+import schedulers
+from _hopper_figures import (
     Absence,
     batch_traffic,
     epochs_with_losses,

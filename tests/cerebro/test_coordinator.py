@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cerebro_spark import _coordinator
-from cerebro_spark._coordinator import Coordinator
-from cerebro_spark._trial import Trial
+from cerebro_spark.hopper import Coordinator, Trial, _coordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable

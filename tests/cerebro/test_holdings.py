@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cerebro_spark._holdings import Holdings
+from cerebro_spark.hopper import Holdings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,8 @@ from photographs import crops, encode
 from PIL import Image
 from sessions import CONNECT
 
+from cerebro_spark.data import petastorm_frame, prepare
 from cerebro_spark.errors import MissingPackageError
-from cerebro_spark.petastorm import petastorm_frame
-from cerebro_spark.prepare import prepare
 from udfs.shards import load_shard
 from udfs.store import Store
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 from sessions import CONNECT, pytest_on_connect
 
+from cerebro_spark.data import prepare
 from cerebro_spark.errors import (
     ChangingInputError,
     ColumnError,
@@ -25,9 +26,7 @@ from cerebro_spark.errors import (
     LabelError,
     StoreError,
 )
-from cerebro_spark.prepare import prepare
-from udfs.images import decode
-from udfs.preprocessing import Preprocessing
+from udfs.images import Preprocessing, decode
 from udfs.shards import FOLDER, PreparedData, load_shard
 from udfs.store import Store
 

@@ -17,20 +17,17 @@ from pyspark.sql import functions as F  # noqa: N812
 
 torch = pytest.importorskip("torch")
 
-from searches import FEATURES, adult, plain_loop, search, states, trainer  # noqa: E402
+from searches import FEATURES, adult, plain_loop, search, states, trainer
 
-from cerebro_spark import (  # noqa: E402
+from cerebro_spark import (
     ModelTrainer,
     Selection,
     SparkBackend,
     Store,
     TrainingFunctions,
     TunedModel,
-    _jobs,
 )
-from cerebro_spark._backend import check_free  # noqa: E402
-from cerebro_spark._coordinator import Coordinator  # noqa: E402
-from cerebro_spark.errors import (  # noqa: E402
+from cerebro_spark.errors import (
     BusyError,
     ColumnError,
     InvalidArgumentError,
@@ -41,7 +38,12 @@ from cerebro_spark.errors import (  # noqa: E402
     TooFewSlotsError,
     TrainerError,
 )
-from udfs.hopper import Checkpoints  # noqa: E402
+from cerebro_spark.hopper import (
+    Coordinator,
+    _jobs,
+    check_free,
+)
+from udfs.hopper import Checkpoints
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

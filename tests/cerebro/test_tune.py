@@ -125,7 +125,7 @@ def test_what_is_wrong_is_said_before_spark_starts(
     def launch(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("cerebro_spark.cli.launch", launch)
+    monkeypatch.setattr("cerebro_spark.cli._app.launch", launch)
     search = tmp_path / "search_of_mine.py"
     if text is not None:
         search.write_text(text)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from standalone import spark_environment
 
-from vista_spark._shipping import write_packages
+from vista_spark.sessions import write_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +85,7 @@ _SPILLS = """
 import sys
 from pyspark.ml.classification import LogisticRegression
 from vista_spark import FeatureTransfer, session
-from vista_spark._files import read_images, read_table
+from vista_spark.cli import read_images, read_table
 from vista_spark.errors import DiskFullError
 
 inputs, disk = sys.argv[1:]

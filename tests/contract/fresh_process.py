@@ -8,10 +8,10 @@ from pathlib import Path
 # The root too: tests/optimizer would hide the package that lies there.
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
 
-from pyspark.ml import PipelineModel  # noqa: E402
-from pyspark.ml.util import DefaultParamsReader  # noqa: E402
-from sessions import new_session  # noqa: E402
-from texts import TOKENIZERS, tiny_bert  # noqa: E402
+from pyspark.ml import PipelineModel
+from pyspark.ml.util import DefaultParamsReader
+from sessions import new_session
+from texts import TOKENIZERS, tiny_bert
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from pyspark.ml.functions import array_to_vector
 from texts import TOKENIZERS, sentences, tiny_bert
 
 from cerebro_spark import TunedModel
-from udfs.portable import PortableNetwork
+from udfs.inference import PortableNetwork
 from udfs.shards import TensorColumn, TensorGroup
 from vista_spark import CNNFeaturizer, MLPClassifier, MLPRegressor, OcclusionExplainer, TextFeaturizer
 

@@ -19,15 +19,15 @@ import torch
 from pyspark import cloudpickle
 from sessions import CONNECT
 
-from udfs.allreduce import GangError, gang
-from udfs.perceptron import Training
+from udfs.gang import GangError, gang
+from udfs.mlp import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from udfs.allreduce import Backend
+    from udfs.gang import Backend
 
 pytestmark = [
     pytest.mark.horovod,

@@ -33,8 +33,8 @@ def _run(name: str) -> nbformat.NotebookNode:
 WATCHED = """
 from types import SimpleNamespace
 from cerebro_spark import _live
-from cerebro_spark._trial import Trial
-from cerebro_spark._watching import Watching
+from cerebro_spark.hopper import Trial
+from cerebro_spark.hopper._monitor import Watching
 
 _live._SHOWN_S = 0.01
 trials = [Trial(f"c{number:03d}", {"lr": number / 10}) for number in range(3)]

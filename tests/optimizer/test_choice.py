@@ -24,8 +24,7 @@ from optimizer.memory import (
     plan_inside,
     plan_transfer,
 )
-from optimizer.profile import ModelProfile
-from optimizer.transfer import TransferCost, choose_transfer
+from optimizer.transfer import ModelProfile, TransferCost, choose_transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

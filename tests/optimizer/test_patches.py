@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.graph import Layer, LayerGraph, Window
-from optimizer.patches import DrillDown, OcclusionGrid, PatchError, Span, stage_one_stride, update_patches
+from optimizer.occlusion import DrillDown, OcclusionGrid, PatchError, Span, stage_one_stride, update_patches
 
 
 def sees(window: Window, axis: int, at: int) -> set[int]:

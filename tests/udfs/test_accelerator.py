@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from optimizer.patches import OcclusionGrid
-from udfs import machine
+from optimizer.occlusion import OcclusionGrid
 from udfs.handlers import TensorSpec, handler
-from udfs.machine import task_device
+from udfs.node import _machine as machine
+from udfs.node import task_device
 from udfs.occlusion import Occlusion
 from udfs.occlusion.occluder import Occluder
 

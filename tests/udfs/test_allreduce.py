@@ -12,9 +12,9 @@ import pytest
 import torch
 from sessions import CONNECT
 
-from udfs import allreduce
-from udfs.allreduce import Gang, GangError, gang
-from udfs.horovod import _interface
+from udfs.gang import Gang, GangError, gang
+from udfs.gang import _gang as allreduce
+from udfs.gang._horovod import _interface
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

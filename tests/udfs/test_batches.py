@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.batches import rebatch
+from udfs.arrow import rebatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

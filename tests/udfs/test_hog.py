@@ -9,8 +9,7 @@ import sklearn.datasets
 from PIL import Image
 from skimage.feature import hog as reference
 
-from udfs.hog import hog, hog_length
-from udfs.images import ImageError
+from udfs.images import ImageError, hog, hog_length
 
 PHOTOGRAPH = Image.fromarray(sklearn.datasets.load_sample_image("flower.jpg"))
 

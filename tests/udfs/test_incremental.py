@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
-from torch import nn  # noqa: E402 - an optional extra
+from torch import nn
 
-from optimizer.patches import OcclusionGrid, PatchError  # noqa: E402
-from udfs.handlers import TensorSpec, handler  # noqa: E402
-from udfs.incremental import IncrementalNetwork, buckets  # noqa: E402
-from vista_spark.roster import card, load  # noqa: E402
+from optimizer.occlusion import OcclusionGrid, PatchError
+from udfs.handlers import TensorSpec, handler
+from udfs.incremental import IncrementalNetwork, buckets
+from vista_spark.roster import card, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,16 +14,26 @@ from PIL import Image
 
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
+from torch import nn
 
-from udfs import inference, model  # noqa: E402
-from udfs.handlers import TensorSpec  # noqa: E402
-from udfs.images import ImageError, decode  # noqa: E402
-from udfs.inference import Feature, ImageFeed, Inference, Materialised, TensorFeed  # noqa: E402
-from udfs.model import ModelSource  # noqa: E402
-from udfs.preprocessing import Preprocessing  # noqa: E402
-from udfs.rows import RowPolicy  # noqa: E402
-from udfs.tensors import TensorError  # noqa: E402
+from udfs.arrow import TensorError
+from udfs.handlers import TensorSpec
+from udfs.images import (
+    ImageError,
+    Preprocessing,
+    decode,
+)
+from udfs.inference import (
+    Feature,
+    ImageFeed,
+    Inference,
+    Materialised,
+    ModelSource,
+    RowPolicy,
+    TensorFeed,
+)
+from udfs.inference import _inference as inference
+from udfs.inference import _model as model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

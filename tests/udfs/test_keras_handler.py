@@ -585,7 +585,8 @@ def test_another_backend_is_an_error_that_names_the_way_out(code: str) -> None:
 
 
 def test_a_missing_framework_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "udfs.handlers.keras")
+    for module in [name for name in sys.modules if name.startswith("udfs.handlers.keras")]:
+        monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "keras", None)
     with pytest.raises(ImportError, match=r'pip install "cerebro-spark\[tensorflow\]"'):
         handler("keras")

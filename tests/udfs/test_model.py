@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from udfs import model
 from udfs.handlers import TensorSpec
-from udfs.model import ModelSource, open_model
+from udfs.inference import ModelSource, open_model
+from udfs.inference import _model as model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

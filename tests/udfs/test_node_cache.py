@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from udfs import node_cache
-from udfs.node_cache import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
+from udfs.node import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
+from udfs.node import _cache as node_cache
 
 if TYPE_CHECKING:
     from pathlib import Path

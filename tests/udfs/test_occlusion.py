@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
-from torch import nn  # noqa: E402 - an optional extra
+from torch import nn
 
-from optimizer.patches import OcclusionGrid, PatchError  # noqa: E402
-from udfs.handlers import TensorSpec, handler  # noqa: E402
-from udfs.occlusion import TAUS, CostModel, Curve, HeatMap, Lattice, Occlusion, TargetError, fitted, similarity  # noqa: E402
-from udfs.occlusion.occluder import Occluder, probabilities  # noqa: E402
-from udfs.occlusion.tuning import Tuning  # noqa: E402
+from optimizer.occlusion import OcclusionGrid, PatchError
+from udfs.handlers import TensorSpec, handler
+from udfs.occlusion import TAUS, CostModel, Curve, HeatMap, Lattice, Occlusion, TargetError, fitted, similarity
+from udfs.occlusion.occluder import Occluder, probabilities
+from udfs.occlusion.tuning import Tuning
 
 SHAPES = st.tuples(st.integers(1, 20), st.integers(1, 20))
 

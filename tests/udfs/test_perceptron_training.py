@@ -14,13 +14,13 @@ import pytest
 import torch
 from torch import nn
 
-from udfs.allreduce import Gang
-from udfs.perceptron import PerceptronError, Scoring, Training
-from udfs.perceptron._fit import Fitted, fit
-from udfs.perceptron._network import Perceptron, from_bytes, to_bytes
-from udfs.perceptron._rows import Census, Rows, read_rows
-from udfs.perceptron._shares import batch_shares
-from udfs.perceptron._solvers import SGD, Adam
+from udfs.gang import Gang
+from udfs.mlp import PerceptronError, Scoring, Training
+from udfs.mlp._rows import Census, Rows, read_rows
+from udfs.mlp._shares import batch_shares
+from udfs.mlp._solvers import SGD, Adam
+from udfs.mlp.fit import Fitted, fit
+from udfs.mlp.network import Perceptron, from_bytes, to_bytes
 
 TRAINING = Training(
     hidden=(8, 5),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.pooling import POOLINGS, Pooling, feature_length, pool
+from udfs.inference import POOLINGS, Pooling, feature_length, pool
 
 SIDES = st.integers(1, 9)
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from photographs import crops, encode
 
-from udfs.node_cache import CACHE_VARIABLE, NodeCacheError
+from udfs.node import CACHE_VARIABLE, NodeCacheError
 from udfs.shards import (
     FOLDER,
     PreparedData,

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from udfs.handlers import TensorSpec, handler
-from udfs.node_cache import CACHE_VARIABLE
-from udfs.shared_weights import open_shared
+from udfs.node import CACHE_VARIABLE
+from udfs.weights.shared import open_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +124,7 @@ def test_old_files_go(tmp_path: Path) -> None:
 _WORKER = """
 import sys, torch
 from torch import nn
-from udfs.shared_weights import open_shared
+from udfs.weights.shared import open_shared
 
 MIB = 2**20
 

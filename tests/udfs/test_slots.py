@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from udfs import slots
-from udfs.slots import is_local, task_slots
+from udfs.driver import _slots as slots
+from udfs.driver import is_local, task_slots
 
 if TYPE_CHECKING:
     import pytest

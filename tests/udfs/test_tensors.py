@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs import tensors
+from udfs.arrow import TensorError, from_binary, nbytes, to_binary, to_lists
+from udfs.arrow import _tensors as tensors
 from udfs.handlers import TensorSpec
-from udfs.tensors import TensorError, from_binary, nbytes, to_binary, to_lists
 
 SHAPES = st.lists(st.integers(1, 4), max_size=3).map(tuple)
 DTYPES = st.sampled_from(["float32", "float64", "float16", "int64", "uint8", "bool"])

@@ -13,9 +13,8 @@ from texts import tiny_bert
 pytest.importorskip("torch")
 pytest.importorskip("tokenizers", reason='pip install "cerebro-spark[text]"')
 
-from udfs import text
-from udfs.feeds import Read
-from udfs.text import TextError, TextFeed, Tokenization, open_tokenizer
+from udfs.inference import Read, TextError, TextFeed, Tokenization, open_tokenizer
+from udfs.inference import _text as text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,16 +9,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch.nn.functional as F  # noqa: E402, N812 - torch's own habit
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
-from torch import nn  # noqa: E402
+import torch.nn.functional as F  # noqa: N812 - torch's own habit
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
 
-from optimizer.graph import Window, receptive_field  # noqa: E402
-from udfs.handlers import TensorSpec, UntraceableModelError, handler  # noqa: E402
-from udfs.handlers.torch import HANDLER  # noqa: E402
-from udfs.testing import HandlerContract, Refusal, Sample, assert_same_bits, records  # noqa: E402
-from vista_spark import roster  # noqa: E402
+from optimizer.graph import Window, receptive_field
+from udfs.handlers import TensorSpec, UntraceableModelError, handler
+from udfs.handlers.torch import HANDLER
+from udfs.testing import HandlerContract, Refusal, Sample, assert_same_bits, records
+from vista_spark import roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -385,7 +385,7 @@ def test_in_place_operations_say_what_the_model_says(forward: Callable[..., Any]
 
 
 def test_torchvision_style_in_place_networks_stay_with_the_quick_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("udfs.handlers._torch_fx._by_export", lambda *_: pytest.fail("exported"))
+    monkeypatch.setattr("udfs.handlers.torch._fx._by_export", lambda *_: pytest.fail("exported"))
 
     def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
         out = self.relu(self.bn(self.conv(x)))
@@ -550,7 +550,7 @@ def test_values_are_freed_after_their_last_reader() -> None:
 @pytest.mark.parametrize("exported", [False, True])
 def test_windows_of_modules_and_functions_agree(monkeypatch: pytest.MonkeyPatch, *, exported: bool) -> None:
     if exported:
-        monkeypatch.setattr("udfs.handlers._torch_fx._by_fx", lambda *_: 1 / 0)
+        monkeypatch.setattr("udfs.handlers.torch._fx._by_fx", lambda *_: 1 / 0)
 
     def modules(self: Any, x: torch.Tensor) -> torch.Tensor:
         return self.d(self.c(self.b(self.a(x))))
@@ -588,7 +588,7 @@ def test_module_that_is_called_twice_resolves_to_its_first_call(monkeypatch: pyt
     inputs = [TensorSpec((4,))]
     quick = HANDLER.trace(built(twice), inputs)
     assert quick.layer("fc") == quick.graph.layers[1].name
-    monkeypatch.setattr("udfs.handlers._torch_fx._by_fx", lambda *_: 1 / 0)
+    monkeypatch.setattr("udfs.handlers.torch._fx._by_fx", lambda *_: 1 / 0)
     exported = HANDLER.trace(built(twice), inputs)
     assert exported.layer("fc") == exported.graph.layers[1].name
 

@@ -14,9 +14,9 @@ from sklearn import metrics as reference
 
 torch = pytest.importorskip("torch")
 
-from udfs.portable import PortableNetwork  # noqa: E402
-from udfs.shards import Tensors  # noqa: E402
-from udfs.training import (  # noqa: E402
+from udfs.inference import PortableNetwork
+from udfs.shards import Tensors
+from udfs.training import (
     METRICS,
     Diverged,
     MetricError,
@@ -32,7 +32,7 @@ from udfs.training import (  # noqa: E402
     row_order,
     unpack,
 )
-from udfs.training._torch import as_array, as_tensor  # noqa: E402
+from udfs.training._torch import as_array, as_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

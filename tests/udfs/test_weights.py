@@ -14,12 +14,12 @@ from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
 
 torch = pytest.importorskip("torch")
 
-from safetensors.torch import save_file  # noqa: E402
+from safetensors.torch import save_file
 
-from optimizer.errors import CerebroError  # noqa: E402
-from udfs import weights_file  # noqa: E402
-from udfs.node_cache import CACHE_VARIABLE  # noqa: E402
-from udfs.weights import WeightsError, fit_state_dict, read_state_dict  # noqa: E402
+from optimizer.errors import CerebroError
+from udfs.node import CACHE_VARIABLE
+from udfs.weights import WeightsError, fit_state_dict, read_state_dict
+from udfs.weights import _file as weights_file
 
 if TYPE_CHECKING:
     import io
@@ -339,7 +339,7 @@ def test_a_copy_that_breaks_off_leaves_nothing(remote: tuple[Path, Path], monkey
         target.write(source.read(10))
         raise OSError("the line is dead")
 
-    monkeypatch.setattr("udfs.weights_file.shutil.copyfileobj", breaks)
+    monkeypatch.setattr("udfs.weights._file.shutil.copyfileobj", breaks)
     with pytest.raises(WeightsError, match="the line is dead"):
         read_state_dict("far://w.pt")
     assert list(cache.iterdir()) == []

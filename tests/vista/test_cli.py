@@ -16,8 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sessions import CONNECT
 from typer.testing import CliRunner
 
-from vista_spark._files import numeric_columns, read_images, read_table
-from vista_spark.cli import app
+from vista_spark.cli import app, numeric_columns, read_images, read_table
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -12,16 +12,15 @@ import pytest
 from real_inputs import foolbox_images, mobilenet_v2_weights
 from sessions import CONNECT, pytest_on_connect
 
-from optimizer.patches import PatchError
-from udfs.images import ImageError
+from optimizer.occlusion import PatchError
+from udfs.images import ImageError, Preprocessing
 from udfs.occlusion import similarity
-from udfs.preprocessing import Preprocessing
 from vista_spark import explain, explain_sizes, roster
 from vista_spark.errors import InvalidArgumentError
 
 torch = pytest.importorskip("torch")
 
-from udfs.incremental import IncrementalNetwork  # noqa: E402 - needs torch
+from udfs.incremental import IncrementalNetwork
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,14 +18,14 @@ from real_inputs import foolbox_images, mobilenet_v2_weights
 
 torch = pytest.importorskip("torch")
 
-from optimizer.errors import UnknownLayerError  # noqa: E402
-from udfs import images  # noqa: E402
-from udfs.pooling import POOLINGS, pool  # noqa: E402
-from udfs.preprocessing import Preprocessing, Preprocessings  # noqa: E402
-from udfs.weights import WeightsError  # noqa: E402
-from vista_spark import CNNFeaturizer, roster  # noqa: E402
-from vista_spark.errors import ColumnError, InvalidArgumentError, UnknownModelError  # noqa: E402
-from vista_spark.roster import FeatureLayer, ModelCard  # noqa: E402
+from optimizer.errors import UnknownLayerError
+from udfs import images
+from udfs.images import Preprocessing, Preprocessings
+from udfs.inference import POOLINGS, pool
+from udfs.weights import WeightsError
+from vista_spark import CNNFeaturizer, roster
+from vista_spark.errors import ColumnError, InvalidArgumentError, UnknownModelError
+from vista_spark.roster import FeatureLayer, ModelCard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -321,7 +321,7 @@ def test_a_model_of_main_runs_in_the_workers(tmp_path: Path) -> None:
             sys.path[:0] = {[str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]!r}
             import torch
             from sessions import new_session
-            from udfs.preprocessing import Preprocessing
+            from udfs.images import Preprocessing
             from vista_spark import CNNFeaturizer, roster
 
             SCALE = 3.0

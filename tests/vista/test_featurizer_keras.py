@@ -13,15 +13,15 @@ pytest.importorskip("tensorflow")
 
 from udfs import images
 from udfs.handlers import UntraceableModelError, handler
-from udfs.pooling import POOLINGS, Pooling, pool
-from udfs.preprocessing import Preprocessing
+from udfs.images import Preprocessing
+from udfs.inference import POOLINGS, Pooling, pool
 from vista_spark import CNNFeaturizer, roster
 from vista_spark.roster import FeatureLayer, ModelCard
 
 handler("keras")
 
-import keras  # noqa: E402 - after the handler, which chooses the backend
-from keras import layers  # noqa: E402
+import keras
+from keras import layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ import pytest
 from photographs import crops, encode
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
-from optimizer.patches import PatchError
+from optimizer.occlusion import PatchError
 from udfs.occlusion import similarity
 from vista_spark import OcclusionExplainer, explain
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from safetensors.torch import load
 from torch import nn
 
-import vista_spark.perceptron
-from udfs.perceptron._network import Perceptron
-from udfs.slots import task_slots
+import vista_spark.mlp._stages
+from udfs.driver import task_slots
+from udfs.mlp.network import Perceptron
 from vista_spark import MLPClassificationModel, MLPClassifier, MLPRegressor
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError
 from vista_spark.transfer._downstream import default_evaluator, is_classification, point_at
@@ -222,7 +222,7 @@ def test_a_learning_rate_that_is_too_high(spark: SparkSession) -> None:
 
 def test_a_model_too_large_for_a_query(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_LARGEST_CONNECT", "_LARGEST_CLASSIC"):
-        monkeypatch.setattr(vista_spark.perceptron, name, 200)
+        monkeypatch.setattr(vista_spark.mlp._stages, name, 200)
     with pytest.raises(InvalidArgumentError, match=r"\[5, 7, 3\] have 264 bytes of weights, and 200 is the most"):
         small().fit(frame(spark))
 

@@ -17,15 +17,13 @@ from typer.testing import CliRunner
 
 from optimizer.errors import InfeasiblePlanError
 from optimizer.memory import ClusterSpec, Downstream, Envelope
-from udfs.machine import memory_limit, task_device
-from udfs.node_cache import CACHE_VARIABLE
-from udfs.profiling import ProfilingError
-from vista_spark import _envelope, plan_feature_transfer, profile
-from vista_spark._envelope import envelope, not_set
-from vista_spark._memory_figure import memory_figure
-from vista_spark._sizes import memory
+from udfs.inference.profiling import ProfilingError
+from udfs.node import CACHE_VARIABLE, memory_limit, task_device
+from vista_spark import plan_feature_transfer, profile
 from vista_spark.cli import app
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.sessions import _envelope, envelope, memory, not_set
+from vista_spark.transfer import memory_figure
 from vista_spark.transfer._planning import downstream_size, in_session, named_size
 
 if TYPE_CHECKING:

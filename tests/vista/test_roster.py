@@ -12,14 +12,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
+from torch import nn
 
-from optimizer.errors import CerebroError, UnknownLayerError  # noqa: E402
-from udfs.preprocessing import Preprocessing  # noqa: E402
-from udfs.weights import WeightsError  # noqa: E402
-from vista_spark import roster  # noqa: E402
-from vista_spark.errors import InvalidArgumentError, UnknownModelError, VistaError  # noqa: E402
-from vista_spark.roster import FeatureLayer, ModelCard  # noqa: E402
+from optimizer.errors import CerebroError, UnknownLayerError
+from udfs.images import Preprocessing
+from udfs.weights import WeightsError
+from vista_spark import roster
+from vista_spark.errors import InvalidArgumentError, UnknownModelError, VistaError
+from vista_spark.roster import FeatureLayer, ModelCard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from vista_spark import roster  # noqa: E402
+from vista_spark import roster
 
 if TYPE_CHECKING:
     from torch import nn

@@ -22,17 +22,17 @@ from udfs.handlers import TensorSpec, handler
 
 HANDLER = handler("keras")
 
-import keras  # noqa: E402 - after the handler, which chooses the backend
-from keras import layers  # noqa: E402
+import keras
+from keras import layers
 
-from optimizer.errors import UnknownLayerError  # noqa: E402
-from udfs import images  # noqa: E402
-from udfs.keras_weights import fit_weights  # noqa: E402
-from udfs.preprocessing import Preprocessing  # noqa: E402
-from udfs.weights import WeightsError  # noqa: E402
-from vista_spark import roster  # noqa: E402
-from vista_spark.errors import InvalidArgumentError  # noqa: E402
-from vista_spark.roster import FeatureLayer, ModelCard  # noqa: E402
+from optimizer.errors import UnknownLayerError
+from udfs import images
+from udfs.images import Preprocessing
+from udfs.weights import WeightsError
+from udfs.weights.keras import fit_weights
+from vista_spark import roster
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.roster import FeatureLayer, ModelCard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

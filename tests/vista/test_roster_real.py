@@ -10,10 +10,12 @@ from real_inputs import foolbox_images, mobilenet_v2_weights, squeezenet_state_d
 
 torch = pytest.importorskip("torch")
 
-from udfs.images import decode  # noqa: E402
-from udfs.preprocessing import Preprocessing  # noqa: E402
-from udfs.weights import WeightsError  # noqa: E402
-from vista_spark import roster  # noqa: E402
+from udfs.images import (
+    Preprocessing,
+    decode,
+)
+from udfs.weights import WeightsError
+from vista_spark import roster
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from udfs.weights import SHIPPED, WeightsError, read_state_dict
 from vista_spark import __version__
-from vista_spark._shipping import ship_packages, ship_weights, write_packages
 from vista_spark.cli import app
+from vista_spark.sessions import ship_packages, ship_weights, write_packages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,7 +134,7 @@ def test_the_archive_alone_is_enough_to_import_every_module(tmp_path: Path) -> N
         f"        else: assert module.__file__.startswith({str(archive)!r}), module\n"
         # And from an archive an equal one is made: a submitted driver may send itself on to a Connect server.
         "from pathlib import Path\n"
-        "from vista_spark._shipping import write_packages\n"
+        "from vista_spark.sessions import write_packages\n"
         f"again = write_packages(Path({str(tmp_path / 'again')!r}))\n"
         f"assert again.read_bytes() == Path({str(archive)!r}).read_bytes()\n"
     )

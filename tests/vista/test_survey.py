@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vista_spark._survey import Survey, survey
+from vista_spark.cli import Survey, survey
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
 
 if TYPE_CHECKING:

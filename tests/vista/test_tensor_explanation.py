@@ -10,12 +10,12 @@ from real_inputs import require
 
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402 - an optional extra
-from torch.nn import functional  # noqa: E402
+from torch import nn
+from torch.nn import functional
 
-from optimizer.patches import PatchError  # noqa: E402
-from vista_spark import TensorExplanation, explain_tensor  # noqa: E402
-from vista_spark.errors import InvalidArgumentError  # noqa: E402
+from optimizer.occlusion import PatchError
+from vista_spark import TensorExplanation, explain_tensor
+from vista_spark.errors import InvalidArgumentError
 
 
 def motions(part: str) -> tuple[np.ndarray, np.ndarray]:

@@ -12,14 +12,14 @@ from texts import ANIMALS, MARKETS, sentences, tiny_bert
 torch = pytest.importorskip("torch")
 pytest.importorskip("tokenizers", reason='pip install "cerebro-spark[text]"')
 
-from optimizer.errors import UnknownLayerError  # noqa: E402
-from udfs.handlers import TensorSpec  # noqa: E402
-from udfs.testing import assert_same_bits  # noqa: E402
-from udfs.text import Tokenization, open_tokenizer  # noqa: E402
-from udfs.weights import WeightsError  # noqa: E402
-from vista_spark import CNNFeaturizer, TextFeaturizer, roster  # noqa: E402
-from vista_spark._network import network  # noqa: E402
-from vista_spark.errors import ColumnError, InvalidArgumentError  # noqa: E402
+from optimizer.errors import UnknownLayerError
+from udfs.handlers import TensorSpec
+from udfs.inference import Tokenization, open_tokenizer
+from udfs.testing import assert_same_bits
+from udfs.weights import WeightsError
+from vista_spark import CNNFeaturizer, TextFeaturizer, roster
+from vista_spark.errors import ColumnError, InvalidArgumentError
+from vista_spark.network import network
 
 if TYPE_CHECKING:
     from pathlib import Path

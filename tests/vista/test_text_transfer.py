@@ -12,7 +12,7 @@ from texts import sentences, tiny_bert
 pytest.importorskip("torch")
 pytest.importorskip("tokenizers", reason='pip install "cerebro-spark[text]"')
 
-from udfs.text import TextError
+from udfs.inference import TextError
 from vista_spark import FeatureTransfer, TextFeaturizer, roster
 from vista_spark.errors import ColumnError, InvalidArgumentError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.patches import OcclusionGrid, PatchError, update_patches
+from optimizer.occlusion import OcclusionGrid, PatchError, update_patches
 from udfs.handlers import handler
 from vista_spark.roster import card
 

@@ -28,12 +28,14 @@ from real_inputs import foolbox_images, mobilenet_v2_weights
 
 torch = pytest.importorskip("torch")
 
-from optimizer.errors import UnknownLayerError  # noqa: E402
-from optimizer.logical import LOGICAL_PLANS  # noqa: E402
-from udfs.hog import hog_length  # noqa: E402
-from udfs.images import ImageError  # noqa: E402
-from vista_spark import CNNFeaturizer, FeatureTransfer, TransferResult, roster  # noqa: E402
-from vista_spark.errors import (  # noqa: E402
+from optimizer.errors import UnknownLayerError
+from optimizer.logical import LOGICAL_PLANS
+from udfs.images import (
+    ImageError,
+    hog_length,
+)
+from vista_spark import CNNFeaturizer, FeatureTransfer, TransferResult, roster
+from vista_spark.errors import (
     ColumnError,
     DuplicateIdError,
     EmptyInputError,

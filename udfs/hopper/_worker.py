@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 from pyspark import TaskContext
 
-from udfs.allocator import keep_freed_memory
 from udfs.hopper._checkpoints import Checkpoints, Record
 from udfs.hopper._states import States, digest_of
 from udfs.hopper._wire import Caller, CallError, Endpoint, RefusedError, address_towards
-from udfs.machine import memory_limit, task_device
+from udfs.node import keep_freed_memory, memory_limit, task_device
 from udfs.shards import PreparedData, Tensors, load_shard
 from udfs.store import StoreError
 from udfs.training import Diverged, Session, initial_seed, merge_sums, open_session, row_order, training_bytes

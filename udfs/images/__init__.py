@@ -2,7 +2,19 @@
 
 from udfs.images._decode import decode
 from udfs.images._errors import ImageError
+from udfs.images._hog import hog, hog_length
 from udfs.images._pillow import MAX_PIXELS
+from udfs.images._preprocessing import Layout, Preprocessing, Preprocessings
 from udfs.images._rgb import open_rgb
 
-__all__ = ["MAX_PIXELS", "ImageError", "decode", "open_rgb"]
+__all__ = [
+    "MAX_PIXELS",
+    "ImageError",
+    "Layout",
+    "Preprocessing",
+    "Preprocessings",
+    "decode",
+    "hog",
+    "hog_length",
+    "open_rgb",
+]

@@ -13,7 +13,7 @@ from udfs.images._pillow import check_pixels
 from udfs.images._rgb import open_rgb
 
 if TYPE_CHECKING:
-    from udfs.preprocessing import Preprocessing
+    from udfs.images._preprocessing import Preprocessing
 
 __all__ = ["decode"]
 
@@ -66,7 +66,7 @@ def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = No
     --------
     >>> import io
     >>> from PIL import Image
-    >>> from udfs.preprocessing import Preprocessing
+    >>> from udfs.images import Preprocessing
     >>> file = io.BytesIO()
     >>> Image.new("RGB", (500, 375), "white").save(file, "PNG")
     >>> tensor = decode(file.getvalue(), Preprocessing(crop=224, resize=256))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from optimizer.patches import Span, UpdatePatches
+    from optimizer.occlusion import Span, UpdatePatches
 
 __all__ = ["Bucket", "buckets"]
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from optimizer.patches import PatchError, update_patches
+from optimizer.occlusion import PatchError, update_patches
 from udfs.incremental._buckets import buckets
 from udfs.incremental._views import Updates, Views
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.graph import Layer, Window
-    from optimizer.patches import OcclusionGrid
+    from optimizer.occlusion import OcclusionGrid
     from udfs.handlers.torch import TorchModel
     from udfs.incremental._buckets import Bucket
     from udfs.incremental._views import Padding
@@ -67,13 +67,13 @@ class IncrementalNetwork:
 
     Raises
     ------
-    optimizer.patches.PatchError
+    optimizer.occlusion.PatchError
         The network has another input than such an image, or several and none is chosen.
 
     Examples
     --------
     >>> from udfs.handlers import TensorSpec, handler
-    >>> from optimizer.patches import OcclusionGrid
+    >>> from optimizer.occlusion import OcclusionGrid
     >>> _ = torch.manual_seed(0)
     >>> net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 8 * 8, 2)).eval()
     >>> model = handler("torch").trace(net, [TensorSpec((3, 8, 8))])
@@ -141,7 +141,7 @@ class IncrementalNetwork:
 
         Raises
         ------
-        optimizer.patches.PatchError
+        optimizer.occlusion.PatchError
             Places are to be computed in bfloat16, which the network cannot be.
         """
         outputs, whole = self.patches.graph.outputs, {self._source: image, **(others or {})}

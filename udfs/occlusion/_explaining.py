@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from udfs.batches import rebatch
+from udfs.arrow import rebatch
 from udfs.occlusion._settings import TargetError
 from udfs.occlusion._task_model import task_model
 
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.feeds import ImageFeed
-    from udfs.model import ModelSource
+    from udfs.inference import ImageFeed, ModelSource, RowPolicy
     from udfs.occlusion._settings import Occlusion
-    from udfs.rows import RowPolicy
 
 __all__ = ["DETAILS", "Explaining"]
 

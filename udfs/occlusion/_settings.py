@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from optimizer.patches import OcclusionGrid
+    from optimizer.occlusion import OcclusionGrid
 
 __all__ = [
     "MODES",

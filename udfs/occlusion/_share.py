@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.model import ModelSource
+    from udfs.inference import ModelSource
     from udfs.occlusion._settings import Occlusion
 
 __all__ = ["COST", "VALUES", "Share", "ShareCost"]

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 
-from udfs.allocator import keep_freed_memory
-from udfs.machine import task_device
-from udfs.model import open_model
+from udfs.inference import open_model
+from udfs.node import keep_freed_memory, task_device
 
 if TYPE_CHECKING:
-    from udfs.model import ModelSource
+    from udfs.inference import ModelSource
 
 __all__ = ["task_model"]
 

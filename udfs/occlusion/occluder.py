@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from optimizer.patches import UpdatePatches
+    from optimizer.occlusion import UpdatePatches
     from udfs.handlers.torch import TorchModel
     from udfs.incremental import Views
     from udfs.occlusion._settings import Occlusion
@@ -71,7 +71,7 @@ class Occluder:
 
     Raises
     ------
-    optimizer.patches.PatchError
+    optimizer.occlusion.PatchError
         The network has another input than the grid's images, or several and none is chosen.
     """
 

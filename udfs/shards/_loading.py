@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from optimizer.errors import CerebroError
-from udfs.node_cache import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
+from udfs.node import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
 from udfs.shards._prepared import ShardError, columns_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def load_shard(prepared: PreparedData, split: str, partition: int, *, memory_byt
         No such shard, or the file is not the one that was prepared.
     udfs.store.StoreError
         The store cannot be read.
-    udfs.node_cache.NodeCacheError
+    udfs.node.NodeCacheError
         The cache folder cannot be used.
 
     Examples

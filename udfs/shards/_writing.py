@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from udfs import images
-from udfs.batches import rebatch
-from udfs.preprocessing import Preprocessing
+from udfs.arrow import rebatch
+from udfs.images import Preprocessing
 from udfs.shards._prepared import FOLDER, SPLITS, ShardError, shard_path
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from udfs.preprocessing import Preprocessing
+from udfs.images import Preprocessing
 from vista_spark.roster._card import FeatureLayer, ModelCard
 
 if TYPE_CHECKING:

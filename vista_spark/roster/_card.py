@@ -14,8 +14,8 @@ from vista_spark.roster._architecture import architecture
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from udfs.preprocessing import Preprocessing, Preprocessings
-    from udfs.text import Tokenization
+    from udfs.images import Preprocessing, Preprocessings
+    from udfs.inference import Tokenization
 
 __all__ = ["FeatureLayer", "ModelCard"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udfs.handlers import handler
-from udfs.keras_weights import fit_weights
+from udfs.weights.keras import fit_weights
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

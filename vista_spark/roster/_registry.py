@@ -77,7 +77,7 @@ def load(
     weights : str, path or mapping, optional
         Path or URI of a state dict (see :func:`udfs.weights.read_state_dict`), or the state dict itself. The keys must
         be exactly the network's, which are torchvision's. Of a Keras model, path or URI of a ``.weights.h5``, ``.h5``
-        or ``.keras`` file (see :func:`udfs.keras_weights.fit_weights`). By default, random weights.
+        or ``.keras`` file (see :func:`udfs.weights.keras.fit_weights`). By default, random weights.
     seed : int
         Of the random weights: the same seed gives the same weights. Global generators are left as they were.
 

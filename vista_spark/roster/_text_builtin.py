@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from udfs.text import TOKENIZER, Tokenization
+from udfs.inference import TOKENIZER, Tokenization
 from udfs.weights import local_file
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.roster._card import FeatureLayer, ModelCard

@@ -23,8 +23,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from vista_spark._columns import check_present
-from vista_spark._spark import quoted
+from udfs.driver import check_present, quoted
 from vista_spark.errors import ColumnError, DuplicateIdError, EmptyInputError, LabelError, MissingIdError
 
 if TYPE_CHECKING:

@@ -11,18 +11,17 @@ from optimizer.errors import InfeasiblePlanError
 from optimizer.logical import plan_layers
 from optimizer.memory import SPARK4, Downstream, TransferWorkload, plan_inside, plan_transfer
 from optimizer.transfer import Choice, TransferCost, choose_transfer
-from udfs.pooling import feature_length
-from vista_spark._network import network
-from vista_spark.profile import profile_network
+from udfs.inference import feature_length
+from vista_spark.network import network, profile_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from optimizer.logical import Logical, LogicalPlan
     from optimizer.memory import ClusterSpec, Constants, Envelope, Join, Persistence, TransferPlan
-    from optimizer.profile import ModelProfile
-    from udfs.pooling import Pooling
-    from vista_spark._network import Network
+    from optimizer.transfer import ModelProfile
+    from udfs.inference import Pooling
+    from vista_spark.network import Network
 
 __all__ = ["TransferData", "choose", "downstream_size", "in_session", "named_size", "plan_feature_transfer"]
 

@@ -131,7 +131,7 @@ class TransferResult:
         matplotlib.figure.Figure
             Shown by a notebook; ``figure.savefig(path)`` elsewhere.
         """
-        from udfs.figure import NotebookFigure  # noqa: PLC0415 - half a second that workers need not spend
+        from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - half a second that workers need not spend
 
         figure = NotebookFigure(figsize=(8, 0.5 * len(self.rows) + 1.6), layout="constrained")
         scores, seconds = figure.subplots(1, 2, width_ratios=(3, 1), sharey=True)

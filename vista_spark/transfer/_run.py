@@ -10,11 +10,9 @@ from pyspark import StorageLevel
 from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
-from udfs.descriptors import HOGExtraction
-from udfs.hog import hog_length
-from udfs.pooling import Pooling, feature_length
-from udfs.rows import RowPolicy
-from vista_spark._spark import as_vector, describe, quoted
+from udfs.driver import as_vector, describe, quoted
+from udfs.images import hog_length
+from udfs.inference import HOGExtraction, Pooling, RowPolicy, feature_length
 from vista_spark.errors import DiskFullError, EmptyInputError, LabelError
 from vista_spark.transfer._downstream import is_classification, point_at
 from vista_spark.transfer._result import LayerResult
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from optimizer.memory import Persistence
     from optimizer.transfer import Choice
     from udfs.inference import Inference, Reduction
-    from vista_spark._network import Network
+    from vista_spark.network import Network
     from vista_spark.transfer._inputs import Columns, Matched
 
 __all__ = ["FEATURES", "Run"]
@@ -112,7 +110,7 @@ class Run:
 
         Raises
         ------
-        udfs.images.ImageError, udfs.text.TextError
+        udfs.images.ImageError, udfs.inference.TextError
             An image or a text is bad, and ``errors="raise"``.
         EmptyInputError, LabelError
             What is left is too little to train and test on.

@@ -6,19 +6,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
+from udfs.driver import infer
 from udfs.handlers import TensorSpec
-from udfs.inference import Feature, Inference, Materialised, TensorFeed
-from udfs.rows import RowPolicy
-from vista_spark._spark import infer
+from udfs.inference import Feature, Inference, Materialised, RowPolicy, TensorFeed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from optimizer.logical import InferenceStage
-    from udfs.feeds import Feed
-    from udfs.inference import Reduction
-    from udfs.pooling import Pooling
-    from vista_spark._network import Network
+    from udfs.inference import Feed, Pooling, Reduction
+    from vista_spark.network import Network
 
 __all__ = ["ERROR", "feature_column", "run_stage", "stage_inference"]
 

@@ -11,17 +11,13 @@ from pyspark.ml.feature import VectorAssembler
 
 from optimizer.logical import LOGICAL_PLANS, plan_layers
 from optimizer.memory import Join, Persistence
-from udfs.inference import REDUCTIONS
-from udfs.pooling import POOLINGS
+from udfs.driver import Progress, holds_several
+from udfs.inference import POOLINGS, REDUCTIONS
 from vista_spark import roster
-from vista_spark._columns import holds_several
-from vista_spark._envelope import envelope
-from vista_spark._network import network
-from vista_spark._progress import Progress
-from vista_spark._reads import TEXT_POOLINGS
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.featurizer import CNNFeaturizer
-from vista_spark.text_featurizer import TextFeaturizer
+from vista_spark.features import CNNFeaturizer, TextFeaturizer
+from vista_spark.network import TEXT_POOLINGS, network
+from vista_spark.sessions import envelope
 from vista_spark.transfer._downstream import check_estimator, default_evaluator, is_classification, metric_name
 from vista_spark.transfer._inputs import Columns, match
 from vista_spark.transfer._planning import TransferData, choose, downstream_size, in_session
@@ -39,7 +35,7 @@ if TYPE_CHECKING:
     from optimizer.logical import Logical
     from optimizer.transfer import Choice
     from udfs.inference import Reduction
-    from vista_spark._network import Network
+    from vista_spark.network import Network
     from vista_spark.transfer._inputs import Matched
     from vista_spark.transfer._result import LayerResult
 
@@ -224,7 +220,7 @@ class FeatureTransfer:
             What is wrong with the tables, before any image is read.
         InfeasiblePlanError
             With ``plan="auto"``, no plan fits into the session's memory.
-        udfs.images.ImageError, udfs.text.TextError
+        udfs.images.ImageError, udfs.inference.TextError
             A bad image or text, with ``errors="raise"``.
         """
         net = self._network()

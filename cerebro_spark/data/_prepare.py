@@ -1,0 +1,332 @@
+"""A DataFrame shuffled once and written as shards, to be trained from again and again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+
+from cerebro_spark.data._census import count, encoded, listed
+from cerebro_spark.data._columns import choose
+from cerebro_spark.data._shuffle import Deal
+from cerebro_spark.errors import (
+    ChangingInputError,
+    ColumnError,
+    EmptyInputError,
+    InvalidArgumentError,
+    ShardError,
+    StoreError,
+)
+from cerebro_spark.hopper import check_free
+from optimizer.errors import nearest
+from udfs.shards import FOLDER, SPLITS, PreparedData, Shard, ShardReport, ShardWriter, shard_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from cerebro_spark.data._census import Census
+    from cerebro_spark.data._columns import Chosen
+    from udfs.store import Store
+
+__all__ = ["prepare"]
+
+_LOG = logging.getLogger(__name__)
+
+_POLICIES = ("raise", "drop")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# Of the order of rows and of the files: another one makes other shards of the same rows.
+_FORMAT = 1
+
+
+def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row lies where
+    df: DataFrame,
+    store: Store,
+    *,
+    feature_columns: Sequence[str] | Mapping[str, Sequence[str]],
+    label_columns: Sequence[str],
+    num_partitions: int,
+    name: str | None = None,
+    validation: float = 0.25,
+    seed: int = 0,
+    image_size: int | None = None,
+    errors: str = "raise",
+    progress: Callable[[str], None] | None = None,
+) -> PreparedData:
+    """Shuffle a DataFrame once and write it as shards of plain Parquet.
+
+    Which row lies where depends on the rows' content, the columns and the seed alone, not on how the DataFrame is
+    partitioned or ordered. The shards of a split differ by one row at most. The same rows, columns and settings are
+    found again in the store and not written a second time.
+
+    Parameters
+    ----------
+    df : DataFrame
+        Read twice: what it gives must not change in between.
+    store : Store
+        Of a place that every worker reaches.
+    feature_columns : sequence of str, or mapping of str to sequence of str
+        What the network reads. In a sequence, numbers, booleans and Spark ML vectors make one input, ``"features"``,
+        side by side as ``float32``; an array, flat or nested, and an image (encoded bytes, Spark's struct) are an input
+        each, named as the column. A mapping names the inputs and the columns of each; there an input of integer columns
+        alone stays ``int64``, for embeddings. Cast them to double for layers that take floats.
+    label_columns : sequence of str
+        What it is to predict, each a label of its own: a number, a vector or an array. Integers and booleans are
+        ``int64``, others ``float32``; so are the numbers of arrays among the features.
+    num_partitions : int
+        Shards of each split: one a worker.
+    name : str, optional
+        Of the folder ``prepared/<name>`` in the store; made of the fingerprint without it.
+    validation : float
+        Share of the rows that is kept from training, in ``[0, 1)``. Default a quarter.
+    seed : int
+        Of the shuffle, not negative. Default 0.
+    image_size : int, optional
+        Height and width in pixels of the images, which are stored as 8-bit RGB of shape ``(3, size, size)``: the
+        shorter side is resized to it, the aspect ratio kept, and the centre cut out.
+    errors : {"raise", "drop"}
+        What becomes of rows with a null, a number that is NaN or infinite as ``float32``, or an image that cannot be
+        decoded: an error that counts them, or they are left out and counted in the result.
+    progress : callable, optional
+        Told in words what begins.
+
+    Returns
+    -------
+    PreparedData
+
+    Raises
+    ------
+    InvalidArgumentError
+        An argument cannot be, or ``name`` holds another preparation.
+    ColumnError, LabelError
+        A column is missing, of a wrong type, with bad values, or with tensors of several shapes; or integers are to be
+        ``float32`` that it does not hold exactly.
+    EmptyInputError
+        There are no rows, fewer than partitions, or none for validation.
+    StoreError
+        The store cannot be written, by the driver or by a worker.
+    BusyError
+        A run holds the session's task slots.
+    ChangingInputError
+        The DataFrame gave other rows when it was read the second time.
+
+    Notes
+    -----
+    Spark shuffles the rows twice, once to find their places and once to bring them there; images travel encoded.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pyspark.sql import SparkSession
+    >>> from udfs.store import Store
+    >>> df = SparkSession.getActiveSession().createDataFrame([(float(x), x % 2) for x in range(8)], "x double, odd int")
+    >>> store = Store.from_uri(tempfile.mkdtemp())
+    >>> prepared = prepare(df, store, feature_columns=["x"], label_columns=["odd"], num_partitions=2, name="parity")
+    >>> [(shard.split, shard.partition, shard.rows) for shard in prepared.shards]
+    [('train', 0, 3), ('train', 1, 3), ('validation', 0, 1), ('validation', 1, 1)]
+    >>> prepared.inputs[0].shape, prepared.labels[0].dtype
+    ((1,), 'int64')
+    """
+    _check_numbers(num_partitions, validation, seed, image_size)
+    _check_words(name, errors)
+    # Numbers of numpy's would neither go into JSON nor into Spark's expressions.
+    num_partitions, validation, seed = int(num_partitions), float(validation), int(seed)
+    image_size = None if image_size is None else int(image_size)
+    chosen = choose(df, feature_columns, label_columns)
+    if chosen.has_images and image_size is None:
+        image = next(source.name for source in chosen.sources if source.kind == "image")
+        raise InvalidArgumentError(
+            f"column {image!r} holds images: image_size= says how many pixels high and wide the network reads them"
+        )
+    check_free(df.sparkSession)
+    store.check_writable()
+    tick = progress or _LOG.info
+    tick("counting rows")
+    rows = encoded(df, chosen, seed)
+    census = count(rows, chosen, errors, image_size)
+    deal = _deal(census, num_partitions, validation, seed)
+    fingerprint = _fingerprint(chosen, census, num_partitions, validation, seed)
+    inputs, labels = chosen.groups(census.shapes)
+    name = name or fingerprint[:16]
+    planned = PreparedData(store, name, inputs, labels, (), seed, validation, fingerprint, census.dropped)
+    return _found(planned, errors) or _Writing(planned, chosen, deal, errors).run(rows, tick)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    planned: PreparedData
+    chosen: Chosen
+    deal: Deal
+    errors: str
+
+    def run(self, rows: DataFrame, tick: Callable[[str], None]) -> PreparedData:
+        """Let the workers write the shards; the description comes last: half of them are never taken for all."""
+        planned = self.planned
+        tick(f"writing {self.deal.partitions} shards to {planned.store.uri}")
+        reports = self._write(rows)
+        bad = sum((Counter(report.bad) for report in reports), Counter[str]())
+        self._check(reports, bad)
+        shards = tuple(
+            Shard(one.split, one.partition, shard_path(one.split, one.partition), one.rows, one.rows * self._row_bytes)
+            for one in sorted(reports, key=lambda one: (one.split, one.partition))
+            if one.rows
+        )
+        self._sweep(shards)
+        prepared = replace(planned, shards=shards, dropped={**planned.dropped, **bad})
+        prepared.save()
+        return prepared
+
+    @property
+    def _row_bytes(self) -> int:
+        return sum(group.nbytes for group in self.planned.groups)
+
+    def _write(self, rows: DataFrame) -> list[ShardReport]:
+        columns = {column.name: column for column in self.planned.columns}
+        sources = self.chosen.sources
+        images = tuple(source.name for source in sources if source.kind == "image")
+        writer = ShardWriter(
+            self.planned.store,
+            self.planned.name,
+            tuple(columns[source.name] for source in sources),
+            images,
+            self.deal.partitions,
+        )
+        plain = [f"c{place}" for place in range(len(sources))]
+        complete = rows.where(F.col("defect") < 0)
+        try:
+            found = self.deal.dealt(complete, plain).mapInArrow(writer, ShardReport.schema).collect()
+        except PySparkException as error:
+            raise _from_worker(error) from error
+        return [ShardReport(row["split"], row["partition"], row["rows"], json.loads(row["bad"])) for row in found]
+
+    def _check(self, reports: Sequence[ShardReport], bad: Counter[str]) -> None:
+        found = {(one.split, one.partition): one.rows + sum(one.bad.values()) for one in reports}
+        expected = {
+            (split, partition): dealt
+            for split in SPLITS
+            for partition in range(self.deal.partitions)
+            if (dealt := self.deal.rows(split, partition))
+        }
+        if found != expected:
+            self._discard()
+            raise ChangingInputError(
+                f"the DataFrame had {sum(expected.values()):,} rows when they were counted, and others when they were "
+                f"written ({sum(found.values()):,}): cache or checkpoint it first, or read it from a table"
+            )
+        if bad and self.errors == "raise":
+            self._discard()
+            raise ColumnError(f'{listed(bad)}; errors="drop" leaves such rows out')
+        empty = [one.partition for one in reports if one.split == SPLITS[0] and not one.rows]
+        if empty:
+            self._discard()
+            raise EmptyInputError(
+                f"no row of training partition {empty[0]} is left ({listed(bad)}): lower num_partitions"
+            )
+
+    def _sweep(self, shards: Sequence[Shard]) -> None:
+        """Delete what an earlier attempt with other rows left: who reads the folder must not find it."""
+        ours = {shard.path for shard in shards}
+        store, name = self.planned.store, self.planned.name
+        for split in SPLITS:
+            for other in store.list(FOLDER, name, split):
+                if f"{split}/{other}" not in ours:
+                    store.delete(FOLDER, name, split, other)
+
+    def _discard(self) -> None:
+        self.planned.store.delete(FOLDER, self.planned.name)
+
+
+def _check_numbers(num_partitions: Any, validation: Any, seed: Any, image_size: Any) -> None:
+    for what, number, least in (
+        ("num_partitions", num_partitions, 1),
+        ("seed", seed, 0),
+        ("image_size", image_size, 1),
+    ):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, Integral) or number < least):
+            raise InvalidArgumentError(f"{what} is a whole number of at least {least}; got {number!r}")
+    if seed >= 2**63:
+        raise InvalidArgumentError(f"seed is less than 2**63; got {seed}")
+    if isinstance(validation, bool) or not isinstance(validation, (int, float)) or not 0 <= validation < 1:
+        raise InvalidArgumentError(
+            f"validation is the share of the rows that is kept from training, from 0 to less than 1; got {validation!r}"
+        )
+
+
+def _check_words(name: str | None, errors: str) -> None:
+    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
+        raise InvalidArgumentError(
+            f"name is of letters, digits, dots, hyphens and underscores, begun with a letter or digit; got {name!r}"
+        )
+    if errors not in _POLICIES:
+        raise InvalidArgumentError(
+            f"errors={errors!r}{nearest(str(errors), _POLICIES)}; it is one of {', '.join(_POLICIES)}"
+        )
+
+
+def _deal(census: Census, num_partitions: int, validation: float, seed: int) -> Deal:
+    held = round(census.rows * validation)
+    training = census.rows - held
+    if training < num_partitions:
+        raise EmptyInputError(
+            f"{training} of {census.rows} complete rows are for training (validation={validation}), and "
+            f"{num_partitions} partitions need at least one each: lower num_partitions"
+        )
+    if validation and not held:
+        raise EmptyInputError(
+            f"validation={validation} of {census.rows} complete rows is not one row: raise it, or set it to 0"
+        )
+    return Deal(census.buckets, num_partitions, held, seed)
+
+
+def _fingerprint(chosen: Chosen, census: Census, num_partitions: int, validation: float, seed: int) -> str:
+    inputs, labels = chosen.groups(census.shapes)
+    decides = {
+        "format": _FORMAT,
+        "inputs": [asdict(group) for group in inputs],
+        "labels": [asdict(group) for group in labels],
+        "kinds": [source.kind for source in chosen.sources],
+        "partitions": num_partitions,
+        "validation": validation,
+        "seed": seed,
+        "rows": census.rows,
+        "content": census.content,
+        "dropped": dict(census.dropped),
+    }
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+
+def _found(planned: PreparedData, errors: str) -> PreparedData | None:
+    """What an earlier call left, if it is this preparation and still whole."""
+    try:
+        found = PreparedData.load(planned.store, planned.name)
+    except ShardError:
+        return None
+    if found.fingerprint != planned.fingerprint:
+        raise InvalidArgumentError(
+            f"{planned.name!r} in {planned.store.uri} was prepared from other rows, columns or settings; give another "
+            f"name, or delete it: store.delete({FOLDER!r}, {planned.name!r})"
+        )
+    if found.missing:
+        _LOG.warning("%s: shards are missing; they are written again", planned.name)
+        return None
+    if errors == "raise" and found.dropped:
+        raise ColumnError(f'{listed(found.dropped)}; errors="drop" leaves such rows out')
+    return found
+
+
+def _from_worker(error: PySparkException) -> Exception:
+    """What a worker said of the store or of a shard, without Spark's own words around it."""
+    for kind in (StoreError, ShardError):
+        said = re.search(rf"\b{kind.__name__}: (.+)", str(error))
+        if said is not None:
+            return (ChangingInputError if kind is ShardError else kind)(said[1])
+    return error

@@ -1,0 +1,27 @@
+"""One run of the model hopper on the driver: its workers' jobs, the coordinator, the journal (Cerebro, section 3.5)."""
+
+from cerebro_spark.hopper._assignment import Event, Loss
+from cerebro_spark.hopper._backend import SparkBackend, check_free
+from cerebro_spark.hopper._coordinator import Coordinator
+from cerebro_spark.hopper._holdings import Holdings
+from cerebro_spark.hopper._journal import Journal, RunSpec
+from cerebro_spark.hopper._monitor import Follower
+from cerebro_spark.hopper._probe import probe
+from cerebro_spark.hopper._run import Outcome, Run
+from cerebro_spark.hopper._trial import Trial
+
+__all__ = [
+    "Coordinator",
+    "Event",
+    "Follower",
+    "Holdings",
+    "Journal",
+    "Loss",
+    "Outcome",
+    "Run",
+    "RunSpec",
+    "SparkBackend",
+    "Trial",
+    "check_free",
+    "probe",
+]

@@ -1,0 +1,156 @@
+"""Where a run takes place: a Spark session, and how many of its task slots train."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from pyspark.sql import is_remote
+
+from cerebro_spark.errors import BusyError, InvalidArgumentError, TooFewSlotsError
+from udfs.driver import task_slots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["SparkBackend", "check_free"]
+
+_busy: WeakSet[SparkSession] = WeakSet()
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class SparkBackend:
+    """A Spark session that trains.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    num_workers : int
+        Long-lived tasks, each with one task slot and its own shards. While a run goes on they hold their slots.
+    max_workers : int, optional
+        As many may work once the cluster has the slots: the others wait for one, and get shards between epochs. By
+        default there are no others.
+    threads : int
+        CPU threads of one unit; ``spark.task.cpus`` by default.
+    memory_bytes : int, optional
+        Of a worker, for shards and for the states it holds, half each; a quarter of its machine's memory by default.
+    restarts : int
+        How often a lost worker's job is started again before its shards go to the others. Default 3.
+    rejoin_s : float
+        How long a lost worker is waited for before its shards go to the others; should it come back later, it gets
+        some between epochs. Default 60.
+    driver_host : str, optional
+        Name or address under which the workers reach this process; ``spark.driver.host`` by default, or on Connect this
+        machine's name.
+    device : str
+        ``"cpu"`` (default), ``"cuda"`` or ``"auto"``: an accelerator is that of the task's resources.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number that cannot be.
+
+    Examples
+    --------
+    >>> from pyspark.sql import SparkSession
+    >>> backend = SparkBackend(SparkSession.active(), num_workers=2)
+    >>> backend.threads_per_worker
+    1
+    """
+
+    spark: SparkSession
+    num_workers: int
+    max_workers: int | None = None
+    threads: int | None = None
+    memory_bytes: int | None = None
+    restarts: int = 3
+    rejoin_s: float = 60.0
+    driver_host: str | None = None
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("num_workers", self.num_workers, 1),
+            ("max_workers", self.max_workers, self.num_workers),
+            ("threads", self.threads, 1),
+            ("memory_bytes", self.memory_bytes, 1 << 20),
+            ("restarts", self.restarts, 0),
+        ):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+                raise InvalidArgumentError(f"{name}={value!r}: a whole number from {least} on")
+
+        if not self.rejoin_s >= 0:
+            raise InvalidArgumentError(f"rejoin_s={self.rejoin_s!r}: seconds, from 0 on")
+
+    @property
+    def most_workers(self) -> int:
+        """That may work at a time."""
+        return self.max_workers or self.num_workers
+
+    @property
+    def host(self) -> str:
+        """Under which the workers reach this process."""
+        if self.driver_host is not None:
+            return self.driver_host
+        found = None if is_remote() else self.spark.conf.get("spark.driver.host", None)
+        return found or socket.gethostbyname(socket.gethostname())
+
+    @property
+    def threads_per_worker(self) -> int:
+        """CPU threads of one unit."""
+        return self.threads or int(self.spark.conf.get("spark.task.cpus", "1") or 1)
+
+    def admit(self) -> None:
+        """See that the cluster has the task slots, before anything is written: Spark itself would wait for them.
+
+        The executors of a session that has only just started get 30 seconds to register.
+
+        Raises
+        ------
+        TooFewSlotsError
+            It has fewer.
+        BusyError
+            A run has them.
+        """
+        check_free(self.spark)
+        slots = task_slots(self.spark, wanted=self.num_workers)
+        if slots < self.num_workers:
+            raise TooFewSlotsError(
+                f"num_workers={self.num_workers}, and the cluster runs {slots} tasks at a time: ask for {slots} "
+                "workers, or start Spark with more cores"
+            )
+
+    @contextmanager
+    def occupied(self) -> Iterator[None]:
+        """Hold the session for one run: its workers keep their slots, and another run or job would wait for them.
+
+        Raises
+        ------
+        BusyError
+            A run goes on in this session.
+        """
+        with _lock:
+            check_free(self.spark)
+            _busy.add(self.spark)
+        try:
+            yield
+        finally:
+            with _lock:
+                _busy.discard(self.spark)
+
+
+def check_free(spark: SparkSession) -> None:
+    """Raise ``BusyError`` while a run holds the session's task slots."""
+    if spark in _busy:
+        raise BusyError(
+            "a run goes on in this Spark session and holds its task slots, so that this would wait for its end: wait "
+            "for it here, or take another application"
+        )

@@ -1,0 +1,151 @@
+"""A run as its store knows it: what was asked for, and what each epoch brought."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark.errors import RunError
+from cerebro_spark.hopper._assignment import Event
+from cerebro_spark.hopper._trial import Trial
+from udfs.hopper import Checkpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from udfs.store import Store
+
+__all__ = ["Journal", "RunSpec"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What was asked for; enough to go on from the store alone, but for the user's function.
+
+    Parameters
+    ----------
+    run : str
+    prepared : str
+        Name of the prepared data in the store.
+    configs : list of dict
+        Params by place; the id of the n-th is :meth:`config`.
+    trainer : str
+        Where the user's function is, as ``module:name``.
+    epochs, seed : int
+    policy : str
+    replicas : int
+        Workers that keep each shard.
+    metric : str
+    larger_is_better : bool
+    """
+
+    run: str
+    prepared: str
+    configs: list[dict[str, Any]]
+    trainer: str
+    epochs: int
+    seed: int
+    policy: str
+    replicas: int
+    metric: str
+    larger_is_better: bool
+
+    @staticmethod
+    def config(number: int) -> str:
+        """Id of a configuration.
+
+        Examples
+        --------
+        >>> RunSpec.config(3)
+        'c003'
+        """
+        return f"c{number:03d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The files of a run.
+
+    Parameters
+    ----------
+    store : Store
+    run : str
+    """
+
+    store: Store
+    run: str
+
+    def begin(self, spec: RunSpec) -> None:
+        """Write what was asked for.
+
+        Raises
+        ------
+        RunError
+            There is a run of that id.
+        """
+        if self.store.exists("runs", self.run, "run.json"):
+            raise RunError(f"the store has a run {self.run!r}: resume it, or take another run_id")
+        self.store.write(json.dumps(asdict(spec), indent=1).encode(), "runs", self.run, "run.json")
+
+    def spec(self) -> RunSpec:
+        """Read what was asked for.
+
+        Raises
+        ------
+        RunError
+            There is no such run; the message has those that there are.
+        """
+        if not self.store.exists("runs", self.run, "run.json"):
+            known = ", ".join(self.store.list("runs")) or "none"
+            raise RunError(f"{self.store.uri} has no run {self.run!r}; runs: {known}")
+        data = json.loads(self.store.read("runs", self.run, "run.json"))
+        return RunSpec(**{entry.name: data[entry.name] for entry in fields(RunSpec)})
+
+    def close_epoch(self, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:
+        """Keep what an epoch brought."""
+        self.store.write(json.dumps([asdict(event) for event in events]).encode(), *self._events(epoch))
+        for trial in trials:
+            self.write_trial(trial)
+
+    def write_trial(self, trial: Trial) -> None:
+        """Keep how a configuration fares."""
+        data = {
+            "params": trial.params,
+            "status": trial.status,
+            "traceback": trial.traceback,
+            "history": trial.history,
+            "seconds": trial.seconds,
+        }
+        self.store.write(json.dumps(data, indent=1).encode(), "runs", self.run, "trials", f"{trial.config}.json")
+
+    def trials(self, spec: RunSpec) -> list[Trial]:
+        """The configurations, each as far as the store has it."""
+        checkpoints = Checkpoints(self.store, self.run)
+        return [self._trial(spec.config(number), params, checkpoints) for number, params in enumerate(spec.configs)]
+
+    def events(self) -> list[Event]:
+        """Of the epochs that are over."""
+        names = sorted(self.store.list("runs", self.run, "events"))
+        read = (json.loads(self.store.read("runs", self.run, "events", name)) for name in names)
+        return [Event(**event) for epoch in read for event in epoch]
+
+    def _trial(self, config: str, params: dict[str, Any], checkpoints: Checkpoints) -> Trial:
+        trial = Trial(config, params)
+        parts = ("runs", self.run, "trials", f"{config}.json")
+        if self.store.exists(*parts):
+            data = json.loads(self.store.read(*parts))
+            trial.status, trial.traceback = data["status"], data["traceback"]
+            trial.history, trial.seconds = data["history"], data["seconds"]
+        record = checkpoints.last(config)
+        if record is not None:
+            trial.visits = [*record.visits]
+            trial.digests = [""] * record.version + [record.digest]
+            # The record has the sums of its epoch put together: the last unit stands for them all.
+            trial.unit_sums = [{} for _ in record.visits]
+            trial.unit_sums[-1] = record.arrays()
+            trial.stored = {record.version: record.digest}
+        return trial
+
+    def _events(self, epoch: int) -> tuple[str, ...]:
+        return ("runs", self.run, "events", f"epoch-{epoch:04d}.json")

@@ -1,0 +1,128 @@
+"""A first look at the user's function on the driver: what is wrong with it is said before a worker starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark.errors import InvalidArgumentError, TrainerError
+from optimizer.errors import CerebroError, nearest
+from udfs.shards import Tensors, load_rows
+from udfs.training import initial_seed, open_session, training_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cerebro_spark.hopper._backend import SparkBackend
+    from udfs.shards import PreparedData
+    from udfs.training import Session
+
+__all__ = ["Probed", "probe"]
+
+# Rows that the first configuration is tried on; batch norm wants more than one.
+_ROWS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What was found.
+
+    Parameters
+    ----------
+    session : Session
+        Of the first configuration.
+    """
+
+    session: Session
+
+    @property
+    def results(self) -> Callable[[Mapping[str, Any]], dict[str, float]]:
+        """Makes numbers of sums."""
+        return self.session.sums.results
+
+    @property
+    def model_bytes(self) -> int:
+        """What a model takes in training, about."""
+        return training_bytes(self.session)
+
+    def metric(self, wanted: str, *, validates: bool) -> str:
+        """The name in a history of what decides.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The trainer has no such metric, or there are no validation rows to compute it on.
+        """
+        name = wanted.removeprefix("val_")
+        known = list(self.session.sums.larger_is_better)
+        if name not in known:
+            raise InvalidArgumentError(
+                f"evaluation_metric={wanted!r}{nearest(name, known)}; the trainer has: {', '.join(known)}"
+            )
+        if not validates and name != "loss":
+            raise InvalidArgumentError(
+                f"evaluation_metric={wanted!r} needs validation rows, and validation=0 leaves none: take 'loss'"
+            )
+        return f"val_{name}" if validates else name
+
+    def larger_is_better(self, wanted: str, mode: str | None) -> bool:
+        """Which way the metric is better; a mode that contradicts it is taken at its word."""
+        return self.session.sums.larger_is_better[wanted.removeprefix("val_")] if mode is None else mode == "max"
+
+
+def probe(
+    trainer_fn: Callable[[dict[str, Any]], Any],
+    params: Mapping[str, Any],
+    prepared: PreparedData,
+    seed: int,
+    backend: SparkBackend,
+) -> Probed:
+    """Build one configuration here and let it see a few rows.
+
+    Parameters
+    ----------
+    trainer_fn : callable
+    params : mapping
+    prepared : PreparedData
+    seed : int
+    backend : SparkBackend
+
+    Raises
+    ------
+    TrainerError
+        The function raises, or gives what cannot be trained on these rows.
+    InvalidArgumentError
+        The model is larger than a worker's memory.
+    ShardError
+        A shard is not there any more, or has no rows.
+    """
+    prepared.check()
+    rows = load_rows(prepared, "train", _ROWS)
+    try:
+        session = open_session(trainer_fn, params, initial_seed(seed, "probe"))
+        session.evaluate(rows)
+    except CerebroError:
+        raise
+    except Exception as error:
+        raise TrainerError(
+            f"trainer_fn({dict(params)}) does not run on the prepared data: {type(error).__name__}: {error}. "
+            f"Inputs: {_shapes(prepared, rows)}{_of_integers(prepared)}"
+        ) from error
+    found = Probed(session)
+    needed = found.model_bytes
+    if backend.memory_bytes is not None and needed > backend.memory_bytes:
+        raise InvalidArgumentError(
+            f"the model has {session.weight_bytes:,} bytes of weights, and training it takes about {needed:,}, more "
+            f"than memory_bytes={backend.memory_bytes:,} of a worker: give workers more memory, or fewer a machine"
+        )
+    return found
+
+
+def _of_integers(prepared: PreparedData) -> str:
+    own = [group.name for group in prepared.inputs if group.side_by_side and group.dtype == "int64"]
+    return f". {own[0]!r} is int64, being of integers alone: cast them to double for layers of floats" if own else ""
+
+
+def _shapes(prepared: PreparedData, rows: Tensors) -> str:
+    named = [*zip(prepared.inputs, rows.inputs, strict=True), *zip(prepared.labels, rows.labels, strict=True)]
+    return ", ".join(f"{group.name} {array.dtype}{array.shape}" for group, array in named)

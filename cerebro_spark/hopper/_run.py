@@ -1,0 +1,224 @@
+"""One run from its first epoch, or from where it stopped, to its last."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark.errors import RunError
+from cerebro_spark.hopper._coordinator import Coordinator
+from cerebro_spark.hopper._jobs import WorkerJobs
+from cerebro_spark.hopper._monitor import Watching
+from udfs.hopper import Endpoint, HopperWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cerebro_spark.hopper._assignment import Event, Loss
+    from cerebro_spark.hopper._backend import SparkBackend
+    from cerebro_spark.hopper._journal import Journal, RunSpec
+    from cerebro_spark.hopper._monitor import Follower
+    from cerebro_spark.hopper._probe import Probed
+    from cerebro_spark.hopper._trial import Trial
+    from optimizer.hopper import Placement
+    from udfs.shards import PreparedData
+
+__all__ = ["Outcome", "Run"]
+
+_LOOK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run took.
+
+    Attributes
+    ----------
+    events : tuple of Event
+        Units that ended, those of earlier parts of the run included.
+    seconds : float
+        Of this part, from the first worker to the last epoch.
+    redone : int
+        Units that were trained or evaluated again after a loss.
+    losses : tuple of Loss
+        Workers that were lost, when and why.
+    decision_seconds, kept_seconds : float
+        In the scheduler; and in writing states, beside the training.
+    cpu_seconds : dict of str to float
+        Of each worker's process.
+    refused : int
+        Calls that were not the run's own.
+    """
+
+    events: tuple[Event, ...]
+    seconds: float
+    redone: int
+    losses: tuple[Loss, ...]
+    decision_seconds: float
+    kept_seconds: float
+    cpu_seconds: dict[str, float]
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Trials, data, and where to train them.
+
+    Parameters
+    ----------
+    spec : RunSpec
+    journal : Journal
+    backend : SparkBackend
+    prepared : PreparedData
+    trainer_fn : callable
+    trials : list of Trial
+    probed : Probed
+        The first configuration, as it was tried on the driver.
+    progress : bool
+        Show a live table.
+    unit_timeout_s : float, optional
+    replay : mapping of int to sequence of Placement, optional
+        Visits to follow, by epoch.
+    """
+
+    spec: RunSpec
+    journal: Journal
+    backend: SparkBackend
+    prepared: PreparedData
+    trainer_fn: Callable[[dict[str, Any]], Any]
+    trials: list[Trial]
+    probed: Probed
+    progress: bool
+    unit_timeout_s: float | None = None
+    replay: Mapping[int, Sequence[Placement]] | None = None
+
+    def execute(self, followers: Sequence[Follower] = ()) -> Outcome:
+        """Train until every trial has ended.
+
+        Parameters
+        ----------
+        followers : sequence of Follower
+            They hear of each epoch.
+
+        Raises
+        ------
+        RunError
+            All workers were lost too often, or the store does not take the states.
+        """
+        earlier = self.journal.events()
+        going = [trial for trial in self.trials if trial.running]
+        if not going:
+            for follower in followers:
+                follower.epoch(self.spec.epochs - 1, self.trials)
+            return Outcome(tuple(earlier), 0.0, 0, (), 0.0, 0.0, {}, 0)
+        epoch = min(len(trial.history) for trial in going)
+        secret = secrets.token_bytes(32)
+        watching = Watching(
+            self.probed.results,
+            spec=self.spec,
+            units=len(self.trials) * self.spec.epochs * len(self.prepared.partitions),
+            shown=self.progress,
+            followers=followers,
+        )
+        shares = self._shares()
+        earlier_s = max((event.ended for event in earlier), default=0.0)
+        coordinator = Coordinator(
+            self.trials,
+            workers={name: partitions for name, partitions in shares.items() if partitions},
+            rows={shard.partition: shard.rows for shard in self.prepared.shards if shard.split == "train"},
+            validates=self.prepared.validation > 0,
+            epochs=self.spec.epochs,
+            epoch=epoch,
+            policy=self.spec.policy,
+            seed=self.spec.seed,
+            unit_timeout_s=self.unit_timeout_s,
+            rejoin_s=self.backend.rejoin_s,
+            model_bytes=self.probed.model_bytes,
+            finished_epoch=partial(self._finished_epoch, watching),
+            earlier_s=earlier_s,
+            replay=self.replay,
+        )
+        endpoint = Endpoint(self.backend.host, secret, coordinator.answer)
+        jobs = WorkerJobs(
+            self.backend.spark,
+            coordinator,
+            self._workers(shares, endpoint.location, secret),
+            restarts=self.backend.restarts,
+        )
+        try:
+            with self.backend.occupied(), watching:
+                jobs.start()
+                try:
+                    while not coordinator.wait(_LOOK_S):
+                        watching.look(coordinator)
+                except BaseException as error:
+                    coordinator.fail(error)
+                    raise
+                finally:
+                    jobs.stop()
+                watching.look(coordinator)
+        finally:
+            endpoint.shutdown()
+        if coordinator.error is not None:
+            raise RunError(
+                f"run {self.spec.run!r} stopped in epoch {coordinator.epoch}: {coordinator.error}. "
+                f"Go on with Selection.resume(store, {self.spec.run!r})"
+            ) from coordinator.error
+        return Outcome(
+            tuple(earlier + coordinator.events),
+            coordinator.seconds - earlier_s,
+            coordinator.redone,
+            tuple(coordinator.losses),
+            coordinator.decision_seconds,
+            coordinator.kept_seconds,
+            {row["worker"]: row["cpu_seconds"] for row in jobs.reports},
+            endpoint.refused,
+        )
+
+    def _shares(self) -> dict[str, tuple[int, ...]]:
+        """Every worker its own shards, then as many of the next ones' as there are replicas; later ones none yet."""
+        count = self.backend.num_workers
+        shares = {
+            f"w{number}": tuple(
+                dict.fromkeys(
+                    partition
+                    for copy in range(self.spec.replicas)
+                    for partition in self.prepared.partitions
+                    if partition % count == (number + copy) % count
+                )
+            )
+            for number in range(count)
+        }
+        return shares | {f"w{number}": () for number in range(count, self.backend.most_workers)}
+
+    def _workers(self, shares: Mapping[str, tuple[int, ...]], driver: str, secret: bytes) -> list[HopperWorker]:
+        return [
+            HopperWorker(
+                worker=name,
+                driver=driver,
+                secret=secret,
+                run=self.spec.run,
+                trainer_fn=self.trainer_fn,
+                sample=self.spec.configs[0],
+                prepared=self.prepared,
+                partitions=partitions,
+                seed=self.spec.seed,
+                threads=self.backend.threads_per_worker,
+                memory_bytes=self.backend.memory_bytes,
+                device=self.backend.device,
+            )
+            for name, partitions in shares.items()
+        ]
+
+    def _finished_epoch(self, watching: Watching, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:
+        for trial in trials:
+            if trial.running and len(trial.history) == epoch:
+                trial.history.append(watching.results(epoch, trial))
+        last = epoch + 1 >= self.spec.epochs
+        for trial in trials:
+            if last and trial.running:
+                trial.status = "finished"
+        self.journal.close_epoch(epoch, trials, [event for event in events if event.epoch == epoch])
+        watching.epoch(epoch, trials)

@@ -1,0 +1,12 @@
+"""Model selection: the searches that users call, their results, and the tuned model as a Spark ML Transformer."""
+
+from cerebro_spark.tune._grid import GridSearch
+from cerebro_spark.tune._model import TunedModel
+from cerebro_spark.tune._selection import Selection, TrialResult
+
+__all__ = [
+    "GridSearch",
+    "Selection",
+    "TrialResult",
+    "TunedModel",
+]

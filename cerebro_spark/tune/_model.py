@@ -1,0 +1,159 @@
+"""``TunedModel``: a trained network as a Spark ML Transformer."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pyspark.ml import Model
+from pyspark.ml.functions import array_to_vector
+from pyspark.ml.param import Param
+from pyspark.ml.param.shared import HasPredictionCol, HasRawPredictionCol
+from pyspark.ml.util import MLReadable, MLWritable
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql.types import ArrayType, FloatType, StructField, StructType
+
+from cerebro_spark.data import choose_features
+from cerebro_spark.errors import ColumnError
+from udfs.driver import UNBOUND, NetworkReader, NetworkWriter, at_least
+from udfs.inference import PortableNetwork, Prediction
+from udfs.shards import TensorColumn, TensorGroup, load_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from udfs.shards import PreparedData
+    from udfs.training import Session
+
+__all__ = ["TunedModel"]
+
+Kind = Literal["classes", "positive", "value"]
+
+
+class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], MLWritable):
+    """Predicts with a network that a search has trained; it needs none of the code that built it.
+
+    Made by :attr:`Selection.best_model`, or loaded. Reads the columns that it was trained on. ``predictionCol``
+    (default ``"prediction"``) is a double: the class with the largest output, for a single output 1 where it says so,
+    or the output itself where the label is no class. ``rawPredictionCol`` (``"rawPrediction"``) has the outputs as a
+    vector. Both are null where a value is null, an image cannot be read or a tensor has another size.
+
+    Parameters
+    ----------
+    batchSize : int
+        Rows a run of the network. Default 256.
+
+    Examples
+    --------
+    >>> TunedModel().getPredictionCol()
+    'prediction'
+    """
+
+    __module__ = "cerebro_spark"  # the path that a saved pipeline has: it outlives a move of this file
+
+    batchSize: Param[int] = Param(UNBOUND, "batchSize", "rows a run of the network", at_least("batchSize", 1))
+
+    def __init__(self, network: bytes = b"", facts: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self._network = network
+        self._facts = dict(facts or {})
+        self._setDefault(predictionCol="prediction", rawPredictionCol="rawPrediction", batchSize=256)
+
+    @classmethod
+    def of(cls, session: Session, prepared: PreparedData) -> TunedModel:
+        """A session's network as it is now.
+
+        Raises
+        ------
+        udfs.inference.NotPortableError
+            It cannot be written without its author's code.
+        """
+        rows = load_rows(prepared, "train", 2)
+        network = PortableNetwork.of(session.model, session.read(rows.inputs))
+        (first, *_) = session.predict(rows.inputs)
+        label = prepared.labels[0]
+        classes = label.dtype == "int64" and not label.shape
+        kind: Kind = "value" if not classes else "classes" if first[0].size > 1 else "positive"
+        facts = {
+            "framework": network.framework,
+            "kind": kind,
+            "threshold": session.threshold,
+            "inputs": [asdict(group) for group in prepared.inputs],
+            "label": label.name,
+        }
+        return cls(network.data, facts)
+
+    @property
+    def network(self) -> PortableNetwork:
+        """The network."""
+        return PortableNetwork(self._facts["framework"], self._network)
+
+    def setPredictionCol(self, value: str) -> Self:
+        """Set the column for predictions."""
+        return self._set(predictionCol=value)
+
+    def setRawPredictionCol(self, value: str) -> Self:
+        """Set the column for the network's outputs."""
+        return self._set(rawPredictionCol=value)
+
+    def getBatchSize(self) -> int:
+        """Rows a run of the network."""
+        return self.getOrDefault(self.batchSize)
+
+    def setBatchSize(self, value: int) -> Self:
+        """Set the rows of a run."""
+        return self._set(batchSize=value)
+
+    def write(self) -> NetworkWriter:
+        """A writer."""
+        return NetworkWriter(self)
+
+    @classmethod
+    def read(cls) -> NetworkReader:
+        """A reader."""
+        return NetworkReader(cls)
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        inputs = tuple(_group(found) for found in self._facts["inputs"])
+        raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
+        for added in (raw, prediction):
+            if added in dataset.columns:
+                raise ColumnError(f"column {added!r} exists already: set rawPredictionCol or predictionCol, or drop it")
+        sources = choose_features(dataset, inputs)
+        kept = dataset.columns
+        plain = dataset.select(
+            *(F.col(f"`{name.replace('`', '``')}`").alias(f"k{place}") for place, name in enumerate(kept)),
+            *(source.encoded.alias(f"c{place}") for place, source in enumerate(sources)),
+        )
+        images = tuple(source.name for source in sources if source.kind == "image")
+        run = Prediction(self.network, inputs, images, len(kept), self.getBatchSize())
+        fields = [
+            StructField(f"k{place}", dataset.schema[name].dataType, dataset.schema[name].nullable)
+            for place, name in enumerate(kept)
+        ]
+        outputs = StructField("outputs", ArrayType(FloatType(), containsNull=False))
+        found = plain.mapInArrow(run, StructType([*fields, outputs]))
+        scores = F.col("outputs")
+        return found.select(
+            *(
+                F.col(f"k{place}").alias(name, metadata=dataset.schema[name].metadata)
+                for place, name in enumerate(kept)
+            ),
+            F.when(scores.isNotNull(), array_to_vector(scores)).alias(raw),
+            F.when(scores.isNotNull(), self._predicted(scores)).alias(prediction),
+        )
+
+    def _predicted(self, scores: Column) -> Column:
+        if self._facts["kind"] == "classes":
+            return (F.array_position(scores, F.array_max(scores)) - 1).cast("double")
+        first = scores.getItem(0)
+        if self._facts["kind"] == "positive":
+            return (first > F.lit(float(self._facts["threshold"]))).cast("double")
+        return first.cast("double")
+
+
+def _group(found: Mapping[str, Any]) -> TensorGroup:
+    columns = tuple(TensorColumn(one["name"], one["dtype"], tuple(one["shape"])) for one in found["columns"])
+    return TensorGroup(found["name"], columns, found["joined"])

@@ -1,0 +1,210 @@
+"""The whole decision of a feature transfer: logical plans compared by predicted seconds, each with its memory plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from optimizer.errors import InfeasiblePlanError
+from optimizer.logical import plan_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from optimizer.graph import LayerGraph
+    from optimizer.logical import Logical, LogicalPlan
+    from optimizer.memory import TransferPlan
+    from optimizer.transfer._profile import ModelProfile
+
+__all__ = ["Choice", "TransferCost", "choose_transfer"]
+
+_GROUPED = ", layers a stage: "
+
+_COMPARED: tuple[Logical, ...] = ("staged", "eager-reordered", "lazy-reordered")
+
+
+@dataclass(frozen=True, slots=True)
+class TransferCost:
+    """Predicted seconds of a plan: measured inference, and what each pass over the data costs beside it.
+
+    Parameters
+    ----------
+    profile : ModelProfile
+    job_seconds : float
+        To start a pass: a Spark job, its tasks and the first batch.
+    copy_bytes_per_second : float
+        At which one task slot moves tensors between Python, Spark's cache and back.
+    spill_bytes_per_second : float
+        At which a node writes and reads cached tables that do not fit into Storage Memory.
+
+    Examples
+    --------
+    >>> from optimizer.transfer import ModelProfile
+    >>> cost = TransferCost(ModelProfile("cnn", "cpu", 1, 32, 1, 1, 0, 0, 0.0, ((10, 0.01),)))
+    >>> cost.job_seconds
+    0.35
+    """
+
+    profile: ModelProfile
+    # Measured on local[2], MobileNetV2 and 512 images: docs/benchmarks.md.
+    job_seconds: float = 0.35
+    copy_bytes_per_second: float = 300e6
+    spill_bytes_per_second: float = 100e6
+
+    def seconds(self, logical: LogicalPlan, physical: TransferPlan) -> float:
+        """Predict the passes of a plan; the training of downstream models is the same in all plans and left out.
+
+        Parameters
+        ----------
+        logical : LogicalPlan
+        physical : TransferPlan
+            Its memory plan.
+
+        Returns
+        -------
+        float
+        """
+        slots = physical.cores * physical.cluster.nodes
+        rows = physical.workload.structured_rows
+        by_target = dict(zip(logical.targets, physical.workload.layers, strict=True))
+        depths: list[int] = []
+        record = 0.0
+        for stage in logical.stages:
+            start = 0 if stage.source is None else depths[stage.source]
+            depths.append(start + stage.flops)
+            moved = stage.write_bytes + (0 if stage.source is None else stage.read_bytes)
+            moved += sum(by_target[target].tensor_bytes for target in stage.targets)
+            record += self.profile.between(start, start + stage.flops) + moved / self.copy_bytes_per_second
+            record += self.profile.input_seconds if stage.source is None else 0.0
+        spilled = max(0, physical.cached_bytes - physical.storage_bytes * physical.cluster.nodes)
+        spilling = 2 * spilled / physical.cluster.nodes / self.spill_bytes_per_second
+        return self.job_seconds * len(logical.stages) + rows * record / slots + spilling
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A logical plan with its memory plan, and what it was preferred to.
+
+    Attributes
+    ----------
+    logical : LogicalPlan
+    physical : TransferPlan
+    seconds : float
+        Predicted, for the passes of inference.
+    considered : tuple of (str, float or str)
+        Every plan that was compared: its name, and its predicted seconds or why it cannot be.
+    """
+
+    logical: LogicalPlan
+    physical: TransferPlan
+    seconds: float
+    considered: tuple[tuple[str, float | str], ...]
+
+    def explain(self) -> str:
+        """The comparison, the logical plan and the memory plan in words."""
+        plain = [(name, found) for name, found in self.considered if _GROUPED not in name]
+        merged = [(name, found) for name, found in self.considered if _GROUPED in name and isinstance(found, float)]
+        lines = []
+        for name, found in [*plain, *sorted(merged, key=lambda entry: entry[1])[:1]]:
+            lines.append(f"  {name}: {f'{found:,.1f} s' if isinstance(found, float) else f'refused: {found}'}")
+        if len(merged) > 1:
+            lines.append(f"  and {len(merged) - 1} other ways to merge stages, none of them sooner")
+        said = ["plans compared, by predicted seconds of inference:", *lines] if lines else []
+        return "\n".join([*said, self.logical.explain(), self.physical.explain()])
+
+
+def choose_transfer(
+    graph: LayerGraph,
+    targets: Sequence[str],
+    apportion: Callable[[LogicalPlan], TransferPlan],
+    cost: TransferCost,
+    *,
+    model: str = "the model",
+    names: Mapping[str, str] | None = None,
+) -> Choice:
+    """Choose the plan with the fewest predicted seconds among those that fit into memory.
+
+    Compared are lazy, eager and staged, joined before inference (the paper's section 5.3 finds nothing faster), and
+    staged plans with stages merged: starting from one layer a stage, the two neighbours whose merger saves most are
+    merged, as long as one saves anything. A stage that computes little is not worth a pass of its own; the paper's
+    staged plan always gives it one.
+
+    Parameters
+    ----------
+    graph : LayerGraph
+    targets : sequence of str
+        From the bottom to the top.
+    apportion : callable
+        The memory plan of a logical one; it raises ``InfeasiblePlanError`` where there is none.
+    cost : TransferCost
+    model, names
+        As for :func:`optimizer.logical.plan_layers`.
+
+    Returns
+    -------
+    Choice
+
+    Raises
+    ------
+    InfeasiblePlanError
+        No plan fits; it is the one of the staged plan.
+    """
+    compared = _Compared(graph, targets, apportion, cost, model, names)
+    for logical in _COMPARED:
+        compared.add(logical)
+    grouped = [1] * len(targets)
+    while len(grouped) > 1:
+        merged = [_merged(grouped, place) for place in range(len(grouped) - 1)]
+        found = [compared.add("staged", groups) if len(groups) > 1 else None for groups in merged]
+        seconds = [choice.seconds if choice else float("inf") for choice in found]
+        best = min(range(len(merged)), key=seconds.__getitem__)
+        now = compared.found.get(("staged", tuple(grouped)))
+        if now is not None and seconds[best] >= now.seconds:
+            break
+        grouped = merged[best]
+    return compared.best()
+
+
+def _merged(grouped: Sequence[int], place: int) -> list[int]:
+    return [*grouped[:place], grouped[place] + grouped[place + 1], *grouped[place + 2 :]]
+
+
+class _Compared:
+    def __init__(
+        self,
+        graph: LayerGraph,
+        targets: Sequence[str],
+        apportion: Callable[[LogicalPlan], TransferPlan],
+        cost: TransferCost,
+        model: str,
+        names: Mapping[str, str] | None,
+    ) -> None:
+        self._graph, self._targets, self._apportion, self._cost = graph, targets, apportion, cost
+        self._model, self._names = model, names
+        self.found: dict[tuple[str, tuple[int, ...]], Choice] = {}
+        self._said: dict[str, float | str] = {}
+        self._refusal: InfeasiblePlanError | None = None
+
+    def add(self, logical: Logical, grouped: Sequence[int] | None = None) -> Choice | None:
+        """Plan and cost one candidate; ``None`` where it does not fit."""
+        groups = tuple(grouped or [1] * len(self._targets))
+        plan = plan_layers(self._graph, self._targets, logical, model=self._model, names=self._names, grouped=grouped)
+        name = logical if grouped is None else f"{logical}{_GROUPED}{' + '.join(map(str, groups))}"
+        try:
+            physical = self._apportion(plan)
+        except InfeasiblePlanError as error:
+            self._said[name] = str(error)
+            self._refusal = self._refusal or error
+            return None
+        seconds = self._cost.seconds(plan, physical)
+        self._said[name] = seconds
+        self.found[logical, groups] = choice = Choice(plan, physical, seconds, ())
+        return choice
+
+    def best(self) -> Choice:
+        if not self.found:
+            assert self._refusal is not None  # noqa: S101 - something was tried
+            raise self._refusal
+        # Of equal ones the first, the paper's choice.
+        one = min(self.found.values(), key=lambda choice: choice.seconds)
+        return Choice(one.logical, one.physical, one.seconds, tuple(self._said.items()))

@@ -1,0 +1,86 @@
+"""Stages saved by version 0.1.0.dev0, before their modules moved and their Params were renamed, still load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import stages
+from pyspark.ml import PipelineModel
+from pyspark.ml.util import DefaultParamsReader
+
+from cerebro_spark import TunedModel
+from vista_spark import (
+    CNNFeaturizer,
+    MLPClassificationModel,
+    MLPClassifier,
+    MLPRegressor,
+    OcclusionExplainer,
+    OcclusionExplainerModel,
+    TextFeaturizer,
+)
+from vista_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAVED = Path(__file__).parents[1] / "saved"
+
+# Probabilities of class 1 when the pipeline was saved.
+EXPECTED = [
+    0.32091575860977173,
+    0.7916555404663086,
+    0.5007460713386536,
+    0.9311575889587402,
+    0.522262454032898,
+    0.6537628769874573,
+    0.5007460713386536,
+    0.9177585244178772,
+    0.43321549892425537,
+    0.5805363655090332,
+    0.2904788851737976,
+    0.40705445408821106,
+]
+
+
+def test_a_pipeline_predicts_as_it_did(spark: SparkSession) -> None:
+    loaded = PipelineModel.load(str(SAVED / "pipeline"))
+    rows = loaded.transform(stages.images(spark, 12)).sort("id").collect()
+    assert [type(stage) for stage in loaded.stages] == [CNNFeaturizer, MLPClassificationModel]
+    assert np.allclose([row["probability"][1] for row in rows], EXPECTED, atol=1e-5)
+
+
+def test_a_tuned_model_predicts_as_it_did(spark: SparkSession) -> None:
+    loaded = DefaultParamsReader.loadParamsInstance(str(SAVED / "tuned_model"), spark)
+    assert isinstance(loaded, TunedModel)
+    rows = loaded.transform(stages.numbers(spark, 6)).sort("id").collect()
+    assert [row["guess"] for row in rows] == [0.0, 0.0, 1.0, 0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind", "param", "value"),
+    [
+        ("text_featurizer", TextFeaturizer, "layers", ["layer1"]),
+        ("occlusion_explainer", OcclusionExplainer, "targetSSIM", 0.8),
+        ("occlusion_explainer_model", OcclusionExplainerModel, "patchSize", 24),
+        ("mlp_regressor", MLPRegressor, "layers", [4, 3]),
+    ],
+)
+def test_a_stage_keeps_its_params(spark: SparkSession, folder: str, kind: type, param: str, value: object) -> None:
+    loaded = DefaultParamsReader.loadParamsInstance(str(SAVED / folder), spark)
+    assert type(loaded) is kind
+    assert loaded.getOrDefault(param) == value
+
+
+def test_a_model_of_another_class_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="holds a TunedModel, not a MLPClassificationModel"):
+        MLPClassificationModel.load(str(SAVED / "tuned_model"))
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_stage_is_saved_under_its_public_path(tmp_path: Path) -> None:
+    MLPClassifier().save(str(tmp_path / "stage"))
+    (metadata,) = (tmp_path / "stage" / "metadata").glob("part-*")
+    assert '"class":"vista_spark.MLPClassifier"' in metadata.read_text()

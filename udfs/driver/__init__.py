@@ -1,0 +1,39 @@
+"""Driver-side helpers that both front rooms need: sessions, task slots, Params, persistence, tracking, displays."""
+
+from udfs.driver._arrow import as_vector, describe, explained, infer, quoted
+from udfs.driver._columns import check_absent, check_image, check_numbers, check_present, check_text, holds_several
+from udfs.driver._launch import JavaNotFoundError, launch
+from udfs.driver._live import live_table
+from udfs.driver._params import UNBOUND, above, at_least, one_of, sizes
+from udfs.driver._persistence import NetworkReader, NetworkWriter
+from udfs.driver._progress import Progress
+from udfs.driver._slots import is_local, task_slots
+from udfs.driver._tracking import track_into
+
+__all__ = [
+    "UNBOUND",
+    "JavaNotFoundError",
+    "NetworkReader",
+    "NetworkWriter",
+    "Progress",
+    "above",
+    "as_vector",
+    "at_least",
+    "check_absent",
+    "check_image",
+    "check_numbers",
+    "check_present",
+    "check_text",
+    "describe",
+    "explained",
+    "holds_several",
+    "infer",
+    "is_local",
+    "launch",
+    "live_table",
+    "one_of",
+    "quoted",
+    "sizes",
+    "task_slots",
+    "track_into",
+]

@@ -1,0 +1,94 @@
+"""Checks of a DataFrame's columns, made before Spark starts a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.ml.linalg import VectorUDT
+from pyspark.sql.types import ArrayType, BinaryType, DataType, DoubleType, FloatType, StringType, StructType
+
+from optimizer.errors import ColumnError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame
+
+__all__ = ["check_absent", "check_image", "check_numbers", "check_present", "check_text", "holds_several"]
+
+_IMAGE_FIELDS = {"origin", "height", "width", "nChannels", "mode", "data"}
+
+
+def check_present(df: DataFrame, columns: Iterable[str], what: str) -> None:
+    """Raise ``ColumnError`` for the first column that ``df`` lacks, with what there is and the nearest."""
+    for column in columns:
+        if column not in df.columns:
+            raise ColumnError(
+                f"{what}: no column {column!r}{nearest(column, df.columns)}; columns: {', '.join(df.columns)}"
+            )
+
+
+def check_absent(df: DataFrame, columns: Iterable[str], remedy: str) -> None:
+    """Raise ``ColumnError`` where a column to be added is there already, or would be added twice."""
+    taken = set(df.columns)
+    for column in columns:
+        if column in taken:
+            raise ColumnError(f"column {column!r} exists already: {remedy}")
+        taken.add(column)
+
+
+def check_image(df: DataFrame, column: str, what: str) -> None:
+    """Raise ``ColumnError`` unless ``column`` is of a type that holds images."""
+    check_present(df, [column], what)
+    found = df.schema[column].dataType
+    if not _holds_images(found):
+        raise ColumnError(
+            f"{what}: column {column!r} is {found.simpleString()}; an image is binary (encoded bytes), string (path), "
+            "Spark's image struct, or an array of float or double (a preprocessed tensor); several images are an array "
+            "of one of the first three"
+        )
+
+
+def check_text(df: DataFrame, column: str, what: str) -> None:
+    """Raise ``ColumnError`` unless ``column`` is text."""
+    check_present(df, [column], what)
+    found = df.schema[column].dataType
+    if not isinstance(found, StringType):
+        raise ColumnError(f"{what}: column {column!r} is {found.simpleString()}; a text is a string")
+
+
+def check_numbers(df: DataFrame, column: str, what: str) -> None:
+    """Raise ``ColumnError`` unless ``column`` holds tensors: Spark ML vectors, or arrays of numbers."""
+    check_present(df, [column], what)
+    found = df.schema[column].dataType
+    if not isinstance(found, VectorUDT) and not _holds_floats(found):
+        raise ColumnError(
+            f"{what}: column {column!r} is {found.simpleString()}; the tensor of a layer is a Spark ML vector or an "
+            'array of float or double, as CNNFeaturizer(pooling="none") writes them'
+        )
+
+
+def holds_several(df: DataFrame, column: str) -> bool:
+    """Whether a column of images has several a record."""
+    found = df.schema[column].dataType
+    return isinstance(found, ArrayType) and _holds_one(found.elementType)
+
+
+def _holds_images(found: DataType) -> bool:
+    if not isinstance(found, ArrayType):
+        return _holds_one(found)
+    return _holds_one(found.elementType) or _holds_floats(found)
+
+
+def _holds_floats(found: DataType) -> bool:
+    if not isinstance(found, ArrayType):
+        return False
+    while isinstance(found, ArrayType):
+        found = found.elementType
+    return isinstance(found, (FloatType, DoubleType))
+
+
+def _holds_one(found: DataType) -> bool:
+    if isinstance(found, StructType):
+        return set(found.names) >= _IMAGE_FIELDS
+    return isinstance(found, (BinaryType, StringType))

@@ -1,0 +1,11 @@
+"""A gang: the tasks of one barrier stage, joined for collective operations (torch.distributed or Horovod)."""
+
+from udfs.gang._gang import BACKENDS, Backend, Gang, GangError, gang
+
+__all__ = [
+    "BACKENDS",
+    "Backend",
+    "Gang",
+    "GangError",
+    "gang",
+]

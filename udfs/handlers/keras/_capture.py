@@ -1,0 +1,204 @@
+"""A Keras model opened into steps: each one call of one operation on the values of earlier steps."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.keras._open import in_order, inference, is_functional, opened, symbols_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from udfs.handlers._protocol import TensorSpec
+
+__all__ = ["Capture", "Ref", "Step", "capture"]
+
+_WAYS_OUT = (
+    "Ways out: write the model with keras.layers and keras.ops (not tf.* functions), choose by keras.ops.where or "
+    "keras.ops.cond instead of a Python branch on values, or build the part in question as a functional model."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Stands for a value in the arguments of a step: an index into the values of a run."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of one operation.
+
+    Parameters
+    ----------
+    operation : keras.Operation
+        A layer, or a function of ``keras.ops``.
+    path : str
+        Names of the models around it and its own, with slashes between.
+    args, kwargs : tuple and dict
+        With a :class:`Ref` for each tensor.
+    reads, writes : tuple of int
+        Indices of the values in the arguments, in their order, and of the values returned.
+    """
+
+    operation: Any
+    path: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+    def __call__(self, values: Mapping[int, Any]) -> list[Any]:
+        """Call the operation in inference mode; returns the values for ``writes``."""
+
+        def given(found: Any) -> Any:
+            return values[found.index] if isinstance(found, Ref) else found
+
+        args, kwargs = keras.tree.map_structure(given, (self.args, self.kwargs))
+        if getattr(self.operation, "_call_has_training_arg", False):
+            kwargs["training"] = False
+        flat: list[Any] = keras.tree.flatten(self.operation(*args, **kwargs))
+        return flat
+
+
+@dataclass(slots=True)
+class Capture:
+    """A model as steps.
+
+    Attributes
+    ----------
+    inputs, outputs : list of int
+        Values.
+    symbols : list of keras.KerasTensor
+        What is known of each value: shape (the batch axis is ``None``) and dtype.
+    steps : list of Step
+        In an order in which they can run.
+    returned : dict of str to int
+        For a path of a layer or of a model within, the value of its first call, where that is one.
+    """
+
+    inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    symbols: list[Any] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    returned: dict[str, int] = field(default_factory=dict)
+
+    def value(self, symbol: Any) -> int:
+        """Add a value."""
+        self.symbols.append(symbol)
+        return len(self.symbols) - 1
+
+
+def capture(model: Any, inputs: Sequence[TensorSpec]) -> Capture:
+    """Open a built model; functional and sequential models within it, and layers made of layers, are opened too.
+
+    A model of a class of its own is called on symbolic inputs, which records the layers and the ``keras.ops`` that its
+    ``call`` uses. A layer whose ``call`` does not take symbols stays whole.
+
+    Parameters
+    ----------
+    model : keras.Model or keras.Layer
+        Left as it was.
+    inputs : sequence of TensorSpec
+        One for each input.
+
+    Raises
+    ------
+    UntraceableModelError
+        The model is not built, takes other inputs, or its Python does not take symbols.
+    """
+    if not isinstance(model, keras.Layer):
+        raise UntraceableModelError(f"expected a keras.Model, got {type(model).__name__}")
+    if not model.built:
+        raise UntraceableModelError(
+            f"{model.name} is not built, it has no weights yet: call it once on data, or give it a keras.Input"
+        )
+    found = Capture()
+    with _nodes_restored(model):
+        symbols, returned = _opened_root(model, inputs)
+        _check(symbols, inputs)
+        known = {id(symbol): found.value(symbol) for symbol in symbols}
+        found.inputs = list(known.values())
+        found.outputs = _walk(found, returned, known, "")
+    return found
+
+
+def _opened_root(model: Any, inputs: Sequence[TensorSpec]) -> tuple[list[Any], list[Any]]:
+    if is_functional(model):
+        return list(model.inputs), list(model.outputs)
+    fresh = [keras.Input(spec.shape, dtype=spec.dtype) for spec in inputs]
+    nested: Exception | None = None
+    # Keras's habit is one argument, a list where there are several tensors; a signature of several is common, too.
+    for args in ([fresh], fresh) if len(fresh) > 1 else (fresh,):
+        try:
+            return fresh, symbols_of(model.call(*args, **inference(model)))
+        except Exception as error:  # noqa: BLE001 - the user's own Python may raise anything
+            nested = nested or error
+    reason = str(nested).partition("\n")[0]
+    raise UntraceableModelError(
+        f"{type(model).__name__}.call does not take symbolic inputs: {type(nested).__name__}: {reason}\n{_WAYS_OUT}"
+    ) from nested
+
+
+def _walk(found: Capture, outputs: Sequence[Any], known: dict[int, int], prefix: str) -> list[int]:
+    """Add the steps that lead to ``outputs``; ``known`` has the values of the symbols there are."""
+    for node in in_order(outputs, known):
+        operation = node.operation
+        path = f"{prefix}{operation.name}"
+        if isinstance(operation, keras.layers.InputLayer):
+            raise UntraceableModelError(f"{path} is an input that the model does not list among its inputs")
+        if node.arguments.kwargs.get("training"):
+            raise UntraceableModelError(f"layer {path!r} is called with training=True: what it gives is random")
+
+        def ref(symbol: Any) -> Any:
+            return Ref(known[id(symbol)]) if isinstance(symbol, keras.KerasTensor) else symbol
+
+        args, kwargs = keras.tree.map_structure(ref, (node.arguments.args, node.arguments.kwargs))
+        reads = tuple(known[id(symbol)] for symbol in node.arguments.keras_tensors)
+        inside = opened(node)
+        if inside is None:
+            values = [found.value(symbol) for symbol in node.outputs]
+            found.steps.append(Step(operation, path, tuple(args), dict(kwargs), reads, tuple(values)))
+        else:
+            symbols, returned = inside
+            values = _walk(found, returned, {id(s): v for s, v in zip(symbols, reads, strict=True)}, f"{path}/")
+        if len(values) == 1:
+            found.returned.setdefault(path, values[0])
+        known.update({id(symbol): value for symbol, value in zip(node.outputs, values, strict=True)})
+    return [known[id(symbol)] for symbol in outputs]
+
+
+def _check(symbols: Sequence[Any], inputs: Sequence[TensorSpec]) -> None:
+    if len(symbols) != len(inputs):
+        raise UntraceableModelError(f"the model takes {len(symbols)} inputs as arguments, {len(inputs)} were described")
+    for symbol, spec in zip(symbols, inputs, strict=True):
+        if symbol.shape[0] is not None:
+            raise UntraceableModelError(
+                f"input {symbol.name!r} has the batch size {symbol.shape[0]} fixed: leave batch_size out of keras.Input"
+            )
+        own = tuple(symbol.shape[1:])
+        fits = len(own) == len(spec.shape) and all(a in (None, b) for a, b in zip(own, spec.shape, strict=False))
+        if not fits or symbol.dtype != spec.dtype:
+            raise UntraceableModelError(
+                f"input {symbol.name!r} is of another shape or type: the model takes {own} of {symbol.dtype}, "
+                f"described is {spec.shape} of {spec.dtype}"
+            )
+
+
+@contextlib.contextmanager
+def _nodes_restored(model: Any) -> Iterator[None]:
+    """Symbolic calls leave nodes behind in the layers that are called; take those away again."""
+    layers = [model, *model._flatten_layers(include_self=False)]  # noqa: SLF001
+    before = [(lay, len(lay._inbound_nodes), len(lay._outbound_nodes)) for lay in layers]  # noqa: SLF001
+    try:
+        yield
+    finally:
+        for layer, inbound, outbound in before:
+            del layer._inbound_nodes[inbound:]  # noqa: SLF001
+            del layer._outbound_nodes[outbound:]  # noqa: SLF001

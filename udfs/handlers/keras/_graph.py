@@ -1,0 +1,131 @@
+"""From the steps of a Keras model to a :class:`optimizer.graph.LayerGraph`: shapes, FLOPs, bytes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import keras
+import tensorflow as tf
+
+from optimizer.graph import Layer, LayerGraph
+from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.keras._fingerprint import fingerprint
+from udfs.handlers.keras._measure import BATCHES, measure
+from udfs.handlers.keras._names import operation, value_names
+from udfs.handlers.keras._window import window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from udfs.handlers._protocol import TensorSpec
+    from udfs.handlers.keras._capture import Capture, Step
+    from udfs.handlers.keras._measure import Measure
+
+__all__ = ["layer_graph"]
+
+
+def layer_graph(found: Capture, inputs: Sequence[TensorSpec]) -> LayerGraph:
+    """Describe a captured model.
+
+    A value is a layer if it is a tensor with the batch as its leading axis: only such a value can be cut into records,
+    stored and fed again. Any other value is folded into the layers that consume it, each of which has its costs; so is
+    a step of several values, whose costs each of them has. Weights that several layers read count for each.
+
+    Parameters
+    ----------
+    found : Capture
+        What :func:`udfs.handlers.keras.capture` returned.
+    inputs : sequence of TensorSpec
+        As for the capture.
+
+    Raises
+    ------
+    UntraceableModelError
+        The model runs at one batch size only, or returns no tensor with the batch as its leading axis.
+    """
+    small, large = (measure(found, inputs, batch) for batch in BATCHES)
+    names = value_names(found)
+    shapes = {index: _record_shape(index, small, large) for index in range(len(names))}
+    layers = [
+        Layer(names[index], "input", output_shape=shapes[index] or (), dtype=small.dtypes[index])
+        for index in found.inputs
+    ]
+    maker = {index: i for i, step in enumerate(found.steps) for index in step.writes}
+    sources: dict[int, tuple[int, ...]] = {index: (index,) for index in found.inputs}
+    for i, step in enumerate(found.steps):
+        read = tuple(dict.fromkeys(source for index in step.reads for source in sources[index]))
+        for place, index in enumerate(step.writes):
+            shape = shapes[index]
+            if shape is None:
+                sources[index] = read
+                continue
+            sources[index] = (index,)
+            folded = list(_folded(i, found, maker, sources))
+            steps = [found.steps[number] for number in folded]
+            weights = _weights(steps)
+            layers.append(
+                Layer(
+                    name=names[index],
+                    op=operation(step),
+                    inputs=tuple(names[source] for source in read),
+                    output_shape=shape,
+                    dtype=small.dtypes[index],
+                    flops=sum(small.flops[number] for number in folded) // BATCHES[0],
+                    param_bytes=sum(_bytes(variable) for variable in weights),
+                    frozen=not any(variable.trainable for variable in weights),
+                    fingerprint=fingerprint(steps, place, _known(steps, read), weights),
+                    window=window(step.operation, small.shapes.get(step.reads[0], ())) if step.reads else None,
+                )
+            )
+    returned = [names[index] for index in found.outputs if sources[index] == (index,)]
+    if not returned:
+        raise UntraceableModelError(
+            "the model returns no tensor whose leading axis is the batch: return one with an entry for each record"
+        )
+    return LayerGraph(layers, tuple(dict.fromkeys(returned)))
+
+
+def _record_shape(index: int, small: Measure, large: Measure) -> tuple[int, ...] | None:
+    one, other = small.shapes.get(index), large.shapes.get(index)
+    if not one or not other or (one[0], other[0]) != BATCHES or one[1:] != other[1:]:
+        return None
+    known = tuple(extent for extent in one[1:] if extent is not None)
+    return known if len(known) == len(one) - 1 else None
+
+
+def _folded(
+    last: int, found: Capture, maker: Mapping[int, int], sources: Mapping[int, tuple[int, ...]]
+) -> Iterator[int]:
+    """Yield the number of a layer's step after those of the folded steps that it needs."""
+    seen: set[int] = set()
+
+    def visit(number: int) -> Iterator[int]:
+        if number in seen:
+            return
+        seen.add(number)
+        for index in found.steps[number].reads:
+            if sources[index] != (index,):
+                yield from visit(maker[index])
+        yield number
+
+    yield from visit(last)
+
+
+def _known(steps: Sequence[Step], read: Sequence[int]) -> dict[int, str]:
+    within = {index: f"step {i} value {j}" for i, step in enumerate(steps) for j, index in enumerate(step.writes)}
+    return {**within, **{index: f"input {i}" for i, index in enumerate(read)}}
+
+
+def _weights(steps: Sequence[Step]) -> list[Any]:
+    found: dict[int, Any] = {}
+    for step in steps:
+        if isinstance(step.operation, keras.Layer):
+            found.update({id(variable): variable for variable in step.operation.weights})
+        direct = [entry for entry in keras.tree.flatten((step.args, step.kwargs)) if isinstance(entry, keras.Variable)]
+        found.update({id(variable): variable for variable in direct})
+    return list(found.values())
+
+
+def _bytes(variable: Any) -> int:
+    return int(math.prod(variable.shape) * tf.as_dtype(variable.dtype).size)

@@ -1,0 +1,215 @@
+"""The Keras handler: open a functional, sequential or own model, and run the part between two cuts in TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from udfs.handlers.keras._import import load_keras
+
+load_keras()
+
+import numpy as np  # noqa: E402 - the lines above choose what TensorFlow says and does on import
+import tensorflow as tf  # noqa: E402
+
+from optimizer.errors import GraphError, UnknownLayerError  # noqa: E402
+from udfs.handlers._protocol import Handler, TensorSpec, UntraceableModelError  # noqa: E402
+from udfs.handlers.keras._capture import Capture, capture  # noqa: E402
+from udfs.handlers.keras._graph import layer_graph  # noqa: E402
+from udfs.handlers.keras._names import value_names  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from optimizer.graph import LayerGraph
+    from udfs.handlers.keras._capture import Step
+
+__all__ = ["HANDLER", "KerasHandler", "KerasModel"]
+
+
+class KerasModel:
+    """A Keras model opened into layers.
+
+    The graph itself (shapes, FLOPs, fingerprints) is made when it is first asked for: a Spark worker that only runs a
+    part never pays for it. Each part is compiled once into a function of TensorFlow, for any number of records.
+
+    Parameters
+    ----------
+    found : Capture
+        What :func:`udfs.handlers.keras.capture` returned; the weights are the user's model's own.
+    inputs : sequence of TensorSpec
+        As for the capture.
+    device : str
+        TensorFlow's name of where to run.
+    """
+
+    def __init__(self, found: Capture, inputs: Sequence[TensorSpec], device: str = "CPU:0") -> None:
+        self._found = found
+        self._inputs = tuple(inputs)
+        self._device = device
+        self._names = value_names(found)
+        self._values = {name: index for index, name in enumerate(self._names)}
+        self._parts: dict[tuple[tuple[int, ...], tuple[int, ...]], Callable[..., list[Any]]] = {}
+
+    def prepare(self, threads: int) -> KerasModel:
+        """Make ready to run many batches; see :meth:`udfs.handlers.TracedModel.prepare`.
+
+        TensorFlow takes its numbers of threads when its first operation runs, which building a model does. So this
+        sets them where nothing ran yet, and leaves them otherwise; in Spark's workers they come from the environment
+        (see :func:`udfs.handlers.keras.load_keras`).
+        """
+        with contextlib.suppress(RuntimeError):  # TensorFlow is initialised
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+        return self
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths of the layers, and of the models within, that give one tensor, in the order in which they give it."""
+        return tuple(self._found.returned)
+
+    @cached_property
+    def graph(self) -> LayerGraph:
+        """The layers, with shapes, FLOPs, bytes and fingerprints."""
+        return layer_graph(self._found, self._inputs)
+
+    def layer(self, name: str) -> str:
+        """Find the graph's layer for a name or a path; see :meth:`udfs.handlers.TracedModel.layer`."""
+        found = name
+        if name not in self.graph and name in self._found.returned:
+            found = self._names[self._found.returned[name]]
+        if found not in self.graph:
+            raise UnknownLayerError(name, self.graph.names)
+        return found
+
+    def run(self, feeds: Mapping[str, NDArray[np.generic]], want: Sequence[str]) -> dict[str, NDArray[np.generic]]:
+        """Compute ``want`` from ``feeds``; see :meth:`udfs.handlers.TracedModel.run`.
+
+        The arrays returned may be read-only: they are TensorFlow's own memory.
+
+        Examples
+        --------
+        >>> import keras
+        >>> import numpy as np
+        >>> from udfs.handlers import TensorSpec
+        >>> net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="a"), keras.layers.ReLU(name="b")])
+        >>> traced = HANDLER.trace(net, [TensorSpec((3,))])
+        >>> below = traced.run({"input_1": np.ones((5, 3), np.float32)}, ["a"])
+        >>> traced.run(below, ["b"])["b"].shape
+        (5, 2)
+        """
+        given = {self._index(name): array for name, array in feeds.items()}
+        wanted = [self._index(name) for name in want]
+        needed = self._needed(given, wanted)
+        computed = list(dict.fromkeys(index for index in wanted if index not in given))
+        reads = sorted(needed & given.keys())
+        values: dict[int, Any] = dict(given)
+        if computed:
+            part = self._part(reads, computed, needed)
+            with tf.device(self._device), _unfused():
+                tensors = part(*(tf.convert_to_tensor(given[index]) for index in reads))
+            values.update(zip(computed, map(_array, tensors), strict=True))
+        return {name: values[index] for name, index in zip(want, wanted, strict=True)}
+
+    def _index(self, name: str) -> int:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise UnknownLayerError(name, self._values) from None
+
+    def _needed(self, given: Mapping[int, object], wanted: Sequence[int]) -> set[int]:
+        """List the values to have for ``wanted``: those that are given, and those to compute."""
+        named = ", ".join(self._names[index] for index in wanted)
+        if not given:
+            raise GraphError(f"{named} cannot be computed from nothing: feed the inputs, or an earlier run's tensors")
+        needed: set[int] = set()
+        ahead = list(wanted)
+        while ahead:
+            index = ahead.pop()
+            if index in needed:
+                continue
+            needed.add(index)
+            if index in given:
+                continue
+            if index not in self._maker:
+                fed = ", ".join(sorted(self._names[found] for found in given))
+                raise GraphError(
+                    f"{named} cannot be computed from {fed}: the input {self._names[index]!r} is needed too"
+                )
+            ahead.extend(self._maker[index].reads)
+        return needed
+
+    @cached_property
+    def _maker(self) -> dict[int, Step]:
+        return {index: step for step in self._found.steps for index in step.writes}
+
+    def _part(self, reads: Sequence[int], computed: Sequence[int], needed: set[int]) -> Callable[..., list[Any]]:
+        key = (tuple(reads), tuple(computed))
+        if key not in self._parts:
+            steps = [step for step in self._found.steps if any(index in needed - set(reads) for index in step.writes)]
+
+            def run(*tensors: Any) -> list[Any]:
+                values: dict[int, Any] = dict(zip(reads, tensors, strict=True))
+                for step in steps:
+                    # What is fed wins: a step of several values may run for another of them.
+                    values = {**dict(zip(step.writes, step(values), strict=True)), **values}
+                return [values[index] for index in computed]
+
+            symbols = [self._found.symbols[index] for index in reads]
+            signature = [tf.TensorSpec(symbol.shape, symbol.dtype) for symbol in symbols]
+            self._parts[key] = tf.function(run, input_signature=signature, autograph=False)
+        return self._parts[key]
+
+
+@contextlib.contextmanager
+def _unfused() -> Iterator[None]:
+    """Keep TensorFlow from fusing and reordering operations across layers.
+
+    A fused pair rounds in other places than its two halves, and where a cut falls would show in the numbers. On the
+    CPU there is no loss: what is fast is the graph, not the fusing (measured on MobileNetV2).
+    """
+    before = tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})
+
+
+def _array(tensor: Any) -> NDArray[np.generic]:
+    """View a tensor as an array, without a copy where its memory is the CPU's."""
+    return np.asarray(memoryview(tensor)) if tensor.dtype != tf.bfloat16 else tensor.numpy()
+
+
+class KerasHandler:
+    """The Keras side of :class:`udfs.handlers.Handler`."""
+
+    name = "keras"
+
+    def trace(self, model: object, inputs: Sequence[TensorSpec], *, device: str = "cpu") -> KerasModel:
+        """Open a built ``model`` into a graph; weights are shared, not copied. It runs with ``training=False``.
+
+        Raises
+        ------
+        UntraceableModelError
+            It is no Keras model, is not built, takes other inputs, or its Python cannot be opened; the message says
+            why.
+        """
+        return KerasModel(capture(model, inputs), inputs, _device(device))
+
+
+def _device(name: str) -> str:
+    """TensorFlow's name of a device, given the platform's."""
+    there = tf.config.list_physical_devices("GPU")
+    if name == "auto":
+        return "GPU:0" if there else "CPU:0"
+    kind, _, number = name.lower().partition(":")
+    kind = {"cuda": "GPU", "gpu": "GPU", "cpu": "CPU"}.get(kind, "")
+    if not kind or (kind == "GPU" and int(number or 0) >= len(there)):
+        raise UntraceableModelError(f"no device {name!r} in this process: use 'cpu' or 'auto' ({len(there)} GPUs seen)")
+    return f"{kind}:{number or 0}"
+
+
+HANDLER: Handler = KerasHandler()

@@ -1,0 +1,172 @@
+"""Shapes and FLOPs of a captured Keras model, without computing anything."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import keras
+import tensorflow as tf
+
+from udfs.handlers._protocol import UntraceableModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from udfs.handlers._protocol import TensorSpec
+    from udfs.handlers.keras._capture import Capture, Step
+
+__all__ = ["BATCHES", "Measure", "measure"]
+
+BATCHES = (3, 5)
+"""Two batch sizes tell the batch axis from any other: what follows the batch differs, what does not is the same."""
+
+
+@dataclass(slots=True)
+class Measure:
+    """What a run on one batch size would do.
+
+    Attributes
+    ----------
+    shapes : dict of int to tuple
+        By value; an entry is ``None`` where it is not known before the run. Values that are no tensors are left out.
+    dtypes : dict of int to str
+        By value.
+    flops : list of int
+        By step, of the whole batch.
+    """
+
+    shapes: dict[int, tuple[int | None, ...]] = field(default_factory=dict)
+    dtypes: dict[int, str] = field(default_factory=dict)
+    flops: list[int] = field(default_factory=list)
+
+
+def measure(found: Capture, inputs: Sequence[TensorSpec], batch: int) -> Measure:
+    """Trace the steps on ``batch`` records into a TensorFlow graph, and read shapes and FLOPs off it.
+
+    Counted are convolutions and products of matrices, as torch's counter does: a multiply-add is 2.
+
+    Raises
+    ------
+    UntraceableModelError
+        They do not run on that many records.
+    """
+    result = Measure()
+
+    def whole(*tensors: Any) -> Any:
+        graph = tf.compat.v1.get_default_graph()
+        values: dict[int, Any] = dict(zip(found.inputs, tensors, strict=True))
+        for step in found.steps:
+            before = len(graph.get_operations())
+            values.update(zip(step.writes, step(values), strict=True))
+            result.flops.append(_step_flops(step, values, graph.get_operations()[before:]))
+        for index, value in values.items():
+            if tf.is_tensor(value) and value.shape.rank is not None:
+                result.shapes[index] = tuple(value.shape.as_list())
+                result.dtypes[index] = value.dtype.name
+        return tensors
+
+    signature = [tf.TensorSpec((batch, *spec.shape), spec.dtype) for spec in inputs]
+    try:
+        tf.function(whole, autograph=False).get_concrete_function(*signature)
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise UntraceableModelError(
+            f"the model does not run on {batch} records of {', '.join(map(str, inputs))}: "
+            f"{type(error).__name__}: {reason}\nUsual causes: a batch size fixed in the code (use -1 in one place of a "
+            "reshape), a Python branch on values, inputs of another shape than the model takes."
+        ) from error
+    return result
+
+
+def _step_flops(step: Step, values: Mapping[int, Any], operations: Sequence[Any]) -> int:
+    loops = [operation for operation in operations if operation.type in _LOOPS]
+    if loops and isinstance(step.operation, (keras.layers.RNN, keras.layers.Bidirectional)):
+        # A turn a time step; beside the loop Keras runs the cell once for its shapes alone.
+        turns = values[step.reads[0]].shape[1] or 1
+        return int(turns) * sum(map(_flops, loops))
+    return sum(map(_flops, operations))
+
+
+def _flops(operation: Any) -> int:
+    count = _COUNTS.get(operation.type)
+    if count is not None:
+        return 2 * count(operation)
+    if operation.type in ("PartitionedCall", "StatefulPartitionedCall"):
+        return _body(operation, "f")
+    # Of a loop whose length is not known, one turn.
+    return _body(operation, "body") if operation.type in _LOOPS else 0
+
+
+def _body(operation: Any, attribute: str) -> int:
+    name = operation.get_attr(attribute).name
+    function = operation.graph._get_function(name)  # noqa: SLF001 - TensorFlow has no public way to a function's graph
+    graph = getattr(function, "graph", None)
+    return sum(map(_flops, graph.get_operations())) if graph is not None else 0
+
+
+def _size(tensor: Any) -> int:
+    return _product_of(tensor.shape.as_list()) if tensor.shape.rank is not None else 1
+
+
+def _product_of(extents: Sequence[int | None]) -> int:
+    # What is not known before the run counts once; the batch is known.
+    return math.prod(1 if extent is None else extent for extent in extents)
+
+
+def _convolution(operation: Any) -> int:
+    kernel = operation.inputs[1].shape.as_list()
+    return _size(operation.outputs[0]) * _product_of(kernel[:-1])
+
+
+def _depthwise(operation: Any) -> int:
+    return _size(operation.outputs[0]) * _product_of(operation.inputs[1].shape.as_list()[:2])
+
+
+def _transposed(operation: Any) -> int:
+    *window, channels, _ = operation.inputs[1].shape.as_list()
+    return _size(operation.inputs[2]) * _product_of(window) * int(channels)
+
+
+def _product(operation: Any) -> int:
+    left = operation.inputs[0].shape.as_list()
+    turned = operation.get_attr("transpose_a" if operation.type == "MatMul" else "adj_x")
+    return _size(operation.outputs[0]) * int(left[-2 if turned else -1] or 1)
+
+
+def _einsum(operation: Any) -> int:
+    left, _, result = operation.get_attr("equation").decode().partition("->")
+    terms = left.split(",")
+    if len(terms) == 1:
+        return 0
+    extents: dict[str, int] = {}
+    rest = 1
+    for term, tensor in zip(terms, operation.inputs, strict=True):
+        shape = [extent or 1 for extent in tensor.shape.as_list()]
+        before, dots, behind = term.strip().partition("...")
+        shared = shape[len(before) : len(shape) - len(behind)] if dots else []
+        rest = max(rest, math.prod(shared))
+        named = before + behind
+        sizes = shape[: len(before)] + (shape[len(shape) - len(behind) :] if dots else [])
+        extents.update(zip(named, sizes, strict=True))
+    summed = set(extents) - set(result)
+    # Without a sum it is a product element by element, which is counted nowhere else.
+    return rest * math.prod(extents.values()) if summed else 0
+
+
+_LOOPS = ("While", "StatelessWhile")
+
+_COUNTS: dict[str, Callable[[Any], int]] = {
+    "Conv2D": _convolution,
+    "Conv3D": _convolution,
+    "Conv": _convolution,
+    "DepthwiseConv2dNative": _depthwise,
+    "Conv2DBackpropInput": _transposed,
+    "Conv3DBackpropInputV2": _transposed,
+    "MatMul": _product,
+    "BatchMatMul": _product,
+    "BatchMatMulV2": _product,
+    "BatchMatMulV3": _product,
+    "Einsum": _einsum,
+}

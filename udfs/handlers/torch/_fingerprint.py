@@ -1,0 +1,102 @@
+"""What a layer of a torch graph computes, as a hash."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+
+from udfs.handlers.torch._names import operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["fingerprint"]
+
+# Told apart by the layer graph (the state), or without influence on the value of a model in inference mode.
+_NOT_CONFIGURATION = frozenset({"training", "inplace"})
+
+
+def fingerprint(
+    module: fx.GraphModule, nodes: Sequence[fx.Node], inputs: Sequence[fx.Node], parameters: Sequence[torch.Tensor]
+) -> str:
+    """Hash operations, configuration, wiring and parameter values of one layer.
+
+    Parameters
+    ----------
+    module : torch.fx.GraphModule
+    nodes : sequence of torch.fx.Node
+        The layer's node after the nodes folded into it.
+    inputs : sequence of torch.fx.Node
+        The layers it reads: ``cat([a, b, a])`` is not ``cat([a, b, b])``.
+    parameters : sequence of torch.Tensor
+        What ``nodes`` hold; equal in value is equal, whatever the memory layout. Values on the meta device are unknown.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits, the same in every process.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    place = {id(tensor): i for i, tensor in enumerate(parameters)}
+    known = {
+        **{node: f"input {i}" for i, node in enumerate(inputs)},
+        **{node: f"node {i}" for i, node in enumerate(nodes)},
+    }
+    for node in nodes:
+        for line in _description(module, node, known, place):
+            digest.update(f"{line}\n".encode())
+    for tensor in parameters:
+        digest.update(f"{tensor.dtype}|{tuple(tensor.shape)}\n".encode())
+        if not tensor.is_meta:
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _description(
+    module: fx.GraphModule, node: fx.Node, known: dict[fx.Node, str], place: dict[int, int]
+) -> Iterator[str]:
+    if node.op == "placeholder":
+        return
+    arguments = fx.node.map_arg((node.args, node.kwargs), lambda found: _Reference(known.get(found, "batch")))
+    if node.op == "call_module":
+        yield f"{arguments!r}"
+        yield from _configuration(module.get_submodule(str(node.target)), place)
+    elif node.op == "get_attr":
+        parent, _, leaf = str(node.target).rpartition(".")
+        value = getattr(module.get_submodule(parent), leaf)
+        yield f"parameter {place[id(value)]}" if id(value) in place else f"graph {getattr(value, 'code', type(value))}"
+    else:
+        yield f"{operation(node)}|{arguments!r}"
+
+
+class _Reference(str):
+    """A string whose ``repr`` is not quoted, so that no constant of the user's reads like one."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+def _configuration(inner: nn.Module, place: dict[int, int]) -> Iterator[str]:
+    """Describe a module by its attributes: ``repr`` leaves out some that matter (``AvgPool2d.count_include_pad``)."""
+    for path, part in inner.named_modules():
+        yield f"{path}|{type(part).__module__}.{type(part).__qualname__}|{part.extra_repr()}"
+        tensors = {**part._parameters, **part._buffers}  # noqa: SLF001 - named_parameters() leaves out the empty ones
+        yield repr([(name, place.get(id(tensor))) for name, tensor in sorted(tensors.items())])
+        for name, value in sorted(vars(part).items()):
+            if not name.startswith("_") and name not in _NOT_CONFIGURATION:
+                yield f"{name}={_plain(value)}"
+
+
+def _plain(value: Any) -> str:
+    """Write a value the same in every process, by what it is and never by where it lies."""
+    if value is None or isinstance(value, (bool, int, float, str, torch.dtype)):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(_plain, value))}]"
+    name = getattr(value, "__qualname__", None)
+    return f"{value.__module__}.{name}" if name else type(value).__qualname__

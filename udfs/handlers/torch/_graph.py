@@ -1,0 +1,142 @@
+"""From named ``fx`` nodes to a :class:`optimizer.graph.LayerGraph`: shapes, FLOPs, bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from optimizer.graph import Layer, LayerGraph
+from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.torch._fingerprint import fingerprint
+from udfs.handlers.torch._measure import BATCHES, measure
+from udfs.handlers.torch._names import node_names, operation
+from udfs.handlers.torch._sizes import reads
+from udfs.handlers.torch._window import window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from optimizer.graph import Window
+    from udfs.handlers._protocol import TensorSpec
+
+__all__ = ["layer_graph"]
+
+
+def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGraph:
+    """Describe a captured model.
+
+    A node is a layer if its value is one tensor with the batch as its leading axis: only such a value can be cut into
+    records, stored and fed again. Any other value (a size, a tuple, a parameter seen through a view) is folded into the
+    layers that consume it, each of which has its costs; parameters that several layers read count for each. Of what the
+    model returns, the layers are the outputs.
+
+    Parameters
+    ----------
+    module : torch.fx.GraphModule
+        What :func:`udfs.handlers.torch.capture` returned.
+    inputs : sequence of TensorSpec
+        As for the capture.
+
+    Raises
+    ------
+    UntraceableModelError
+        The model runs at one batch size only, or returns no tensor with the batch as its leading axis.
+    """
+    small, large = (measure(module, inputs, batch) for batch in BATCHES)
+    names = node_names(module)
+    layers: list[Layer] = []
+    sources: dict[fx.Node, tuple[fx.Node, ...]] = {}
+    returned: list[fx.Node] = []
+    for node in module.graph.nodes:
+        if node.op == "output":
+            returned = [found for found in node.all_input_nodes if sources[found] == (found,)]
+            continue
+        shape = _record_shape(small.values[node.name], large.values[node.name])
+        if shape is None:
+            sources[node] = _sources(node, sources)
+            continue
+        read = _sources(node, sources)
+        sources[node] = (node,)
+        folded = list(_folded(node, sources))
+        parameters = _parameters(module, folded)
+        layers.append(
+            Layer(
+                name=names[node.name],
+                op="input" if node.op == "placeholder" else _operation(module, node),
+                inputs=tuple(names[found.name] for found in read),
+                output_shape=shape,
+                dtype=str(small.values[node.name].dtype).removeprefix("torch."),
+                flops=sum(small.flops[part.name] for part in folded) // BATCHES[0],
+                param_bytes=sum(tensor.nbytes for tensor in parameters),
+                frozen=not any(tensor.requires_grad for tensor in parameters),
+                fingerprint=fingerprint(module, folded, read, parameters),
+                window=_window(module, node, small.values),
+            )
+        )
+    if not returned:
+        raise UntraceableModelError(
+            "the model returns no tensor whose leading axis is the batch: return one with an entry for each record"
+        )
+    return LayerGraph(layers, tuple(dict.fromkeys(names[found.name] for found in returned)))
+
+
+def _record_shape(small: Any, large: Any) -> tuple[int, ...] | None:
+    if not isinstance(small, torch.Tensor) or not isinstance(large, torch.Tensor):
+        return None
+    if small.dim() == 0 or (small.shape[0], large.shape[0]) != BATCHES or small.shape[1:] != large.shape[1:]:
+        return None
+    return tuple(small.shape[1:])
+
+
+def _sources(node: fx.Node, known: dict[fx.Node, tuple[fx.Node, ...]]) -> tuple[fx.Node, ...]:
+    """List the layers whose tensors a node reads, straight or through folded nodes, in the order of its arguments."""
+    return tuple(dict.fromkeys(found for argument in reads(node) for found in known[argument]))
+
+
+def _folded(node: fx.Node, sources: dict[fx.Node, tuple[fx.Node, ...]]) -> Iterator[fx.Node]:
+    """Yield a layer's node after the folded nodes that it needs."""
+    seen: set[fx.Node] = set()
+
+    def visit(found: fx.Node) -> Iterator[fx.Node]:
+        if found in seen:
+            return
+        seen.add(found)
+        for argument in reads(found):
+            if sources[argument] != (argument,):
+                yield from visit(argument)
+        yield found
+
+    yield from visit(node)
+
+
+def _parameters(module: fx.GraphModule, nodes: Sequence[fx.Node]) -> list[torch.Tensor]:
+    found: dict[int, torch.Tensor] = {}
+    for node in nodes:
+        if node.op == "get_attr":
+            value = _attribute(module, str(node.target))
+            tensors = [value] if isinstance(value, torch.Tensor) else []
+        elif node.op == "call_module":
+            inner = module.get_submodule(str(node.target))
+            tensors = [*inner.parameters(), *inner.buffers()]
+        else:
+            tensors = []
+        found.update({id(tensor): tensor for tensor in tensors})
+    return list(found.values())
+
+
+def _attribute(module: fx.GraphModule, path: str) -> Any:
+    parent, _, leaf = path.rpartition(".")
+    return getattr(module.get_submodule(parent), leaf)
+
+
+def _operation(module: fx.GraphModule, node: fx.Node) -> str:
+    if node.op == "call_module":
+        return type(module.get_submodule(str(node.target))).__name__
+    return operation(node)
+
+
+def _window(module: fx.GraphModule, node: fx.Node, values: dict[str, Any]) -> Window | None:
+    inner = module.get_submodule(str(node.target)) if node.op == "call_module" else None
+    return window(node, inner, lambda found: tuple(values[found.name].shape))

@@ -1,0 +1,288 @@
+"""The PyTorch handler: trace any ``torch.nn.Module`` into a layer graph, and run the part between two cuts."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import fx, nn
+
+from optimizer.errors import GraphError, UnknownLayerError
+from udfs.handlers._protocol import Handler, TensorSpec, UntraceableModelError
+from udfs.handlers.torch._bfloat16 import to_bfloat16
+from udfs.handlers.torch._fuse import fuse
+from udfs.handlers.torch._fx import capture
+from udfs.handlers.torch._graph import layer_graph
+from udfs.handlers.torch._measure import strides
+from udfs.handlers.torch._names import node_names
+from udfs.handlers.torch._sizes import is_batch_size, reads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from optimizer.graph import LayerGraph
+
+__all__ = ["HANDLER", "TorchHandler", "TorchModel"]
+
+
+class TorchModel:
+    """A torch model opened into layers.
+
+    The graph itself (shapes, FLOPs, fingerprints) is made when it is first asked for: a Spark worker that only runs a
+    part never pays for it.
+
+    Parameters
+    ----------
+    module : torch.fx.GraphModule
+        What :func:`udfs.handlers.torch.capture` returned.
+    inputs : sequence of TensorSpec
+        As for the capture.
+    device : str
+        Torch's name of where to run; :meth:`prepare` moves the parameters there.
+    """
+
+    def __init__(self, module: fx.GraphModule, inputs: Sequence[TensorSpec], device: str = "cpu") -> None:
+        self._module = module
+        self._inputs = tuple(inputs)
+        self._device = device
+        self._modules = dict(module.named_modules())
+        names = node_names(module)
+        self._nodes = {names[node.name]: node for node in module.graph.nodes}
+        self._names = {node: name for name, node in self._nodes.items()}
+        self._returned = {path: names[node] for path, node in module.meta["returned"].items()}
+        self._schedules: dict[tuple[frozenset[str], tuple[str, ...]], list[tuple[fx.Node, tuple[fx.Node, ...]]]] = {}
+        self._layout = torch.contiguous_format
+        self._prepared = False
+
+    def prepare(self, threads: int) -> TorchModel:
+        """Make ready to run many batches; see :meth:`udfs.handlers.TracedModel.prepare`."""
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        if not self._prepared:
+            self._layout = torch.channels_last if self._has_convolutions() else torch.contiguous_format
+            self._module.to(self._device)
+            self._module.to(memory_format=self._layout)  # type: ignore[call-overload]  # missing from torch's overloads
+            self._prepared = True
+            for made_before in ("_strides", "_fused", "_bfloat16"):
+                self.__dict__.pop(made_before, None)
+        return self
+
+    def fused(self) -> TorchModel:
+        """The same network in fewer passes: batch norms folded into convolutions, activations in place.
+
+        Its outputs are the same to rounding. Its graph has no layer for what was folded, and a tensor that an
+        activation overwrites has that activation's values.
+
+        Examples
+        --------
+        >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+        >>> traced = HANDLER.trace(net, [TensorSpec((3, 8, 8))])
+        >>> traced.graph.names, traced.fused().graph.names
+        (('input_1', '0', '1', '2'), ('input_1', '0', '2'))
+        """
+        return self._fused
+
+    @cached_property
+    def _fused(self) -> TorchModel:
+        found = TorchModel(fuse(self._module), self._inputs, self._device)
+        found._layout, found._prepared = self._layout, self._prepared
+        return found
+
+    def bfloat16(self) -> TorchModel:
+        """The same network in half the memory: its parameters are bfloat16's, and so are the tensors that it reads.
+
+        But for its last layers, where those are modules: they stay in float32, and so do its outputs. Twice as fast
+        where the processor has instructions for bfloat16, or the accelerator has; slower on others.
+
+        Examples
+        --------
+        >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 2)).eval()
+        >>> lean = HANDLER.trace(net, [TensorSpec((3, 8, 8))]).bfloat16()
+        >>> found = lean.tensors({"input_1": torch.ones(1, 3, 8, 8, dtype=torch.bfloat16)}, ["0", "2"])
+        >>> found["0"].dtype, found["2"].dtype
+        (torch.bfloat16, torch.float32)
+        """
+        return self._bfloat16
+
+    @cached_property
+    def _bfloat16(self) -> TorchModel:
+        found = TorchModel(to_bfloat16(self._module), self._inputs, self._device)
+        found._layout, found._prepared = self._layout, self._prepared
+        found.graph = self.graph  # the layers are the same, and it is measured in float32
+        return found
+
+    @property
+    def device(self) -> str:
+        """Torch's name of where it runs."""
+        return self._device
+
+    def _has_convolutions(self) -> bool:
+        called = (str(getattr(node.target, "__name__", "")) for node in self._nodes.values())
+        modules = (isinstance(inner, nn.Conv2d) for inner in self._modules.values())
+        return any(modules) or any(name.startswith("conv2d") for name in called)
+
+    @cached_property
+    def graph(self) -> LayerGraph:
+        """The layers, with shapes, FLOPs, bytes and fingerprints."""
+        return layer_graph(self._module, self._inputs)
+
+    def layer(self, name: str) -> str:
+        """Find the graph's layer for a layer name or a module path; see :meth:`udfs.handlers.TracedModel.layer`."""
+        found = name if name in self.graph else self._returned.get(name, name)
+        if found not in self.graph:
+            raise UnknownLayerError(name, self.graph.names)
+        return found
+
+    def run(self, feeds: Mapping[str, NDArray[np.generic]], want: Sequence[str]) -> dict[str, NDArray[np.generic]]:
+        """Compute ``want`` from ``feeds``; see :meth:`udfs.handlers.TracedModel.run`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from udfs.handlers import TensorSpec
+        >>> net = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)).eval()
+        >>> traced = HANDLER.trace(net, [TensorSpec((3,))])
+        >>> below = traced.run({"input_1": np.ones((5, 3), np.float32)}, ["1"])
+        >>> above = traced.run(below, ["2"])["2"]
+        >>> bool((above == net(torch.ones(5, 3)).detach().numpy()).all())
+        True
+        """
+        found = self.tensors({name: self._tensor(name, array) for name, array in feeds.items()}, want)
+        return {name: tensor.numpy(force=True) for name, tensor in found.items()}
+
+    def tensors(self, feeds: Mapping[str, torch.Tensor], want: Sequence[str]) -> dict[str, torch.Tensor]:
+        """The same as :meth:`run` from and to torch's own tensors, where they are.
+
+        Parameters
+        ----------
+        feeds : mapping of str to tensor
+            By layer.
+        want : sequence of str
+        """
+        schedule = self._schedule(frozenset(feeds), tuple(want))
+        values: dict[fx.Node, Any] = {self._node(name): tensor for name, tensor in feeds.items()}
+        records = len(next(iter(feeds.values())))
+        with torch.inference_mode():
+            for node, last_read in schedule:
+                values[node] = records if is_batch_size(node) else self._evaluate(node, values)
+                for done in last_read:
+                    del values[done]
+        return {name: values[self._nodes[name]] for name in want}
+
+    def module_of(self, name: str) -> nn.Module | None:
+        """The module that a layer is a call of, or nothing where it is a function."""
+        node = self._node(name)
+        return self._modules[str(node.target)] if node.op == "call_module" else None
+
+    def _node(self, name: str) -> fx.Node:
+        if name not in self._nodes:
+            raise UnknownLayerError(name, self._nodes)
+        node: fx.Node = self._nodes[name]
+        return node
+
+    def _tensor(self, name: str, array: NDArray[np.generic]) -> torch.Tensor:
+        tensor = torch.from_numpy(_lent(array)).to(self._device)
+        node = self._node(name)
+        if node.op == "placeholder":
+            return tensor.contiguous(memory_format=self._layout) if tensor.dim() == 4 else tensor  # noqa: PLR2004 - NCHW
+        layout = self._strides.get(node.name)
+        if layout is None or tensor.stride() == layout:
+            return tensor
+        return torch.empty_strided(tensor.shape, layout, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+    @cached_property
+    def _strides(self) -> dict[str, tuple[int, ...]]:
+        return strides(self._module, self._inputs, self._layout)
+
+    def _evaluate(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+        if node.op == "get_attr":
+            parent, _, leaf = str(node.target).rpartition(".")
+            return getattr(self._modules[parent], leaf)
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+        if node.op == "call_module":
+            return self._modules[str(node.target)](*args, **kwargs)
+        if node.op == "call_method":
+            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+    def _schedule(self, feeds: frozenset[str], want: tuple[str, ...]) -> list[tuple[fx.Node, tuple[fx.Node, ...]]]:
+        """List the nodes to evaluate in order, each with those whose value nobody reads after it."""
+        key = (feeds, want)
+        if key not in self._schedules:
+            needed = self._needed(feeds, want)
+            order = [node for node in self._module.graph.nodes if node in needed and self._names[node] not in feeds]
+            keep = {self._nodes[name] for name in want}
+            last: dict[fx.Node, fx.Node] = {}
+            for node in order:
+                last.update(dict.fromkeys(reads(node), node))
+            frees: dict[fx.Node, list[fx.Node]] = {}
+            for read, reader in last.items():
+                if read not in keep:
+                    frees.setdefault(reader, []).append(read)
+            self._schedules[key] = [(node, tuple(frees.get(node, ()))) for node in order]
+        return self._schedules[key]
+
+    def _needed(self, feeds: frozenset[str], want: tuple[str, ...]) -> set[fx.Node]:
+        if not feeds:
+            raise GraphError(
+                f"{', '.join(want)} cannot be computed from nothing: feed the inputs, or an earlier run's tensors"
+            )
+        needed: set[fx.Node] = set()
+        ahead = [self._node(name) for name in want]
+        while ahead:
+            node = ahead.pop()
+            if node in needed:
+                continue
+            needed.add(node)
+            if self._names[node] in feeds:
+                continue
+            if node.op == "placeholder":
+                raise GraphError(
+                    f"{', '.join(want)} cannot be computed from {', '.join(sorted(feeds))}: "
+                    f"the input {self._names[node]!r} is needed too"
+                )
+            ahead.extend(reads(node))
+        return needed
+
+
+class _Lent:
+    """Memory that numpy holds read-only, under a promise to read it only."""
+
+    def __init__(self, array: NDArray[np.generic]) -> None:
+        self.owner = array
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+def _lent(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """View an array as torch takes it: it warns of read-only memory (Arrow's), which a pure graph never writes to."""
+    if any(stride < 0 for stride in array.strides):
+        array = array.copy()
+    return array if array.flags.writeable else np.asarray(_Lent(array))
+
+
+class TorchHandler:
+    """The torch side of :class:`udfs.handlers.Handler`."""
+
+    name = "torch"
+
+    def trace(self, model: object, inputs: Sequence[TensorSpec], *, device: str = "cpu") -> TorchModel:
+        """Open ``model`` (in eval mode) into a graph; parameters are shared, not copied.
+
+        Raises
+        ------
+        UntraceableModelError
+            It is not a module, is in training mode, or cannot be traced; the message says why.
+        """
+        if not isinstance(model, nn.Module):
+            raise UntraceableModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        return TorchModel(capture(model, inputs), inputs, device)
+
+
+HANDLER: Handler = TorchHandler()

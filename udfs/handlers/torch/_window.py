@@ -1,0 +1,78 @@
+"""Spatial windows of convolutions and poolings, be they modules, functions or aten operators."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from torch import fx, nn
+
+from optimizer.graph import Window
+from udfs.handlers.torch._names import operation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["window"]
+
+_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+
+# Positional parameters: those of torch.nn.functional, torch and aten agree.
+_CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation")
+_MAX_POOL = ("input", "kernel_size", "stride", "padding", "dilation")
+_AVERAGE_POOL = ("input", "kernel_size", "stride", "padding")
+_FUNCTIONS = {
+    **{f"conv{axes}d": _CONVOLUTION for axes in (1, 2, 3)},
+    **{f"max_pool{axes}d{more}": _MAX_POOL for axes in (1, 2, 3) for more in ("", "_with_indices")},
+    **{f"avg_pool{axes}d": _AVERAGE_POOL for axes in (1, 2, 3)},
+}
+
+
+def window(node: fx.Node, inner: nn.Module | None, shape_of: Callable[[fx.Node], tuple[int, ...]]) -> Window | None:
+    """Kernel, stride, padding and dilation of a node, or None where it is no convolution and no pooling.
+
+    Parameters
+    ----------
+    node : torch.fx.Node
+    inner : torch.nn.Module, optional
+        The module that the node calls.
+    shape_of : callable
+        Gives the shape of a node's tensor, the batch axis included.
+    """
+    if isinstance(inner, nn.modules.conv._ConvTransposeNd):  # noqa: SLF001 - it reads a window of its output
+        return None
+    if isinstance(inner, (nn.modules.conv._ConvNd, *_POOLS)):  # noqa: SLF001 - the common base
+        own = {name: getattr(inner, name, None) for name in ("kernel_size", "stride", "padding", "dilation")}
+        return _window(own, len(shape_of(node)) - 2)
+    if node.target is operator.getitem:
+        source = node.args[0]
+        if not isinstance(source, fx.Node) or not operation(source).endswith("_with_indices"):
+            return None
+        node = source
+    names = _FUNCTIONS.get(operation(node)) if node.op == "call_function" else None
+    if names is None:
+        return None
+    found: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    if "weight" in names:
+        found["kernel_size"] = shape_of(found["weight"])[2:]
+        found["stride"] = found.get("stride", 1)
+    return _window(found, len(shape_of(found["input"])) - 2)
+
+
+def _window(found: dict[str, Any], axes: int) -> Window:
+    def spread(name: str, default: Any) -> tuple[int, ...]:
+        value = found.get(name)
+        if value is None or value == []:
+            value = default
+        if isinstance(value, int):
+            return (value,) * axes
+        return tuple(value) * (axes if len(value) == 1 else 1)
+
+    kernel, dilation = spread("kernel_size", None), spread("dilation", 1)
+    padding = found.get("padding")
+    if padding == "same":
+        found = {**found, "padding": [(size - 1) * step // 2 for size, step in zip(kernel, dilation, strict=True)]}
+    elif padding == "valid":
+        found = {**found, "padding": 0}
+    # A pooling steps by its kernel unless told otherwise.
+    return Window(kernel, spread("stride", kernel), spread("padding", 0), dilation)

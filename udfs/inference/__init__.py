@@ -1,0 +1,54 @@
+"""Partial inference over Arrow batches: feeds in, features and materialised tensors out (Vista, definition 3.6)."""
+
+from udfs.inference._descriptors import HOGExtraction
+from udfs.inference._feeds import Feed, ImageFeed, NumbersFeed, Read
+from udfs.inference._inference import (
+    COMBINATIONS,
+    REDUCTIONS,
+    Combination,
+    Combined,
+    Feature,
+    Inference,
+    Materialised,
+    Reduction,
+    TensorFeed,
+)
+from udfs.inference._model import ModelSource, open_model
+from udfs.inference._pooling import POOLINGS, Pooling, feature_length, pool
+from udfs.inference._portable import PortableNetwork
+from udfs.inference._prediction import Prediction
+from udfs.inference._rows import ERROR_POLICIES, ErrorPolicy, RowPolicy
+from udfs.inference._text import TOKENIZER, TextError, TextFeed, Tokenization, open_tokenizer
+
+__all__ = [
+    "COMBINATIONS",
+    "ERROR_POLICIES",
+    "POOLINGS",
+    "REDUCTIONS",
+    "TOKENIZER",
+    "Combination",
+    "Combined",
+    "ErrorPolicy",
+    "Feature",
+    "Feed",
+    "HOGExtraction",
+    "ImageFeed",
+    "Inference",
+    "Materialised",
+    "ModelSource",
+    "NumbersFeed",
+    "Pooling",
+    "PortableNetwork",
+    "Prediction",
+    "Read",
+    "Reduction",
+    "RowPolicy",
+    "TensorFeed",
+    "TextError",
+    "TextFeed",
+    "Tokenization",
+    "feature_length",
+    "open_model",
+    "open_tokenizer",
+    "pool",
+]

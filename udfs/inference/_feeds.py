@@ -1,0 +1,254 @@
+"""Where the tensors of a network's inputs come from: columns of an Arrow batch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from udfs import images
+from udfs.arrow import from_binary, several_from_binary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from udfs.handlers import TensorSpec
+    from udfs.images import Preprocessing
+
+__all__ = ["Feed", "ImageFeed", "NumbersFeed", "Read", "TensorFeed"]
+
+# How Spark ML's vectors mark themselves in Arrow: a struct of type, size, indices and values.
+_DENSE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a feed found in a batch.
+
+    Parameters
+    ----------
+    arrays : mapping of str to array
+        By the layer that it fills, each of shape ``(items, *shape of one)``: the good records' alone.
+    reasons : list of str or None
+        Per record of the batch, why it is bad.
+    counts : array of int, optional
+        Items of each good record, at least 1; without it one each.
+    """
+
+    arrays: Mapping[str, NDArray[np.generic]]
+    reasons: list[str | None]
+    counts: NDArray[np.int64] | None = None
+
+    def of(self, valid: NDArray[np.bool_]) -> Read:
+        """Of the records that this feed found good, those that all found good.
+
+        Parameters
+        ----------
+        valid : array of bool
+            Per record of the batch.
+        """
+        kept = valid[np.array([reason is None for reason in self.reasons], np.bool_)]
+        if kept.all():
+            return self
+        counts = None if self.counts is None else self.counts[kept]
+        items = kept if self.counts is None else np.repeat(kept, self.counts)
+        return Read({layer: array[items] for layer, array in self.arrays.items()}, self.reasons, counts)
+
+
+class Feed(Protocol):
+    """Fills one or more of the layers that a run of the network begins with."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What it reads."""
+
+    def take(self, batch: pa.RecordBatch) -> Read:
+        """Read a batch, whatever else the batch has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFeed:
+    """An input of the network that is decoded from a column of images.
+
+    Parameters
+    ----------
+    column : str
+        Encoded bytes, paths, Spark ``image`` structs, or (nested) arrays of floats of ``preprocessing.shape``; or
+        arrays of the first three, several images a record.
+    layer : str
+        Name of the graph's input.
+    preprocessing : Preprocessing
+    """
+
+    column: str
+    layer: str
+    preprocessing: Preprocessing
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.column,)
+
+    def take(self, batch: pa.RecordBatch) -> Read:
+        """Decode the column; of a record with several images the bad ones are left out, and it is bad with no other."""
+        column = batch.column(self.column)
+        if not _several(column.type):
+            array, reasons = self.read(column)
+            return Read({self.layer: array}, reasons)
+        array, found = self.read(column.flatten())
+        reasons, counts, start = [], [], 0
+        for length in column.value_lengths().to_pylist():
+            own = found[start : start + (length or 0)]
+            start += len(own)
+            good = own.count(None)
+            reasons.append(None if good else _why(length, own))
+            if good:
+                counts.append(good)
+        return Read({self.layer: array}, reasons, np.array(counts, np.int64))
+
+    def read(self, column: pa.Array) -> tuple[NDArray[np.float32], list[str | None]]:
+        """Decode a column of one image a record.
+
+        Returns
+        -------
+        array of float32, shape (good rows, *preprocessing.shape)
+        list of str or None
+            Per row, why it is bad.
+        """
+        shape = self.preprocessing.shape
+        decoded = np.empty((len(column), *shape), np.float32)
+        reasons: list[str | None] = []
+        good = 0
+        for value in column:
+            try:
+                images.decode(_value(value, shape), self.preprocessing, out=decoded[good])
+                reasons.append(None)
+                good += 1
+            except images.ImageError as error:
+                reasons.append(str(error))
+        return decoded[:good], reasons
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFeed:
+    """A layer whose tensor an earlier part materialised in a binary column.
+
+    Parameters
+    ----------
+    column, layer : str
+    spec : TensorSpec
+    several : bool
+        Whether a value holds the tensors of several images, one after the other.
+    """
+
+    column: str
+    layer: str
+    spec: TensorSpec
+    several: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.column,)
+
+    def take(self, batch: pa.RecordBatch) -> Read:
+        """View the column as an array; no record of it can be bad."""
+        column = batch.column(self.column)
+        reasons: list[str | None] = [None] * len(column)
+        if not self.several:
+            return Read({self.layer: from_binary(column, self.spec)}, reasons)
+        array, counts = several_from_binary(column, self.spec)
+        return Read({self.layer: array}, reasons, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class NumbersFeed:
+    """A layer whose tensor the user holds as numbers: a dense Spark ML vector, or an array, flat or nested.
+
+    Parameters
+    ----------
+    column, layer : str
+    spec : TensorSpec
+    """
+
+    column: str
+    layer: str
+    spec: TensorSpec
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.column,)
+
+    def take(self, batch: pa.RecordBatch) -> Read:
+        """Copy the column into one array; a null and a tensor of the wrong shape are bad."""
+        found: list[NDArray[np.float32]] = []
+        reasons: list[str | None] = []
+        for value in batch.column(self.column):
+            try:
+                found.append(_numbers(value, self.spec.shape))
+                reasons.append(None)
+            except images.ImageError as error:
+                reasons.append(str(error))
+        array = np.empty((len(found), *self.spec.shape), self.spec.dtype)
+        for place, one in enumerate(found):
+            array[place] = one
+        return Read({self.layer: array}, reasons)
+
+
+def _several(kind: pa.DataType) -> bool:
+    """Whether values are lists of images; a list of numbers is one image's tensor."""
+    if not pa.types.is_list(kind) and not pa.types.is_large_list(kind):
+        return False
+    inner = kind.value_type
+    return any(
+        test(inner)
+        for test in (
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_struct,
+        )
+    )
+
+
+def _why(length: int | None, found: list[str | None]) -> str:
+    if not length:
+        return "null" if length is None else "no images"
+    return f"no good image: {found[0]}" + (f" and {length - 1} more" if length > 1 else "")
+
+
+def _value(value: pa.Scalar, shape: tuple[int, ...]) -> Any:
+    """What :func:`udfs.images.decode` takes; arrays of numbers become one tensor without a Python list of floats."""
+    if not value.is_valid or not pa.types.is_list(value.type):
+        return value.as_py()
+    return _tensor(value.values, shape)
+
+
+def _numbers(value: pa.Scalar, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    if not value.is_valid:
+        raise images.ImageError("null")
+    if not pa.types.is_struct(value.type):
+        return _tensor(value.values, shape)
+    if value["type"].as_py() != _DENSE:
+        raise images.ImageError("sparse vector", "a layer's tensor is a dense one")
+    return _tensor(value["values"].values, shape)
+
+
+def _tensor(flat: pa.Array, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    found: tuple[int | None, ...] = (len(flat),)
+    while pa.types.is_list(flat.type):
+        # Height, width, channels are as many numbers in another order: the nesting has to be the tensor's own.
+        lengths = set(flat.value_lengths().to_pylist())
+        found += (lengths.pop() if len(lengths) == 1 else None,)
+        flat = flat.flatten()
+    if flat.null_count or found not in (shape, (math.prod(shape),)):
+        raise images.ImageError("tensor of the wrong shape", f"{found}, {flat.null_count} null, for {shape}")
+    numbers: NDArray[np.float32] = flat.to_numpy(zero_copy_only=False).astype(np.float32)
+    return numbers.reshape(shape)

@@ -1,0 +1,208 @@
+"""Footprint and speed of a model, measured in a process of its own that does what a Spark worker does.
+
+That process is ``python -m udfs.inference.profiling``: it reads a request from its standard input and answers in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import CerebroError
+from optimizer.logical import plan_layers
+from optimizer.transfer import ModelProfile
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from udfs.handlers import TracedModel
+    from udfs.inference._inference import Inference
+
+__all__ = ["ProfilingError", "ProfilingRequest", "measure"]
+
+# Runs of the network until no more memory is added; fragmentation makes the second larger than the first.
+_RUNS = 4
+_SETTLED = 1.01
+
+_TIMED_RECORDS = 8
+_TIMED_RUNS = 3
+
+
+class ProfilingError(CerebroError, RuntimeError):
+    """The process that measures has failed; the message has what it said last."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilingRequest:
+    """What to measure.
+
+    Parameters
+    ----------
+    model : str
+        Name, for the profile.
+    inference : Inference
+        One pass, as a worker would run it.
+    batch : pyarrow.RecordBatch
+        Records of the kind that it reads, at least ``inference.batch_size`` of them.
+    depths : tuple of str
+        Layers at which seconds are taken, from the bottom to the top.
+    threads : int
+        Of one run of the network.
+    """
+
+    model: str
+    inference: Inference
+    batch: pa.RecordBatch
+    depths: tuple[str, ...]
+    threads: int = 1
+
+
+def measure(request: ProfilingRequest) -> ModelProfile:
+    """Measure a model in a new process.
+
+    Resident memory is what the kernel counts: what opening the model and running full batches adds to a process that
+    has imported what every Spark worker imports. Pages of files (libraries, mapped weights) are told from the
+    process's own. Freed memory is kept, as in a worker, so that the end shows the peak.
+
+    Parameters
+    ----------
+    request : ProfilingRequest
+
+    Returns
+    -------
+    ModelProfile
+
+    Raises
+    ------
+    ProfilingError
+        The process ended without an answer: out of memory, for example.
+    """
+    from pyspark.serializers import CloudPickleSerializer  # noqa: PLC0415 - as Spark sends its functions to workers
+
+    environment = os.environ | {"OMP_NUM_THREADS": str(request.threads), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "udfs.inference.profiling"],
+        input=CloudPickleSerializer().dumps(request),  # type: ignore[no-untyped-call]
+        capture_output=True,
+        env=environment,
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        how = f"was ended by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}"
+        raise ProfilingError(
+            f"the process that measures {request.model} {how}"
+            f"{', which is what being out of memory looks like' if done.returncode == -9 else ''}"  # noqa: PLR2004
+            f"{': ' + said[-1] if said else ''}"
+        )
+    return ModelProfile.from_dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _answer(request: ProfilingRequest, bare: tuple[int, int]) -> ModelProfile:
+    from udfs.inference._model import open_model  # noqa: PLC0415
+    from udfs.node import keep_freed_memory  # noqa: PLC0415 - only what is measured is imported, and in its order
+
+    keep_freed_memory()
+    inference = request.inference
+    full = request.batch.slice(0, inference.batch_size)
+    model = open_model(inference.source, inference.device, request.threads)
+    before = 0
+    for _ in range(_RUNS):
+        for _out in inference([full]):
+            pass
+        own = _resident()[0]
+        if own <= _SETTLED * before:
+            break
+        before = own
+    own, mapped = _resident()
+    own = max(own, _highest() - mapped)
+    shared = max(0, mapped - bare[1])
+    few = full.slice(0, min(_TIMED_RECORDS, full.num_rows))
+    input_seconds, seconds = _seconds(request, model, few)
+    return ModelProfile(
+        model=request.model,
+        device=inference.device,
+        threads=request.threads,
+        batch_size=inference.batch_size,
+        serialized_bytes=sum(model.graph[name].param_bytes for name in model.graph.names),
+        runtime_bytes=max(0, own - bare[0]) + shared,
+        shared_bytes=shared,
+        runtime_gpu_bytes=_on_accelerator(),
+        input_seconds=input_seconds,
+        seconds=seconds,
+    )
+
+
+def _seconds(
+    request: ProfilingRequest, model: TracedModel, records: pa.RecordBatch
+) -> tuple[float, tuple[tuple[int, float], ...]]:
+    """Seconds of one record: for its input, and by depth, where each part continues from the one before it."""
+    begin = [layer for feed in request.inference.feeds for layer in feed.take(records).arrays]
+    plan = plan_layers(model.graph.above(begin), request.depths, "staged")
+    inputs: list[float] = []
+    parts: list[list[float]] = [[] for _ in plan.stages]
+    for _ in range(_TIMED_RUNS):
+        started = time.perf_counter()
+        have: dict[str, NDArray[np.generic]] = {}
+        for feed in request.inference.feeds:
+            have |= feed.take(records).arrays
+        inputs.append(time.perf_counter() - started)
+        for taken, stage in zip(parts, plan.stages, strict=True):
+            want = list(dict.fromkeys((*stage.targets, *stage.writes)))
+            started = time.perf_counter()
+            found = model.run({name: have[name] for name in stage.reads}, [name for name in want if name not in have])
+            taken.append(time.perf_counter() - started)
+            have |= found
+    points: list[tuple[int, float]] = []
+    flops, passed = 0, 0.0
+    for taken, stage in zip(parts, plan.stages, strict=True):
+        flops += stage.flops
+        passed += statistics.median(taken) / records.num_rows
+        points.append((flops, passed))
+    return statistics.median(inputs) / records.num_rows, tuple(points)
+
+
+def _resident() -> tuple[int, int]:
+    """Resident bytes of this process: its own, and those of mapped files."""
+    status = _status()
+    return status["RssAnon"], status["RssFile"]
+
+
+def _highest() -> int:
+    return _status()["VmHWM"]
+
+
+def _status() -> dict[str, int]:
+    entries = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
+    return {entry[0].rstrip(":"): 1024 * int(entry[1]) for entry in entries if entry[-1] == "kB"}
+
+
+def _on_accelerator() -> int:
+    torch = sys.modules.get("torch")
+    return int(torch.cuda.max_memory_reserved()) if torch is not None and torch.cuda.is_initialized() else 0
+
+
+def _main() -> None:
+    import pandas as pd  # noqa: F401, PLC0415 - what a worker has before it runs anything
+    import pyarrow as pa  # noqa: F401, PLC0415
+    import pyspark.worker  # noqa: F401, PLC0415
+    from pyspark.serializers import CloudPickleSerializer  # noqa: PLC0415
+
+    import udfs.inference  # noqa: F401, PLC0415
+
+    bare = _resident()
+    request: Any = CloudPickleSerializer().loads(sys.stdin.buffer.read())  # type: ignore[no-untyped-call]
+    sys.stdout.write(f"\n{json.dumps(_answer(request, bare).to_dict())}\n")
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,16 @@
+"""A worker's node: its memory and accelerator, its allocator, and the folder its processes share."""
+
+from udfs.node._allocator import keep_freed_memory
+from udfs.node._cache import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
+from udfs.node._machine import MachineReport, memory_limit, task_device
+
+__all__ = [
+    "CACHE_VARIABLE",
+    "MachineReport",
+    "NodeCacheError",
+    "keep_freed_memory",
+    "memory_limit",
+    "node_folder",
+    "task_device",
+    "written_once",
+]

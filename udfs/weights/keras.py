@@ -1,0 +1,173 @@
+"""Weights of Keras models from files: arrays alone, no layer and no function of a file is ever built or run."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from udfs.weights._state_dict import WeightsError, local_file
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+
+__all__ = ["fit_weights"]
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_ZIP = b"PK"
+_SHOWN = 8
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def fit_weights(model: Any, uri: str | os.PathLike[str], name: str) -> None:
+    """Give a built Keras model its weights from a file, all of them and no others.
+
+    The format is decided by the content: ``.keras`` archives, of which only the weights are read, ``.weights.h5``
+    files, and the older ``.h5`` files, of weights alone or of whole models. The older ones go by the order of the
+    layers, as Keras itself reads them, since it numbers layers anew in each process.
+
+    Parameters
+    ----------
+    model : keras.Model
+        Changed in place; after an error its weights are undefined.
+    uri : str or path
+        As for :func:`udfs.weights.read_state_dict`.
+    name : str
+        What the model is called, for the message.
+
+    Raises
+    ------
+    udfs.weights.WeightsError
+        No such file, another or a damaged format, or weights that do not fit: the message lists what is missing,
+        unexpected or of another shape.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from udfs.handlers import handler
+    >>> _ = handler("keras")  # imports Keras, quietly
+    >>> import keras
+    >>> one = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> other = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     one.save_weights(f"{folder}/one.weights.h5")
+    ...     fit_weights(other, f"{folder}/one.weights.h5", "other")
+    >>> bool((one.get_weights()[0] == other.get_weights()[0]).all())
+    True
+    """
+    path = local_file(uri)
+    suffix = _suffix(path, uri)
+    with tempfile.TemporaryDirectory() as folder:
+        # Keras goes by the suffix, and what was fetched or shipped has none.
+        link = Path(folder) / f"weights{suffix}"
+        link.symlink_to(path.resolve())
+        try:
+            held = _held(link)
+            model.load_weights(str(link))
+        except Exception as error:
+            # A damaged file fails inside a foreign parser, in whichever way that parser happens to fail.
+            facts = _differences(model, link, Path(folder))
+            reason = f"the weights do not fit {name}: {facts}" if facts else f"{uri} cannot be read, it may be damaged"
+            raise WeightsError(f"{reason} ({type(error).__name__}: {str(error).partition(chr(10))[0]})") from error
+        if len(held) > len(model.variables):
+            facts = (
+                _differences(model, link, Path(folder)) or f"{len(held)} arrays for {len(model.variables)} variables"
+            )
+            raise WeightsError(f"the weights do not fit {name}: {facts}")
+
+
+def _suffix(path: Path, uri: str | os.PathLike[str]) -> str:
+    with path.open("rb") as file:
+        head = file.read(len(_HDF5))
+    if head == _HDF5:
+        return ".h5" if _is_old(path) else ".weights.h5"
+    if head.startswith(_ZIP) and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if "model.weights.h5" in archive.namelist():
+                return ".keras"
+    raise WeightsError(
+        f"{uri} is no weights file of Keras (it begins with {head!r}); formats: .weights.h5, .h5, .keras. "
+        "Save one with model.save_weights('name.weights.h5')"
+    )
+
+
+def _is_old(path: Path) -> bool:
+    import h5py  # noqa: PLC0415  (comes with Keras, an optional extra)
+
+    try:
+        with h5py.File(path, "r") as file:
+            return "layer_names" in file.attrs or "model_weights" in file
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read, it may be damaged: {error}") from error
+
+
+def _held(path: Path) -> Shapes:
+    """Names and shapes of the arrays in a file; those of an optimizer left out."""
+    import h5py  # noqa: PLC0415
+
+    found: Shapes = {}
+
+    def see(name: str, entry: Any) -> None:
+        if isinstance(entry, h5py.Dataset) and not name.startswith("optimizer"):
+            found[name] = tuple(entry.shape)
+
+    if path.suffix == ".keras":
+        with zipfile.ZipFile(path) as archive, archive.open("model.weights.h5") as inner, h5py.File(inner, "r") as file:
+            file.visititems(see)
+        return found
+    with h5py.File(path, "r") as file:
+        file.get("model_weights", file).visititems(see)
+    return found
+
+
+def _differences(model: Any, path: Path, folder: Path) -> str:
+    """Say what is missing, unexpected or of another shape in a file; nothing where that cannot be told."""
+    try:
+        held = _held(path)
+        if path.suffix == ".h5" and not path.name.endswith(".weights.h5"):
+            weighted = [layer.weights for layer in model.layers if layer.weights]
+            expected = _by_place([[tuple(variable.shape) for variable in weights] for weights in weighted])
+            held = _held_by_place(path)
+        else:
+            own = folder / "own.weights.h5"
+            model.save_weights(own)
+            expected = _held(own)
+    except (OSError, KeyError, ValueError):
+        return ""
+    faults = [
+        _fault("missing", (f"{key} {shape}" for key, shape in expected.items() if key not in held)),
+        _fault("unexpected", (f"{key} {shape}" for key, shape in held.items() if key not in expected)),
+        _fault(
+            "of another shape",
+            (
+                f"{key} is {held[key]} where the model has {shape}"
+                for key, shape in expected.items()
+                if key in held and held[key] != shape
+            ),
+        ),
+    ]
+    return "; ".join(filter(None, faults))
+
+
+def _held_by_place(path: Path) -> Shapes:
+    """Arrays of an older file by the place of their layer, which is how Keras takes them."""
+    import h5py  # noqa: PLC0415
+
+    with h5py.File(path, "r") as file:
+        group = file.get("model_weights", file)
+        layers = [group[name] for name in group.attrs["layer_names"]]
+        shapes = [[tuple(layer[name].shape) for name in layer.attrs["weight_names"]] for layer in layers]
+    return _by_place([entries for entries in shapes if entries])
+
+
+def _by_place(shapes: list[list[tuple[int, ...]]]) -> Shapes:
+    return {f"layer {i} weight {j}": shape for i, entries in enumerate(shapes) for j, shape in enumerate(entries)}
+
+
+def _fault(kind: str, entries: Iterable[str]) -> str:
+    listed = list(entries)
+    rest = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return f"{len(listed)} {kind}: {', '.join(listed[:_SHOWN])}{rest}" if listed else ""

@@ -1,0 +1,120 @@
+"""A torch model's weights once a node, not once a worker: in one file, mapped by every process that runs the model."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import nn
+
+from udfs.node import NodeCacheError, node_folder, written_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+__all__ = ["open_shared"]
+
+_LOG = logging.getLogger(__name__)
+
+# Files of models that a node keeps; one that is mapped stays mapped when its name is gone.
+_KEPT = 8
+
+
+def open_shared(key: str, build: Callable[[], object], skeleton: Callable[[], nn.Module]) -> nn.Module:
+    """Open a model whose parameters and buffers are pages of a file that all processes of the node share.
+
+    The first process to come builds the model and writes the file, in the memory layout in which the model runs
+    (convolutions channels last), since converting a mapped tensor would make a private copy of it. The others wait.
+
+    Parameters
+    ----------
+    key : str
+        Models of one key have equal weights.
+    build : callable
+        Makes the model with its weights.
+    skeleton : callable
+        Makes it on torch's meta device.
+
+    Returns
+    -------
+    torch.nn.Module
+        In evaluation mode, without gradients. Where the node's cache folder cannot be written, or a tensor of the model
+        is neither parameter nor buffer, it is what ``build`` made: it runs as well, and shares nothing.
+    """
+    try:
+        path = _path(key)
+        with _alone(path):
+            if not path.exists():
+                _write(_module(build()), path)
+        path.touch()  # the least recently opened ones go first
+    except (NodeCacheError, OSError):
+        _LOG.warning("each worker has weights of its own: the node's cache cannot be written", exc_info=True)
+        return _module(build())
+    network = skeleton()
+    _assign(network, torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+    return _module(build()) if _unreal(network) else network.eval().requires_grad_(False)
+
+
+def _module(model: object) -> nn.Module:
+    return cast("nn.Module", model)
+
+
+def _path(key: str) -> Path:
+    # Another torch may draw other random weights from a seed.
+    named = hashlib.sha256(f"{torch.__version__}\n{key}".encode()).hexdigest()
+    return node_folder("models") / f"{named}.pt"
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _write(network: nn.Module, path: Path) -> None:
+    files = sorted(path.parent.glob("*.pt"), key=lambda file: file.stat().st_mtime)
+    for old in files[: max(0, len(files) - _KEPT + 1)]:
+        old.unlink(missing_ok=True)
+    last = any(isinstance(inner, nn.Conv2d) for inner in network.modules())
+    layout = torch.channels_last if last else torch.contiguous_format
+    tensors = {
+        name: tensor.detach().to(memory_format=layout) if tensor.dim() == 4 else tensor.detach()  # noqa: PLR2004 - NCHW
+        for name, tensor in _tensors(network)
+    }
+    with written_once(path) as partial, partial.open("wb") as file:
+        torch.save(tensors, file)
+
+
+def _tensors(network: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from network.named_parameters()
+    yield from network.named_buffers()
+
+
+def _assign(network: nn.Module, mapped: dict[str, torch.Tensor]) -> None:
+    """Put the mapped tensors in the place of the meta ones; what was tied is tied again."""
+    given: dict[int, Any] = {}
+    for name, parameter in network.named_parameters():
+        given[id(parameter)] = nn.Parameter(mapped[name], requires_grad=False)
+    for name, buffer in network.named_buffers():
+        given[id(buffer)] = mapped[name]
+    for inner in network.modules():
+        # torch's own way to exchange them, whatever was assigned before.
+        for held in (vars(inner)["_parameters"], vars(inner)["_buffers"]):
+            for name, old in held.items():
+                if old is not None:
+                    held[name] = given[id(old)]
+
+
+def _unreal(network: nn.Module) -> bool:
+    """Whether a module holds a plain tensor, which the meta device made empty."""
+    return any(
+        isinstance(value, torch.Tensor) and value.is_meta
+        for inner in network.modules()
+        for value in vars(inner).values()
+    )

@@ -1,0 +1,66 @@
+"""The two tables of a feature transfer, read from files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql.types import BooleanType, NumericType
+
+from udfs.driver import check_present
+from vista_spark.errors import ColumnError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+__all__ = ["numeric_columns", "read_images", "read_table"]
+
+
+def read_table(spark: SparkSession, path: str) -> DataFrame:
+    """A table from CSV (with a header; types are inferred) or Parquet, by the path's ending.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Another ending.
+    """
+    if path.endswith((".csv", ".csv.gz")):
+        return spark.read.csv(path, header=True, inferSchema=True, escape='"')
+    if path.rstrip("/").endswith(".parquet"):
+        return spark.read.parquet(path)
+    raise InvalidArgumentError(f"--table {path!r}: a .csv file (gzipped too) or .parquet")
+
+
+def read_images(spark: SparkSession, path: str, on: str, image: str, id_type: DataType) -> DataFrame:
+    """Images from a Parquet file with the columns ``on`` and ``image``, or from a folder of files.
+
+    In a folder, searched to any depth, a file's id is its name without the ending, as the table's type of id; a name
+    that does not fit the type gives a null.
+    """
+    if path.rstrip("/").endswith(".parquet"):
+        table = spark.read.parquet(path)
+        check_present(table, [on, image], "--images")
+        return table.select(on, image)
+    files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
+    stem = F.regexp_extract("path", r"([^/]+?)(\.[^./]*)?$", 1)
+    return files.select(stem.try_cast(id_type).alias(on), F.col("content").alias(image))
+
+
+def numeric_columns(table: DataFrame, without: Sequence[str]) -> list[str]:
+    """The structured features where none are named: every numeric column but these.
+
+    Raises
+    ------
+    ColumnError
+        There is none.
+    """
+    kinds = (NumericType, BooleanType)
+    found = [field.name for field in table.schema if isinstance(field.dataType, kinds) and field.name not in without]
+    if not found:
+        raise ColumnError(
+            f"no numeric column beside {', '.join(without)}: name the structured features with --features"
+        )
+    return found

@@ -1,0 +1,169 @@
+"""What the featurizers of images and of text share: a network of the roster over one column."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+
+from pyspark.ml import Transformer
+from pyspark.ml.param import Param
+from pyspark.ml.param.shared import HasOutputCols
+from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
+
+from udfs.driver import UNBOUND, as_vector, check_absent, infer, one_of
+from udfs.inference import (
+    COMBINATIONS,
+    Combination,
+    Combined,
+    ErrorPolicy,
+    Inference,
+    Reduction,
+    RowPolicy,
+    feature_length,
+)
+from vista_spark import roster
+from vista_spark.errors import ColumnError, InvalidArgumentError
+from vista_spark.network import HasNetwork, HasNetworkInput, Network, layer_list, network
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from udfs.inference import Feature
+
+__all__ = ["NetworkFeaturizer"]
+
+
+class NetworkFeaturizer(
+    Transformer, HasNetworkInput, HasNetwork, HasOutputCols, DefaultParamsReadable[Any], DefaultParamsWritable
+):
+    """Params and work of a stage that passes a column through a network; see the stages for what they mean."""
+
+    _kind: ClassVar[str]
+    _another: ClassVar[str]
+
+    layers: Param[Any] = Param(UNBOUND, "layers", "names, numbers from the top, or how many from the top", layer_list)
+    combine: Param[str] = Param(
+        UNBOUND,
+        "combine",
+        "one column for all layers: " + " | ".join(COMBINATIONS),
+        one_of("combine", COMBINATIONS),
+    )
+    outputFormat: Param[str] = Param(
+        UNBOUND, "outputFormat", "vector | array", one_of("outputFormat", ("vector", "array"))
+    )
+    pooling: Param[str]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(layers=1, outputFormat="vector")
+
+    def getLayers(self) -> int | str | list[int | str]:
+        """The layers as they were asked for."""
+        return cast("int | str | list[int | str]", self.getOrDefault(self.layers))
+
+    def setLayers(self, value: int | str | Sequence[int | str]) -> Self:
+        """Set the layers."""
+        return self._set(layers=value)
+
+    def getPooling(self) -> str:
+        """How feature maps are reduced."""
+        return self.getOrDefault(self.pooling)
+
+    def setPooling(self, value: str) -> Self:
+        """Set how feature maps are reduced."""
+        return self._set(pooling=value)
+
+    def getOutputFormat(self) -> str:
+        """Type of the output columns."""
+        return self.getOrDefault(self.outputFormat)
+
+    def setOutputFormat(self, value: str) -> Self:
+        """Set the type of the output columns."""
+        return self._set(outputFormat=value)
+
+    def getCombine(self) -> str | None:
+        """What makes one column of all layers, or ``None`` for one column each."""
+        return self.getOrDefault(self.combine) if self.isDefined(self.combine) else None
+
+    def setCombine(self, value: str) -> Self:
+        """Set what makes one column of all layers."""
+        return self._set(combine=value)
+
+    def setOutputCols(self, value: list[str]) -> Self:
+        """Set the output columns, one a layer, from the bottom to the top; with ``combine`` one for all."""
+        return self._set(outputCols=value)
+
+    def getOutputCols(self) -> list[str]:
+        """The output columns, ``<model>_<layer>`` or ``<model>_<combine>`` unless they were set."""
+        if self.isDefined(self.outputCols):
+            return self.getOrDefault(self.outputCols)
+        combine = self.getCombine()
+        if combine is not None:
+            return [f"{self.getModel()}_{combine}"]
+        layers = roster.card(self.getModel()).resolve(self.getLayers())
+        return [f"{self.getModel()}_{layer.name}".replace(".", "_") for layer in layers]
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        net = self._checked()
+        layers, columns, combine = net.layers(self.getLayers()), self.getOutputCols(), self.getCombine()
+        if len(columns) != (len(layers) if combine is None else 1):
+            named = ", ".join(layer.name for layer in layers)
+            remedy = "give one a layer" if combine is None else f"combine={combine!r} makes one of them"
+            raise ColumnError(f"{len(columns)} outputCols for {len(layers)} layers ({named}): {remedy}")
+        read = self._read()
+        for column in read:
+            net.reads.check(dataset, column, type(self).__name__)
+        extra = [self.getErrorCol()] if self.getErrors() == "null" else []
+        check_absent(dataset, [*columns, *extra], "set outputCols or errorCol, or drop it first")
+        inside = columns if combine is None else [f"{columns[0]}_{place}" for place in range(len(layers))]
+        features = tuple(
+            net.feature(layer, column, self.getPooling()) for layer, column in zip(layers, inside, strict=True)
+        )
+        sizes = [_size(net, feature) for feature in features]
+        if combine == "sum" and len(set(sizes)) > 1:
+            named = ", ".join(f"{layer.name} {size}" for layer, size in zip(layers, sizes, strict=True))
+            raise ColumnError(f'combine="sum" adds vectors of one length, and these differ: {named}; take "concat"')
+        net = net.shipped(dataset.sparkSession)
+        inference = Inference(
+            source=net.source,
+            feeds=net.feeds(*read),
+            features=features,
+            materialised=(),
+            keep=tuple(dataset.columns),
+            policy=RowPolicy(cast("ErrorPolicy", self.getErrors()), self.getErrorCol(), net.reads.error),
+            batch_size=self.getBatchSize(),
+            device=self.getDevice(),
+            several=self._several(),
+            combined=None if combine is None else Combined(columns[0], cast("Combination", combine)),
+        )
+        result = infer(dataset, inference)
+        if self.getOutputFormat() == "array":
+            return result
+        if combine is not None:
+            sizes = [sum(sizes) if combine == "concat" else sizes[0]]
+        return result.withColumns(
+            {column: as_vector(column, size) for column, size in zip(inference.vectors, sizes, strict=True)}
+        )
+
+    def _checked(self) -> Network:
+        found = self._card(self._kind).kind
+        if found != self._kind:
+            raise InvalidArgumentError(
+                f"{type(self).__name__} runs models that read {self._kind}, and {self.getModel()!r} reads {found}: "
+                f"take {self._another}"
+            )
+        return self._network()
+
+    def _network(self) -> Network:
+        return network(self.getModel(), self.getWeights(), self.getSeed())
+
+    def _read(self) -> list[str]:
+        return [self.getInputCol()]
+
+    def _several(self) -> Reduction:
+        return "mean"
+
+
+def _size(net: Network, feature: Feature) -> int:
+    return feature_length(net.graph[feature.layer].output_shape, feature.pooling, feature.layout)

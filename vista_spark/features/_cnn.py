@@ -1,0 +1,162 @@
+"""``CNNFeaturizer``: the features of some layers of a CNN, as a Spark ML Transformer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from pyspark import keyword_only
+from pyspark.ml.param import Param, TypeConverters
+from pyspark.ml.param.shared import HasInputCols
+
+from udfs.driver import UNBOUND, one_of
+from udfs.inference import POOLINGS, REDUCTIONS, Reduction
+from vista_spark.features._base import NetworkFeaturizer
+from vista_spark.network import HasImageSize, Network, network
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CNNFeaturizer"]
+
+
+class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
+    """Pass images through a pre-trained CNN once and keep the features of several of its layers.
+
+    Parameters
+    ----------
+    model : str
+        A name of :func:`vista_spark.roster.names`, a registered model's included.
+    weights : str, optional
+        Path or URI of a state dict (torch, safetensors, numpy), or of Keras's own weights (``.weights.h5``, ``.h5``,
+        ``.keras``) for a network of Keras. A path is the driver's, and on a cluster the file is sent to the workers; a
+        URI, ``file://`` included, is opened by every worker itself. Without it the weights are random, drawn from
+        ``seed``.
+    layers : int, str or list of int and str
+        Names; ``n`` in a list is the n-th layer from the top; a bare ``k`` stands for the top ``k`` layers. Default 1.
+    inputCol : str
+        Encoded bytes (JPEG, PNG, WEBP), Spark's ``image`` struct, a path, or a float tensor of ``(3, size, size)``,
+        with Keras ``(size, size, 3)``, as an array (flat or nested) that is preprocessed already; or an array of one of
+        the first three, several images a record. Default ``"image"``.
+    inputCols : list of str, optional
+        Of a registered network with several inputs the column of each, instead of `inputCol`.
+    outputCols : list of str, optional
+        One a layer, from the bottom to the top; default ``<model>_<layer>``. With `combine` one for all.
+    combine : {"concat", "sum"}, optional
+        Put the features of all layers into one column, one after the other or added up, which needs equal lengths;
+        default ``<model>_<combine>``. Without it, a column a layer.
+    several : {"mean", "max"}
+        What the features of several images become those of the record by, number by number; default ``"mean"``. Images
+        that cannot be read are left out; the record is bad where none can.
+    pooling : {"max2x2", "avg", "none"}
+        What feature maps are reduced to before they are flattened; ``"max2x2"`` (default) is the grid of Vista,
+        section 5.
+    imageSize : int, optional
+        Height and width of the network's input in pixels; the model's own by default.
+    startLayer : str, optional
+        A layer that was materialised before: `inputCol` then holds its tensors instead of images, as vectors or arrays
+        of float (what ``pooling="none"`` gives), and nothing below it is computed.
+    batchSize : int
+        Images a run of the network, which reads as many records at a time. Default 32.
+    device : str
+        ``"auto"`` (default), ``"cpu"``, ``"cuda"``, ...
+    errors : {"null", "drop", "raise"}
+        What becomes of an image that cannot be read: nulls, with the reason in ``errorCol`` (default); no row; or a
+        failed job.
+    errorCol : str
+        Default ``"image_error"``; null for a good row. Only with ``errors="null"``.
+    outputFormat : {"vector", "array"}
+        Spark ML vectors (default) or ``array<float>``.
+    seed : int
+        Of random weights.
+
+    Raises
+    ------
+    vista_spark.errors.ColumnError
+        On transform: a column is missing, is of a type that holds no image, or exists already.
+    vista_spark.errors.UnknownModelError, optimizer.errors.UnknownLayerError, udfs.weights.WeightsError
+        On transform, before a job starts.
+
+    Examples
+    --------
+    >>> featurizer = CNNFeaturizer(model="mobilenet_v2", weights="mobilenet_v2.pth", layers=["block17", "pool"])
+    >>> featurizer.getOutputCols()
+    ['mobilenet_v2_block17', 'mobilenet_v2_pool']
+    """
+
+    __module__ = "vista_spark"  # the path that a saved pipeline has: it outlives a move of this file
+
+    _input_kwargs: dict[str, Any]  # of keyword_only
+    _kind = "image"
+    _another = "TextFeaturizer"
+
+    pooling: Param[str] = Param(UNBOUND, "pooling", " | ".join(POOLINGS), one_of("pooling", POOLINGS))
+    startLayer: Param[str] = Param(
+        UNBOUND, "startLayer", "layer whose tensors inputCol holds instead of images", TypeConverters.toString
+    )
+    several: Param[str] = Param(
+        UNBOUND,
+        "several",
+        "what makes one vector of several images: " + " | ".join(REDUCTIONS),
+        one_of("several", REDUCTIONS),
+    )
+
+    @keyword_only
+    def __init__(
+        self,
+        *,
+        model: str | None = None,
+        weights: str | None = None,
+        layers: int | str | Sequence[int | str] | None = None,
+        inputCol: str | None = None,
+        inputCols: list[str] | None = None,
+        outputCols: list[str] | None = None,
+        combine: str | None = None,
+        pooling: str | None = None,
+        imageSize: int | None = None,
+        startLayer: str | None = None,
+        several: str | None = None,
+        batchSize: int | None = None,
+        device: str | None = None,
+        errors: str | None = None,
+        errorCol: str | None = None,
+        outputFormat: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        self._setDefault(inputCol="image", errorCol="image_error", pooling="max2x2", several="mean")
+        self.setParams(**self._input_kwargs)
+
+    @keyword_only
+    def setParams(self, **params: Any) -> Self:
+        """Set any of the constructor's parameters; one that is ``None`` stays as it is."""
+        return self._set(**{name: value for name, value in params.items() if value is not None})
+
+    def getStartLayer(self) -> str | None:
+        """The layer whose tensors are read, or ``None`` where images are."""
+        return self.getOrDefault(self.startLayer) if self.isDefined(self.startLayer) else None
+
+    def setStartLayer(self, value: str) -> Self:
+        """Set the layer whose tensors are read."""
+        return self._set(startLayer=value)
+
+    def setInputCols(self, value: list[str]) -> Self:
+        """Set the columns of a network with several inputs."""
+        return self._set(inputCols=value)
+
+    def getSeveral(self) -> str:
+        """What makes one vector of several images."""
+        return self.getOrDefault(self.several)
+
+    def setSeveral(self, value: str) -> Self:
+        """Set what makes one vector of several images."""
+        return self._set(several=value)
+
+    def _network(self) -> Network:
+        whole = network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
+        return whole.above(self.getStartLayer())
+
+    def _read(self) -> list[str]:
+        return self.getInputCols() if self.isDefined(self.inputCols) else super()._read()
+
+    def _several(self) -> Reduction:
+        return cast("Reduction", self.getSeveral())

@@ -1,0 +1,125 @@
+"""``TextFeaturizer``: the features of some layers of a text encoder, as a Spark ML Transformer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from pyspark import keyword_only
+from pyspark.ml.param import Param
+
+from udfs.driver import UNBOUND, at_least, one_of
+from vista_spark.features._base import NetworkFeaturizer
+from vista_spark.network import TEXT_POOLINGS, Network, network
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["TextFeaturizer"]
+
+
+class TextFeaturizer(NetworkFeaturizer):
+    """Pass texts through a pre-trained transformer once and keep the features of several of its layers.
+
+    Parameters
+    ----------
+    model : str
+        A text encoder of :func:`vista_spark.roster.names`: ``"minilm_l6"``, or one that
+        :func:`vista_spark.roster.text_encoder` registered.
+    weights : str, optional
+        Path or URI of a folder with ``model.safetensors`` and ``tokenizer.json``, or of a file of weights that has
+        ``tokenizer.json`` beside it. A path is the driver's, and on a cluster both files are sent to the workers. By
+        default those of the registered encoder.
+    layers : int, str or list of int and str
+        ``"layer1"`` is the output of the lowest block; ``n`` in a list is the n-th from the top; a bare ``k`` stands
+        for the top ``k``. Default 1.
+    inputCol : str
+        Strings; an empty one is a text, a null is not. Default ``"text"``.
+    outputCols : list of str, optional
+        One a layer, from the bottom to the top; default ``<model>_<layer>``. With `combine` one for all.
+    combine : {"concat", "sum"}, optional
+        Put the features of all layers into one column, one after the other or added up; default
+        ``<model>_<combine>``. Without it, a column a layer.
+    pooling : {"mean", "cls", "none"}
+        The mean of the text's tokens (default), its first token, or all tokens one after the other, padding included.
+    maxLength : int, optional
+        Tokens that a text is cut or padded to, those that begin and end it included; the model's own by default, which
+        is 128 for ``minilm_l6``. The network works on all of them: a quarter of the tokens takes less than a quarter of
+        the time.
+    batchSize : int
+        Texts a run of the network. Default 32.
+    device : str
+        ``"auto"`` (default), ``"cpu"``, ``"cuda"``, ...
+    errors : {"null", "drop", "raise"}
+        What becomes of a null: nulls, with the reason in ``errorCol`` (default); no row; or a failed job.
+    errorCol : str
+        Default ``"text_error"``; null for a good row. Only with ``errors="null"``.
+    outputFormat : {"vector", "array"}
+        Spark ML vectors (default) or ``array<float>``.
+    seed : int
+        Of random weights.
+
+    Raises
+    ------
+    vista_spark.errors.ColumnError
+        On transform: a column is missing, is not of strings, or exists already.
+    vista_spark.errors.UnknownModelError, optimizer.errors.UnknownLayerError, udfs.weights.WeightsError
+        On transform, before a job starts.
+
+    Examples
+    --------
+    >>> featurizer = TextFeaturizer(model="minilm_l6", weights="/models/minilm", layers=["layer3", "layer6"])
+    >>> featurizer.getOutputCols()
+    ['minilm_l6_layer3', 'minilm_l6_layer6']
+    >>> featurizer.setCombine("concat").getOutputCols()
+    ['minilm_l6_concat']
+    """
+
+    __module__ = "vista_spark"  # the path that a saved pipeline has: it outlives a move of this file
+
+    _input_kwargs: dict[str, Any]  # of keyword_only
+    _kind = "text"
+    _another = "CNNFeaturizer"
+
+    pooling: Param[str] = Param(UNBOUND, "pooling", " | ".join(TEXT_POOLINGS), one_of("pooling", TEXT_POOLINGS))
+    maxLength: Param[int] = Param(
+        UNBOUND, "maxLength", "tokens that a text is cut or padded to", at_least("maxLength", 2)
+    )
+
+    @keyword_only
+    def __init__(
+        self,
+        *,
+        model: str | None = None,
+        weights: str | None = None,
+        layers: int | str | Sequence[int | str] | None = None,
+        inputCol: str | None = None,
+        outputCols: list[str] | None = None,
+        combine: str | None = None,
+        pooling: str | None = None,
+        maxLength: int | None = None,
+        batchSize: int | None = None,
+        device: str | None = None,
+        errors: str | None = None,
+        errorCol: str | None = None,
+        outputFormat: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        self._setDefault(inputCol="text", errorCol="text_error", pooling="mean")
+        self.setParams(**self._input_kwargs)
+
+    @keyword_only
+    def setParams(self, **params: Any) -> Self:
+        """Set any of the constructor's parameters; one that is ``None`` stays as it is."""
+        return self._set(**{name: value for name, value in params.items() if value is not None})
+
+    def getMaxLength(self) -> int | None:
+        """Tokens that a text is cut or padded to, or ``None`` for the model's own number."""
+        return self.getOrDefault(self.maxLength) if self.isDefined(self.maxLength) else None
+
+    def setMaxLength(self, value: int) -> Self:
+        """Set the tokens that a text is cut or padded to."""
+        return self._set(maxLength=value)
+
+    def _network(self) -> Network:
+        return network(self.getModel(), self.getWeights(), self.getSeed(), max_length=self.getMaxLength())

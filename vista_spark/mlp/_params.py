@@ -1,0 +1,203 @@
+"""What the perceptron's stages share: Params, columns as the network reads them, and weights on disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self, cast
+
+from pyspark.ml.functions import vector_to_array
+from pyspark.ml.linalg import VectorUDT
+from pyspark.ml.param import Param, TypeConverters
+from pyspark.ml.param.shared import (
+    HasFeaturesCol,
+    HasLabelCol,
+    HasMaxIter,
+    HasPredictionCol,
+    HasRegParam,
+    HasSeed,
+    HasStandardization,
+    HasStepSize,
+)
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql.types import ArrayType, BooleanType, NumericType
+
+from udfs.driver import UNBOUND, above, at_least, check_present, one_of, quoted, sizes
+from udfs.gang import BACKENDS
+from vista_spark.errors import ColumnError, LabelError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["SOLVERS", "HasNetworkCols", "HasTraining", "features_array", "label_number"]
+
+SOLVERS = ("adam", "sgd")
+
+
+class HasNetworkCols(HasFeaturesCol, HasLabelCol, HasPredictionCol):
+    """The columns of a network that predicts, and where it runs."""
+
+    device: Param[str] = Param(UNBOUND, "device", "auto | cpu | cuda | ...", TypeConverters.toString)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(device="auto")
+
+    def setFeaturesCol(self, value: str) -> Self:
+        """Set the column of features."""
+        return self._set(featuresCol=value)
+
+    def setLabelCol(self, value: str) -> Self:
+        """Set the column of labels."""
+        return self._set(labelCol=value)
+
+    def setPredictionCol(self, value: str) -> Self:
+        """Set the column for predictions."""
+        return self._set(predictionCol=value)
+
+    def getDevice(self) -> str:
+        """Where the network runs."""
+        return self.getOrDefault(self.device)
+
+    def setDevice(self, value: str) -> Self:
+        """Set where the network runs."""
+        return self._set(device=value)
+
+
+class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasSeed):
+    """How a network is trained."""
+
+    layers: Param[list[int]] = Param(UNBOUND, "layers", "units of each hidden layer", sizes("layers"))
+    maxIter: Param[int] = Param(UNBOUND, "maxIter", "epochs: passes over the rows", at_least("maxIter", 1))
+    stepSize: Param[float] = Param(UNBOUND, "stepSize", "learning rate", above("stepSize", 0.0))
+    regParam: Param[float] = Param(
+        UNBOUND, "regParam", "L2: times half the sum of the squared weights", above("regParam", 0.0, or_equal=True)
+    )
+    solver: Param[str] = Param(UNBOUND, "solver", " | ".join(SOLVERS), one_of("solver", SOLVERS))
+    batchSize: Param[int] = Param(
+        UNBOUND, "batchSize", "rows of a step, those of all workers together", at_least("batchSize", 1)
+    )
+    numWorkers: Param[int] = Param(
+        UNBOUND, "numWorkers", "tasks that train together; all task slots by default", at_least("numWorkers", 1)
+    )
+    backend: Param[str] = Param(
+        UNBOUND, "backend", "of the all-reduce: " + " | ".join(BACKENDS), one_of("backend", BACKENDS)
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(
+            layers=[1024, 1024, 1024],
+            maxIter=10,
+            stepSize=1e-3,
+            regParam=0.0,
+            solver="adam",
+            batchSize=128,
+            backend="gloo",
+            standardization=True,
+            seed=0,
+        )
+
+    def getLayers(self) -> list[int]:
+        """Units of each hidden layer."""
+        return cast("list[int]", self.getOrDefault("layers"))
+
+    def setLayers(self, value: Sequence[int]) -> Self:
+        """Set the units of each hidden layer; none makes a linear model."""
+        return self._set(layers=value)
+
+    def setMaxIter(self, value: int) -> Self:
+        """Set the number of epochs."""
+        return self._set(maxIter=value)
+
+    def setStepSize(self, value: float) -> Self:
+        """Set the learning rate."""
+        return self._set(stepSize=value)
+
+    def setRegParam(self, value: float) -> Self:
+        """Set the weight of the L2 penalty."""
+        return self._set(regParam=value)
+
+    def setStandardization(self, value: bool) -> Self:
+        """Set whether features are standardised."""
+        return self._set(standardization=value)
+
+    def getSolver(self) -> str:
+        """The optimiser."""
+        return self.getOrDefault(self.solver)
+
+    def setSolver(self, value: str) -> Self:
+        """Set the optimiser."""
+        return self._set(solver=value)
+
+    def getBatchSize(self) -> int:
+        """Rows of a step, those of all workers together."""
+        return self.getOrDefault(self.batchSize)
+
+    def setBatchSize(self, value: int) -> Self:
+        """Set the rows of a step, those of all workers together."""
+        return self._set(batchSize=value)
+
+    def getBackend(self) -> str:
+        """What sums gradients over the workers."""
+        return self.getOrDefault(self.backend)
+
+    def setBackend(self, value: str) -> Self:
+        """Set what sums gradients over the workers."""
+        return self._set(backend=value)
+
+    def getNumWorkers(self) -> int | None:
+        """Tasks that train together, or ``None`` for as many as there are slots."""
+        return self.getOrDefault(self.numWorkers) if self.isDefined(self.numWorkers) else None
+
+    def setNumWorkers(self, value: int) -> Self:
+        """Set how many tasks train together."""
+        return self._set(numWorkers=value)
+
+    def setSeed(self, value: int) -> Self:
+        """Set the seed of the first weights and of the order of the rows."""
+        return self._set(seed=value)
+
+
+def features_array(df: DataFrame, column: str, what: str, size: int | None = None) -> Column:
+    """Features as ``array<float>``, null where they are null.
+
+    Raises
+    ------
+    ColumnError
+        No such column, of a type that holds no features, or known to be of another length than ``size``.
+    """
+    check_present(df, [column], what)
+    field = df.schema[column]
+    known = field.metadata.get("ml_attr", {}).get("num_attrs")
+    if size is not None and known not in (None, size):
+        raise ColumnError(f"{what}: column {column!r} has {known} features, the model was trained on {size}")
+    found = F.col(quoted(column))
+    if isinstance(field.dataType, VectorUDT):
+        return F.when(found.isNotNull(), vector_to_array(found, "float32"))
+    if isinstance(field.dataType, ArrayType) and isinstance(field.dataType.elementType, NumericType):
+        return found.cast("array<float>")
+    raise ColumnError(
+        f"{what}: column {column!r} is {field.dataType.simpleString()}; features are a Spark ML vector "
+        "(pyspark.ml.feature.VectorAssembler makes one) or an array of numbers"
+    )
+
+
+def label_number(df: DataFrame, column: str, what: str) -> Column:
+    """A label as a double.
+
+    Raises
+    ------
+    ColumnError
+        No such column.
+    LabelError
+        It holds no numbers.
+    """
+    check_present(df, [column], what)
+    kind = df.schema[column].dataType
+    if not isinstance(kind, (NumericType, BooleanType)):
+        raise LabelError(
+            f"{what}: label {column!r} is {kind.simpleString()}, not a number: pyspark.ml.feature.StringIndexer "
+            "makes numbers of classes"
+        )
+    return F.col(quoted(column)).cast("double")

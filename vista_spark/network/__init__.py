@@ -1,0 +1,18 @@
+"""A network of the roster made ready on the driver: its inputs, Params, weights, graph and measured profile."""
+
+from vista_spark.network._inputs import TEXT_POOLINGS
+from vista_spark.network._network import Network, network
+from vista_spark.network._params import HasImageSize, HasNetwork, HasNetworkInput, layer_list
+from vista_spark.network._profile import profile, profile_network
+
+__all__ = [
+    "TEXT_POOLINGS",
+    "HasImageSize",
+    "HasNetwork",
+    "HasNetworkInput",
+    "Network",
+    "layer_list",
+    "network",
+    "profile",
+    "profile_network",
+]

@@ -1,0 +1,280 @@
+"""A model of the roster made ready on the driver: weights checked, graph at hand, and what workers build it from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark import cloudpickle
+
+from optimizer.errors import GraphError
+from udfs.handlers import TensorSpec
+from udfs.inference import TOKENIZER, Feature, ModelSource, Tokenization, open_tokenizer
+from udfs.weights import file_version
+from vista_spark import roster
+from vista_spark.errors import ColumnError, InvalidArgumentError
+from vista_spark.network._inputs import Images, Layers, Texts, reads
+from vista_spark.roster._text_builtin import WEIGHTS
+from vista_spark.sessions import ship_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from optimizer.graph import LayerGraph
+    from udfs.handlers import TracedModel
+    from udfs.images import Preprocessing
+    from udfs.inference import Feed, Pooling
+    from vista_spark.roster import FeatureLayer, ModelCard
+
+__all__ = ["Network", "network"]
+
+# What a file of weights is called, where a URI does not tell it from a folder.
+_FILES = (".safetensors", ".bin", ".pt", ".pth", ".npz", ".pkl", ".ckpt")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One model with one set of weights for one size of its inputs."""
+
+    card: ModelCard
+    weights: str | None
+    seed: int
+    reads: Images | Texts | Layers
+    source: ModelSource
+    traced: TracedModel
+    graph: LayerGraph
+
+    @property
+    def structure(self) -> str:
+        """Tells networks apart by all but their weights."""
+        whole = self.source.key.partition("|weights|")[0]
+        return f"{whole}|{'+'.join(self.graph.inputs)}" if isinstance(self.reads, Layers) else whole
+
+    def above(self, start: str | None) -> Network:
+        """The part of it that begins at a layer which the user has materialised; all of it without one.
+
+        Parameters
+        ----------
+        start : str or None
+            A layer's name, as in :meth:`layers`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The network reads text, or what is above the layer reads more than the layer.
+        optimizer.errors.UnknownLayerError
+            No such layer.
+        """
+        if start is None:
+            return self
+        if not isinstance(self.reads, Images):
+            raise InvalidArgumentError(f"start_layer={start!r}: {self.card.name} reads text, which it begins with")
+        (feature,) = self.layers(start)
+        layer = self.layer(feature)
+        try:
+            graph = self.graph.above([layer])
+        except GraphError as error:
+            raise InvalidArgumentError(
+                f"start_layer={start!r}: the layers above it also read what lies beside it, so its tensor alone is not "
+                f"enough to go on from; start at another one ({error})"
+            ) from error
+        spec = TensorSpec(self.graph[layer].output_shape, self.graph[layer].dtype)
+        return replace(self, reads=Layers(self.reads, spec), graph=graph)
+
+    @property
+    def image(self) -> str:
+        """The first of the graph's inputs."""
+        return self.graph.inputs[0]
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """Of a network that reads images, one a record."""
+        assert isinstance(self.reads, Images)  # noqa: S101 - asked of no other
+        (only,) = self.reads.preprocessing.parts
+        return only
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The graph's inputs, and what the user calls them."""
+        names = self.graph.inputs
+        return {names[0]: self.reads.kind} if len(names) == 1 else {name: name for name in names}
+
+    def feeds(self, *columns: str) -> tuple[Feed, ...]:
+        """What fills the graph's inputs, however many they are, from the user's columns.
+
+        Raises
+        ------
+        ColumnError
+            More or fewer columns than the network reads.
+        udfs.weights.WeightsError
+            A text encoder without a tokenizer.
+        """
+        if len(columns) != self.reads.columns:
+            raise ColumnError(
+                f"{self.card.name} reads {self.reads.columns} columns, and is given {len(columns)}: "
+                f"{', '.join(columns)}"
+            )
+        return self.reads.feeds(self.graph.inputs, columns)
+
+    def layers(self, wanted: int | str | Sequence[int | str]) -> tuple[FeatureLayer, ...]:
+        """The feature layers for names or numbers from the top, from the bottom to the top."""
+        return self.card.resolve(wanted)
+
+    def layer(self, feature: FeatureLayer) -> str:
+        """The graph's layer whose output a feature layer is."""
+        return self.traced.layer(feature.module)
+
+    def feature(self, layer: FeatureLayer, column: str, pooling: str | None) -> Feature:
+        """How the features of a layer are delivered.
+
+        Parameters
+        ----------
+        layer : FeatureLayer
+        column : str
+        pooling : str or None
+            One of ``reads.poolings``; ``None`` is the first of them.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Another pooling, or a layer below the one that the network begins at.
+        """
+        wanted = self.pooling(pooling)
+        found = self.traced.layer(self.reads.pooled(self.card, layer, wanted))
+        if found not in self.graph:
+            begin = ", ".join(self.graph.inputs)
+            raise InvalidArgumentError(f"layer {layer.name!r} lies below the start layer ({begin}): it is not computed")
+        return Feature(found, column, self.reads.left(wanted), self.reads.layout)
+
+    def targets(self, wanted: int | str | Sequence[int | str], pooling: str | None) -> dict[str, str]:
+        """The graph's layers that give the features of the wanted ones, bottom to top, and what the user calls them."""
+        return {self.feature(layer, "", pooling).layer: layer.name for layer in self.layers(wanted)}
+
+    def left(self, pooling: str | None) -> Pooling:
+        """What of a pooling is left to do on a target's tensor, which the network may have pooled itself."""
+        return self.reads.left(self.pooling(pooling))
+
+    def pooling(self, wanted: str | None) -> str:
+        """Check a pooling; ``None`` is the network's usual one."""
+        if wanted is None:
+            return self.reads.poolings[0]
+        if wanted not in self.reads.poolings:
+            raise InvalidArgumentError(
+                f"pooling={wanted!r}: {self.card.name} reads {self.reads.kind}; "
+                f"one of: {', '.join(self.reads.poolings)}"
+            )
+        return wanted
+
+    def shipped(self, spark: SparkSession) -> Network:
+        """The same network, built by the session's workers from what is in their reach."""
+        weights = ship_weights(spark, self.weights)
+        held = self.reads
+        if isinstance(held, Texts) and held.preprocessing.tokenizer is not None:
+            held = Texts(replace(held.preprocessing, tokenizer=ship_weights(spark, held.preprocessing.tokenizer)))
+        if weights == self.weights:
+            return replace(self, reads=held)
+        source = replace(
+            self.source,
+            key=f"{self.source.key}|{weights}",
+            build=partial(roster.load, self.card, weights, seed=self.seed),
+        )
+        return replace(self, source=source, reads=held)
+
+
+def network(
+    model: str | ModelCard,
+    weights: str | None,
+    seed: int,
+    image_size: int | None = None,
+    max_length: int | None = None,
+) -> Network:
+    """Build a model of the roster on the driver, so that what is wrong with it is said before Spark starts a job.
+
+    Parameters
+    ----------
+    model : str or ModelCard
+        A name of the roster, or a card.
+    weights : str or None
+        Path or URI; of a text encoder also that of a folder. ``None`` is the card's own weights, or random ones from
+        ``seed``.
+    image_size : int or None
+        Height and width in pixels; ``None`` is the model's own.
+    max_length : int or None
+        Tokens of a text; ``None`` is the model's own.
+
+    Raises
+    ------
+    vista_spark.errors.UnknownModelError
+        No such model.
+    vista_spark.errors.InvalidArgumentError
+        A size that is not of what the model reads, or more tokens than it can take.
+    udfs.weights.WeightsError
+        Weights that cannot be read or do not fit.
+    udfs.handlers.UntraceableModelError
+        A registered model that cannot be opened into layers.
+    """
+    card = roster.card(model) if isinstance(model, str) else model
+    held = reads(card).resized(image_size, max_length)
+    weights = card.weights if weights is None else weights
+    if isinstance(held, Texts):
+        weights, held = _beside(card, weights, held)
+    return _network(replace(card, preprocessing=held.preprocessing), weights, _file_version(weights), seed)
+
+
+def _beside(card: ModelCard, weights: str | None, held: Texts) -> tuple[str | None, Texts]:
+    """The file of weights and the tokenizer that lies beside it."""
+    longest = getattr(card.builder, "longest", held.preprocessing.max_length)
+    if held.preprocessing.max_length > longest:
+        raise InvalidArgumentError(
+            f"max_length={held.preprocessing.max_length}: {card.name} takes {longest} tokens at most"
+        )
+    tokenizer = held.preprocessing.tokenizer
+    if weights is not None:
+        folder, _, name = weights.rpartition("/")
+        is_file = name.endswith(_FILES) if "://" in weights else not Path(weights).expanduser().is_dir()
+        folder, weights = (folder or ".", weights) if is_file else (weights, f"{weights.rstrip('/')}/{WEIGHTS}")
+        found = f"{folder.rstrip('/')}/{TOKENIZER}"
+        if tokenizer is None or not is_file:
+            tokenizer = found
+    if tokenizer is None:
+        return weights, held
+    tokenization = replace(held.preprocessing, tokenizer=tokenizer, version=_file_version(tokenizer))
+    _known(tokenization)
+    return weights, Texts(tokenization)
+
+
+# Opened on the driver only to say before a job starts that it is missing or damaged.
+@lru_cache(maxsize=8)
+def _known(tokenization: Tokenization) -> None:
+    open_tokenizer(tokenization)
+
+
+# Each holds its weights; two serve a featurizer beside the transfer that made it.
+@lru_cache(maxsize=2)
+def _network(card: ModelCard, weights: str | None, version: str, seed: int) -> Network:
+    held = reads(card)
+    builder = hashlib.blake2b(_pickled(card.builder), digest_size=8).hexdigest()
+    source = ModelSource(
+        key="|".join(map(str, (card.name, builder, held.preprocessing.size, "weights", weights, version, seed))),
+        framework=card.framework,
+        inputs=held.preprocessing.inputs,
+        build=partial(roster.load, card, weights, seed=seed),
+        skeleton=card.skeleton if card.framework == "torch" else None,
+    )
+    traced = source.open("cpu")
+    return Network(card, weights, seed, held, source, traced, traced.graph)
+
+
+def _pickled(builder: object) -> bytes:
+    """What Spark's own closures would send."""
+    return bytes(cloudpickle.dumps(builder))  # type: ignore[no-untyped-call]
+
+
+def _file_version(weights: str | None) -> str:
+    """Changes when a file of weights does, so that no cache serves the old one."""
+    return file_version(weights) if weights else ""

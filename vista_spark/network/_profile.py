@@ -1,0 +1,105 @@
+"""Footprint and speed of a network of the roster, measured once on this machine and remembered."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from optimizer._version import __version__
+from optimizer.transfer import ModelProfile
+from udfs.inference import Inference, RowPolicy
+from udfs.inference.profiling import ProfilingRequest, measure
+from udfs.node import node_folder, written_once
+from vista_spark.network._network import network
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vista_spark.network._network import Network
+
+__all__ = ["profile", "profile_network"]
+
+
+def profile(
+    model: str,
+    *,
+    weights: str | None = None,
+    image_size: int | None = None,
+    batch_size: int = 32,
+    device: str = "auto",
+    fresh: bool = False,
+) -> ModelProfile:
+    """Measure what a model takes: bytes of a worker and of a node, and seconds an image by depth.
+
+    In a process of its own that does what a Spark worker does, with one thread. Remembered in the node's cache folder
+    (``CEREBRO_SPARK_CACHE``) until the network, its input's size, the batch, the device or a version changes; the
+    values of the weights make no difference.
+
+    Parameters
+    ----------
+    model : str
+        A name of :func:`vista_spark.roster.names`.
+    weights, image_size, batch_size, device
+        As for :class:`vista_spark.FeatureTransfer`.
+    fresh : bool
+        Measure again.
+
+    Returns
+    -------
+    optimizer.transfer.ModelProfile
+
+    Raises
+    ------
+    udfs.inference.profiling.ProfilingError
+        The measuring process failed, for example for want of memory.
+    vista_spark.errors.UnknownModelError, optimizer.errors.UnknownLayerError, udfs.weights.WeightsError
+        As everywhere.
+
+    Examples
+    --------
+    >>> squeezenet = profile("squeezenet1_1", batch_size=2)
+    >>> squeezenet.serialized_bytes
+    4941984
+    """
+    return profile_network(network(model, weights, 0, image_size), batch_size=batch_size, device=device, fresh=fresh)
+
+
+def profile_network(net: Network, *, batch_size: int, device: str, fresh: bool = False) -> ModelProfile:
+    """As :func:`profile`, of a network that is open already.
+
+    Parameters
+    ----------
+    net : Network
+    batch_size, device, fresh
+        As for :func:`profile`.
+    """
+    targets = [name for name in map(net.layer, net.card.layers) if name in net.graph]
+    path = _path(net, batch_size, device)
+    if path.is_file() and not fresh:
+        return ModelProfile.from_dict(json.loads(path.read_text()))
+    samples = [f"sample{number}" for number in range(net.reads.columns)]
+    inference = Inference(
+        source=net.source,
+        feeds=net.feeds(*samples),
+        # Features of lower layers are counted with the tables that they go into.
+        features=(net.feature(net.card.layers[-1], "top", None),),
+        materialised=(),
+        keep=(),
+        policy=RowPolicy("raise"),
+        batch_size=batch_size,
+        device=device,
+    )
+    batch = pa.RecordBatch.from_pydict({name: [net.reads.sample()] * batch_size for name in samples})
+    found = measure(ProfilingRequest(net.card.name, inference, batch, tuple(targets)))
+    with written_once(path) as partial:
+        partial.write_text(json.dumps(found.to_dict()))
+    return found
+
+
+def _path(net: Network, batch_size: int, device: str) -> Path:
+    of = (net.structure, batch_size, device, __version__, platform.processor(), platform.machine())
+    return node_folder("profiles") / f"{hashlib.sha256(repr(of).encode()).hexdigest()}.json"

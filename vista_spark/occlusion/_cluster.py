@@ -1,0 +1,82 @@
+"""One image's places over the tasks of a cluster."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from udfs.occlusion import COST, VALUES, CostModel, Share, ShareCost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame, SparkSession
+
+    from udfs.inference import ModelSource
+    from udfs.occlusion import Occlusion
+
+__all__ = ["Spread"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Computes places of a heat map with as many tasks as run at a time.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    source : ModelSource
+        In reach of the session's workers.
+    occlusion : Occlusion
+    slots : int
+        Tasks that run at a time.
+    rounds : int
+        Jobs for the places that are asked for, one after the other: the heat map so far is known after each.
+    """
+
+    spark: SparkSession
+    source: ModelSource
+    occlusion: Occlusion
+    slots: int
+    rounds: int = 1
+
+    def __call__(
+        self, pixels: NDArray[np.float32], target: int, places: NDArray[np.bool_]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Yield indices of the heat map and what it has there, as :meth:`Occluder.values` does."""
+        wanted = np.flatnonzero(places)
+        for number in range(self.rounds):
+            part = wanted[number :: self.rounds]
+            if len(part):
+                yield self._computed(pixels, target, part)
+
+    def cost_model(self) -> CostModel:
+        """What all places cost with every task at work: what a job takes without any, and a task's slope shared by all.
+
+        Takes as long as a few batches do.
+        """
+        cost = ShareCost(self.source, self.occlusion, "auto")
+        measured = self._numbers.mapInArrow(cost, from_arrow_schema(COST)).collect()
+        (spec,) = self.source.inputs
+        started = time.perf_counter()
+        self._computed(np.zeros(spec.shape, np.float32), 0, np.zeros(0, np.int64))
+        job = time.perf_counter() - started
+        return CostModel(self.rounds * job, max(float(row["place"]) for row in measured) / self.slots)
+
+    @property
+    def _numbers(self) -> DataFrame:
+        """A row a task."""
+        return self.spark.range(0, self.slots, 1, self.slots)
+
+    def _computed(
+        self, pixels: NDArray[np.float32], target: int, places: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        share = Share(self.source, self.occlusion, "auto", pixels, target, places, self.slots)
+        found = self._numbers.mapInArrow(share, from_arrow_schema(VALUES)).toArrow()
+        index = np.stack(np.unravel_index(found.column("place").to_numpy(), self.occlusion.grid.shape), axis=1)
+        return index, found.column("value").to_numpy()

@@ -1,0 +1,163 @@
+"""What an occlusion explainer and its model can be told."""
+
+from __future__ import annotations
+
+from typing import Any, Self, cast
+
+from pyspark.ml.param import Param, TypeConverters
+from pyspark.ml.param.shared import HasOutputCol
+
+from udfs.driver import UNBOUND, above, at_least, one_of
+from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.network import HasImageSize, HasNetwork, HasNetworkInput
+from vista_spark.occlusion._checks import check_color
+
+__all__ = ["HasOcclusion"]
+
+_RGB = 3
+_SIDES = 4
+
+
+def _region(value: Any) -> list[int]:
+    numbers = TypeConverters.toListInt(value)
+    if len(numbers) != _SIDES:
+        raise TypeError(f"region={value!r}: four numbers of pixels, top, bottom, left and right")
+    return numbers
+
+
+def _color(value: Any) -> list[int]:
+    numbers = TypeConverters.toListInt(value)
+    try:
+        check_color(tuple(numbers), "patchColor")
+    except InvalidArgumentError as error:
+        raise TypeError(str(error)) from None
+    return numbers
+
+
+class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
+    """Params that the estimator and its model share; see the estimator for what they mean."""
+
+    detailsCol: Param[str] = Param(
+        UNBOUND, "detailsCol", "column for what is said beside the heat map", TypeConverters.toString
+    )
+    targetCol: Param[str] = Param(
+        UNBOUND, "targetCol", "column of the class to explain; the predicted one without", TypeConverters.toString
+    )
+    patchSize: Param[int] = Param(
+        UNBOUND, "patchSize", "height and width of the patch, in pixels", at_least("patchSize", 1)
+    )
+    stride: Param[int] = Param(UNBOUND, "stride", "between two places of the patch, in pixels", at_least("stride", 1))
+    perturbation: Param[str] = Param(
+        UNBOUND,
+        "perturbation",
+        "what the patch has: " + " | ".join(PERTURBATIONS),
+        one_of("perturbation", PERTURBATIONS),
+    )
+    patchColor: Param[list[int]] = Param(UNBOUND, "patchColor", "red, green and blue of the patch", _color)
+    mode: Param[str] = Param(UNBOUND, "mode", " | ".join(MODES), one_of("mode", MODES))
+    drillDownFraction: Param[float] = Param(
+        UNBOUND,
+        "drillDownFraction",
+        "of the heat map, in drill-down's second stage",
+        above("drillDownFraction", 0, or_equal=True),
+    )
+    precision: Param[str] = Param(
+        UNBOUND, "precision", "in the approximate mode: " + " | ".join(PRECISIONS), one_of("precision", PRECISIONS)
+    )
+    region: Param[list[int]] = Param(UNBOUND, "region", "top, bottom, left and right that the patch stays in", _region)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(
+            inputCol="image", outputCol="heat_map", detailsCol="explanation", errorCol="image_error",
+            patchSize=16, stride=4, perturbation="color", patchColor=[128] * _RGB, mode="exact", drillDownFraction=0.25,
+            precision="float32",
+        )  # fmt: skip
+
+    def setOutputCol(self, value: str) -> Self:
+        """Set the column of the heat map."""
+        return self._set(outputCol=value)
+
+    def getDetailsCol(self) -> str:
+        """Column of what is said beside the heat map."""
+        return self.getOrDefault(self.detailsCol)
+
+    def setDetailsCol(self, value: str) -> Self:
+        """Set the column of what is said beside the heat map."""
+        return self._set(detailsCol=value)
+
+    def getTargetCol(self) -> str | None:
+        """Column of the class to explain, or ``None`` for the predicted one."""
+        return cast("str | None", self._held("targetCol"))
+
+    def setTargetCol(self, value: str) -> Self:
+        """Set the column of the class to explain."""
+        return self._set(targetCol=value)
+
+    def getPatchSize(self) -> int:
+        """Height and width of the patch, in pixels."""
+        return self.getOrDefault(self.patchSize)
+
+    def setPatchSize(self, value: int) -> Self:
+        """Set height and width of the patch, in pixels."""
+        return self._set(patchSize=value)
+
+    def getStride(self) -> int:
+        """Pixels between two places of the patch."""
+        return self.getOrDefault(self.stride)
+
+    def setStride(self, value: int) -> Self:
+        """Set the pixels between two places of the patch."""
+        return self._set(stride=value)
+
+    def getPerturbation(self) -> str:
+        """What the patch has."""
+        return self.getOrDefault(self.perturbation)
+
+    def setPerturbation(self, value: str) -> Self:
+        """Set what the patch has."""
+        return self._set(perturbation=value)
+
+    def getPatchColor(self) -> list[int]:
+        """Red, green and blue of the patch, from 0 to 255."""
+        return self.getOrDefault(self.patchColor)
+
+    def setPatchColor(self, value: list[int]) -> Self:
+        """Set red, green and blue of the patch, from 0 to 255."""
+        return self._set(patchColor=value)
+
+    def getMode(self) -> str:
+        """How heat maps are computed."""
+        return self.getOrDefault(self.mode)
+
+    def setMode(self, value: str) -> Self:
+        """Set how heat maps are computed."""
+        return self._set(mode=value)
+
+    def getDrillDownFraction(self) -> float:
+        """Of the heat map, in drill-down's second stage."""
+        return self.getOrDefault(self.drillDownFraction)
+
+    def setDrillDownFraction(self, value: float) -> Self:
+        """Set how much of the heat map drill-down's second stage computes."""
+        return self._set(drillDownFraction=value)
+
+    def getPrecision(self) -> str:
+        """How precisely places are computed in the approximate mode."""
+        return self.getOrDefault(self.precision)
+
+    def setPrecision(self, value: str) -> Self:
+        """Set how precisely places are computed in the approximate mode."""
+        return self._set(precision=value)
+
+    def getRegion(self) -> list[int] | None:
+        """Top, bottom, left and right that the patch stays in, in pixels, or ``None`` for the whole image."""
+        return cast("list[int] | None", self._held("region"))
+
+    def setRegion(self, value: list[int]) -> Self:
+        """Set top, bottom, left and right that the patch stays in, in pixels of the network's input."""
+        return self._set(region=value)
+
+    def _held(self, name: str) -> Any:
+        return self.getOrDefault(name) if self.isDefined(name) else None

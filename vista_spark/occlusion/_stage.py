@@ -1,0 +1,360 @@
+"""``OcclusionExplainer``: occlusion heat maps of a DataFrame's images, as a Spark ML Estimator (Krypton, chapter 6)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+from pyspark import keyword_only
+from pyspark.ml import Estimator, Model
+from pyspark.ml.param import Param, TypeConverters
+from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql.types import IntegralType
+
+from optimizer.occlusion import update_patches
+from udfs.driver import (
+    UNBOUND,
+    above,
+    as_vector,
+    at_least,
+    check_absent,
+    check_present,
+    explained,
+    holds_several,
+    quoted,
+)
+from udfs.inference import RowPolicy
+from udfs.occlusion import Explaining, Lattice, fitted
+from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
+from vista_spark.network import Network, network
+from vista_spark.occlusion._checks import check_explainable, first_step, occlusion_of
+from vista_spark.occlusion._params import HasOcclusion
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from udfs.occlusion import Occlusion
+
+__all__ = ["OcclusionExplainer", "OcclusionExplainerModel"]
+
+# Places along an axis of a heat map from which on it can be likened to another.
+_SMALLEST = 3
+
+
+class _OcclusionStage(HasOcclusion):
+    """What the estimator and its model do alike."""
+
+    def _checked(self, dataset: DataFrame) -> tuple[Network, Occlusion]:
+        """The network and what to lay on its images, or why not; before Spark starts a job."""
+        check_explainable(self._card("image"))
+        net = network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
+        column, target = self.getInputCol(), self.getTargetCol()
+        net.reads.check(dataset, column, type(self).__name__)
+        if holds_several(dataset, column):
+            raise ColumnError(f"{type(self).__name__}: column {column!r} has several images a record: explode it first")
+        if target is not None:
+            check_present(dataset, [target], type(self).__name__)
+            found = dataset.schema[target].dataType
+            if not isinstance(found, IntegralType):
+                raise ColumnError(
+                    f"{type(self).__name__}: targetCol {target!r} is {found.simpleString()}; a class is an int"
+                )
+        region = self.getRegion()
+        sides = None if region is None else ((region[0], region[1]), (region[2], region[3]))
+        occlusion = occlusion_of(
+            net.traced, net.preprocessing, patch_size=self.getPatchSize(), stride=self.getStride(),
+            patch_color=tuple(self.getPatchColor()), region=sides, mode=self.getMode(), batch_size=self.getBatchSize(),
+            perturbation=self.getPerturbation(), precision=self.getPrecision(),
+        )  # fmt: skip
+        return net, replace(occlusion, fraction=self.getDrillDownFraction())
+
+    def _explaining(self, dataset: DataFrame, net: Network, occlusion: Occlusion, **options: Any) -> Explaining:
+        net = net.shipped(dataset.sparkSession)
+        (feed,) = net.feeds(self.getInputCol())
+        return Explaining(
+            source=net.source,
+            feed=cast("Any", feed),
+            target=self.getTargetCol(),
+            occlusion=occlusion,
+            output=self.getOutputCol(),
+            details=self.getDetailsCol(),
+            device=self.getDevice(),
+            **options,
+        )
+
+
+class OcclusionExplainer(
+    Estimator["OcclusionExplainerModel"], _OcclusionStage, DefaultParamsReadable[Any], DefaultParamsWritable
+):
+    """Heat maps of how much a network's prediction depends on each part of an image.
+
+    A patch is laid on every place of an image; the heat map has the probability of the class that is left there. Modes
+    ``"exact"`` and ``"naive"`` give the same numbers, the first from what the patch changes alone. Mode
+    ``"approximate"`` gives nearly the same much sooner, and :meth:`fit` measures on some images how nearly: it chooses
+    how much of each change is followed (tau), and whether to compute only every so many places where the prediction
+    does not depend on them, as the cheapest that reaches ``targetSSIM``.
+
+    Parameters
+    ----------
+    model : str
+        Of the roster, of PyTorch, for images.
+    weights : str, optional
+        As for :class:`vista_spark.CNNFeaturizer`.
+    inputCol : str
+        Images, one a record, as for :class:`vista_spark.CNNFeaturizer`. Default ``"image"``.
+    outputCol : str
+        A Spark ML vector, row by row: the probability of the target with the patch at each place. Default
+        ``"heat_map"``.
+    detailsCol : str
+        A struct: ``target``, ``predicted`` (classes), ``probability`` (of the target, for the whole image), ``rows``,
+        ``columns`` (of the heat map), ``estimated_ssim`` (of approximate ones), ``seconds``. Default ``"explanation"``.
+    targetCol : str, optional
+        A column of int: the class to explain; the predicted one without it, and where it is null.
+    patchSize, stride : int
+        In pixels of the network's input. Default 16 and 4.
+    perturbation : {"color", "mean", "blur"}
+        What the patch has: one colour (default), the image's mean, or the image blurred.
+    patchColor : list of 3 int
+        Red, green and blue from 0 to 255. Default grey, 128 each.
+    mode : {"exact", "approximate", "naive"}
+    targetSSIM : float
+        Likeness of approximate heat maps with exact ones, up to 1. Default 0.9.
+    drillDownFraction : float
+        Of the heat map, at the full stride where drill-down is chosen. Default 0.25.
+    targetSpeedup : float
+        By drill-down; gives the first stage's stride (equation 6.29), rounded up to a multiple of `stride`. Default 3;
+        1 is without drill-down.
+    precision : {"float32", "bfloat16"}
+        In the approximate mode: ``"bfloat16"`` takes about half the time where the processor or accelerator has
+        instructions for it, and longer on others; :meth:`fit` measures what it costs. Default ``"float32"``.
+    region : list of 4 int, optional
+        Top, bottom, left and right that the patch stays in, in pixels of the network's input.
+    sampleSize : int
+        Images that :meth:`fit` measures. Default 30.
+    imageSize : int, optional
+        Height and width of the network's input; the model's own by default.
+    batchSize : int
+        Places of the patch at a time. Default 32.
+    device : str
+        ``"auto"`` (default), ``"cpu"``, ``"cuda"``, ...
+    errors : {"null", "drop", "raise"}
+        What becomes of an image that cannot be read, or of a target that is no class; as for ``CNNFeaturizer``.
+    errorCol : str
+        Default ``"image_error"``; null for a good row. Only with ``errors="null"``.
+    seed : int
+        Of random weights.
+
+    Raises
+    ------
+    vista_spark.errors.InvalidArgumentError, vista_spark.errors.ColumnError, optimizer.occlusion.PatchError
+        On fit and transform, before a job starts: a model without convolutions, a patch that does not fit, a region
+        outside of the image, a stride larger than the patch, a column that is missing or of another type.
+    vista_spark.errors.EmptyInputError
+        On fit in the approximate mode: no image that can be read.
+
+    Examples
+    --------
+    >>> explainer = OcclusionExplainer(model="mobilenet_v2", weights="mobilenet_v2.pth", mode="approximate", stride=8)
+    >>> explainer.getTargetSSIM(), explainer.getOutputCol()
+    (0.9, 'heat_map')
+    """
+
+    __module__ = "vista_spark"  # the path that a saved pipeline has: it outlives a move of this file
+
+    _input_kwargs: dict[str, Any]  # of keyword_only
+
+    targetSSIM: Param[float] = Param(
+        UNBOUND, "targetSSIM", "likeness of approximate heat maps with exact ones", above("targetSSIM", 0)
+    )
+    targetSpeedup: Param[float] = Param(
+        UNBOUND, "targetSpeedup", "by drill-down; 1 is without", above("targetSpeedup", 1, or_equal=True)
+    )
+    sampleSize: Param[int] = Param(UNBOUND, "sampleSize", "images that fit measures", at_least("sampleSize", 1))
+
+    @keyword_only
+    def __init__(
+        self,
+        *,
+        model: str | None = None,
+        weights: str | None = None,
+        inputCol: str | None = None,
+        outputCol: str | None = None,
+        detailsCol: str | None = None,
+        targetCol: str | None = None,
+        patchSize: int | None = None,
+        stride: int | None = None,
+        perturbation: str | None = None,
+        patchColor: Sequence[int] | None = None,
+        mode: str | None = None,
+        targetSSIM: float | None = None,
+        drillDownFraction: float | None = None,
+        targetSpeedup: float | None = None,
+        precision: str | None = None,
+        region: Sequence[int] | None = None,
+        sampleSize: int | None = None,
+        imageSize: int | None = None,
+        batchSize: int | None = None,
+        device: str | None = None,
+        errors: str | None = None,
+        errorCol: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        self._setDefault(targetSSIM=0.9, targetSpeedup=3.0, sampleSize=30)
+        self.setParams(**self._input_kwargs)
+
+    @keyword_only
+    def setParams(self, **params: Any) -> Self:
+        """Set any of the constructor's parameters; one that is ``None`` stays as it is."""
+        return self._set(**{name: value for name, value in params.items() if value is not None})
+
+    def getTargetSSIM(self) -> float:
+        """Likeness of approximate heat maps with exact ones."""
+        return self.getOrDefault(self.targetSSIM)
+
+    def setTargetSSIM(self, value: float) -> Self:
+        """Set the likeness of approximate heat maps with exact ones."""
+        return self._set(targetSSIM=value)
+
+    def getTargetSpeedup(self) -> float:
+        """Speed-up by drill-down."""
+        return self.getOrDefault(self.targetSpeedup)
+
+    def setTargetSpeedup(self, value: float) -> Self:
+        """Set the speed-up by drill-down."""
+        return self._set(targetSpeedup=value)
+
+    def getSampleSize(self) -> int:
+        """Images that fit measures."""
+        return self.getOrDefault(self.sampleSize)
+
+    def setSampleSize(self, value: int) -> Self:
+        """Set how many images fit measures."""
+        return self._set(sampleSize=value)
+
+    def _fit(self, dataset: DataFrame) -> OcclusionExplainerModel:
+        net, occlusion = self._checked(dataset)
+        if occlusion.mode != "approximate":
+            return self._made(1.0, occlusion.grid.stride[0], None)
+        step = first_step(occlusion.grid, self.getTargetSpeedup(), occlusion.fraction)
+        plain, drilled = self._measured(dataset, net, replace(occlusion, step=step))
+        rows, columns = occlusion.grid.shape
+        found: list[tuple[float, float, int, float]] = []
+        for measured, taken in ((plain, 1), (drilled, step)):
+            curve = fitted(measured)
+            tau = curve.lowest(self.getTargetSSIM())
+            if tau is not None:
+                patches = update_patches(net.graph, occlusion.grid, threshold=tau)
+                places = Lattice((rows, columns), taken).places(occlusion.fraction)
+                found.append((places * (patches.mean_flops + patches.whole_flops), tau, taken, curve.at(tau)))
+        if not found:
+            warnings.warn(
+                f"no tau reaches an SSIM of {self.getTargetSSIM():g} on the sample ({len(plain)} images): the model "
+                "computes exact heat maps; set a lower targetSSIM for approximate ones",
+                stacklevel=4,
+            )
+            return self._made(1.0, occlusion.grid.stride[0], 1.0).setPrecision("float32")
+        _, tau, taken, ssim = min(found)
+        return self._made(tau, taken * occlusion.grid.stride[0], ssim)
+
+    def _measured(self, dataset: DataFrame, net: Network, occlusion: Occlusion) -> tuple[list[Any], list[Any]]:
+        """SSIM by image and tau, of all places and after drill-down; an image a task."""
+        if min(occlusion.grid.shape) < _SMALLEST:
+            rows = " x ".join(map(str, occlusion.grid.shape))
+            raise InvalidArgumentError(
+                f"a heat map of {rows} is too small to be likened to another: take a smaller stride, or mode='exact'"
+            )
+        taken = [name for name in (self.getInputCol(), self.getTargetCol()) if name is not None]
+        sample = dataset.select(*(F.col(quoted(name)) for name in taken)).limit(self.getSampleSize())
+        explaining = self._explaining(
+            dataset, net, occlusion, keep=(), policy=RowPolicy("drop", self.getErrorCol(), net.reads.error), tuning=True
+        )
+        spread = sample.repartition(self.getSampleSize())
+        found = [row[0] for row in explained(spread, explaining).collect()]
+        if not found:
+            raise EmptyInputError(
+                f"{type(self).__name__} has no rows to tune on: no image of column {self.getInputCol()!r} can be read"
+            )
+        return [row[: len(row) // 2] for row in found], [row[len(row) // 2 :] for row in found]
+
+    def _made(self, tau: float, stride: int, ssim: float | None) -> OcclusionExplainerModel:
+        made = OcclusionExplainerModel()
+        made._resetUid(self.uid)  # noqa: SLF001 - as Spark ML's own estimators
+        self._copyValues(made)
+        made._set(tau=tau, stageOneStride=stride, **({} if ssim is None else {"estimatedSSIM": ssim}))  # noqa: SLF001
+        return made
+
+
+class OcclusionExplainerModel(Model, _OcclusionStage, DefaultParamsReadable[Any], DefaultParamsWritable):
+    """Makes heat maps as :class:`OcclusionExplainer` has tuned them.
+
+    Beside the estimator's Params: ``tau``, ``stageOneStride`` (in pixels; that of ``stride`` where there is no
+    drill-down) and ``estimatedSSIM``, which count in the approximate mode.
+    """
+
+    __module__ = "vista_spark"  # the path that a saved pipeline has: it outlives a move of this file
+
+    tau: Param[float] = Param(UNBOUND, "tau", "of projective field thresholding", above("tau", 0))
+    stageOneStride: Param[int] = Param(
+        UNBOUND, "stageOneStride", "of drill-down's first stage, in pixels", at_least("stageOneStride", 1)
+    )
+    estimatedSSIM: Param[float] = Param(
+        UNBOUND, "estimatedSSIM", "likeness of approximate heat maps with exact ones", TypeConverters.toFloat
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(tau=1.0, stageOneStride=4)
+
+    def getTau(self) -> float:
+        """Which fraction of each change is followed."""
+        return self.getOrDefault(self.tau)
+
+    def setTau(self, value: float) -> Self:
+        """Set which fraction of each change is followed; the estimate is no longer of it then."""
+        return self._set(tau=value)
+
+    def getStageOneStride(self) -> int:
+        """Stride of drill-down's first stage, in pixels."""
+        return self.getOrDefault(self.stageOneStride)
+
+    def setStageOneStride(self, value: int) -> Self:
+        """Set the stride of drill-down's first stage, in pixels; the estimate is no longer of it then."""
+        return self._set(stageOneStride=value)
+
+    def getEstimatedSSIM(self) -> float | None:
+        """Likeness of approximate heat maps with exact ones on the images of the tuning, or ``None``."""
+        return cast("float | None", self._held("estimatedSSIM"))
+
+    def setEstimatedSSIM(self, value: float) -> Self:
+        """Set the estimate."""
+        return self._set(estimatedSSIM=value)
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        net, occlusion = self._checked(dataset)
+        if occlusion.mode == "approximate":
+            stride = occlusion.grid.stride[0]
+            if self.getStageOneStride() % stride:
+                raise InvalidArgumentError(
+                    f"stageOneStride={self.getStageOneStride()} is no multiple of stride={stride}: fit again"
+                )
+            occlusion = replace(occlusion, tau=self.getTau(), step=self.getStageOneStride() // stride)
+        extra = [self.getErrorCol()] if self.getErrors() == "null" else []
+        output = self.getOutputCol()
+        check_absent(dataset, [output, self.getDetailsCol(), *extra], "set another name, or drop it first")
+        estimated = self.getEstimatedSSIM() if occlusion.mode == "approximate" else None
+        explaining = self._explaining(
+            dataset,
+            net,
+            occlusion,
+            keep=tuple(dataset.columns),
+            policy=RowPolicy(cast("Any", self.getErrors()), self.getErrorCol(), net.reads.error),
+            estimated_ssim=estimated,
+        )
+        found = explained(dataset, explaining)
+        return found.withColumns({output: as_vector(output, int(np.prod(occlusion.grid.shape)))})

@@ -1,0 +1,16 @@
+"""Spark sessions: started as a plan has it, measured as an envelope, and shipped what workers need."""
+
+from vista_spark.sessions._envelope import envelope, not_set
+from vista_spark.sessions._session import session
+from vista_spark.sessions._shipping import ship_packages, ship_weights, write_packages
+from vista_spark.sessions._sizes import memory
+
+__all__ = [
+    "envelope",
+    "memory",
+    "not_set",
+    "session",
+    "ship_packages",
+    "ship_weights",
+    "write_packages",
+]

@@ -1,0 +1,78 @@
+"""A node's memory as a plan apportions it, drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from optimizer.memory import TransferPlan
+
+__all__ = ["memory_figure"]
+
+_GIB = 2**30
+
+
+def memory_figure(plan: TransferPlan) -> Figure:
+    """Draw the regions of a worker node: what Spark's settings call them, and what the paper does.
+
+    Parameters
+    ----------
+    plan : TransferPlan
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - half a second that only a picture costs
+
+    figure = NotebookFigure(figsize=(10, 3.8), layout="constrained")
+    axes = figure.subplots()
+    heap = [
+        ("set aside by Spark", plan.set_aside_bytes, "#c7c7c7"),
+        ("driver", plan.driver_bytes if plan.cluster.local else 0, "#d9c9e8"),
+        ("User", plan.user_bytes, "#f2c48d"),
+        ("Core", plan.core_bytes - plan.off_heap_bytes, "#a8d5a2"),
+        ("Storage", plan.storage_bytes, "#7fb77e"),
+    ]
+    beside = [
+        ("JVM overhead", plan.overhead_bytes + plan.off_heap_bytes, "#e3e3e3"),
+        ("Python", plan.python_bytes, "#9ec5e8"),
+        ("DL execution", plan.dl_bytes, "#1f77b4"),
+    ]
+    system = [("operating system", plan.os_bytes, "#8c8c8c")]
+    left = 0.0
+    spans = []
+    for parts in (heap, beside, system):
+        begun = left
+        for name, size, colour in parts:
+            if size:
+                axes.barh(0, size / _GIB, left=left, color=colour, edgecolor="white", label=f"{name}: {_said(size)}")
+                left += size / _GIB
+        spans.append((begun, left))
+    master = "driver" if plan.cluster.local else "executor"
+    titles = (
+        f"spark.{master}.memory",
+        "beside the heap" if plan.cluster.local else "spark.executor.memoryOverhead",
+        "",
+    )
+    for (begun, end), title in zip(spans, titles, strict=True):
+        if title:
+            axes.annotate("", (begun, 0.52), (end, 0.52), arrowprops={"arrowstyle": "<->", "color": "#444444"})
+            axes.text((begun + end) / 2, 0.57, title, ha="center", va="bottom", fontsize="small")
+    axes.axvline(plan.cluster.memory_bytes / _GIB, color="#d62728", linestyle="--", linewidth=1)
+    axes.text(plan.cluster.memory_bytes / _GIB, -0.47, " the node", color="#d62728", va="bottom", ha="right")
+    axes.set_ylim(-0.5, 0.8)
+    axes.set_yticks([])
+    axes.set_xlabel("GiB")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=4, frameon=False, fontsize="small")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    figure.suptitle(
+        f"{plan.cores} task slots, {plan.partitions} partitions, {plan.join} join, {plan.persistence} cache"
+    )
+    return figure
+
+
+def _said(size: int) -> str:
+    return f"{size / _GIB:.2f} GiB"
