@@ -11,7 +11,7 @@ The samples should be a chain, a residual and a dense block, a model of two inpu
 calls a module twice; small, since each is cut at each of its layers.
 """
 
-# ruff: noqa: D102, S101  (a test suite that ships with the package: a test is named after what it holds)
+# ruff: noqa: S101  (a test suite that ships with the package: a test is named after what it holds)
 
 from __future__ import annotations
 
