@@ -2,6 +2,7 @@
 
 from udfs.driver._arrow import as_vector, describe, explained, infer, quoted
 from udfs.driver._columns import check_absent, check_image, check_numbers, check_present, check_text, holds_several
+from udfs.driver._keywords import UnknownKeywordError, hint_keywords
 from udfs.driver._launch import JavaNotFoundError, launch
 from udfs.driver._live import live_table
 from udfs.driver._params import UNBOUND, above, at_least, one_of, sizes
@@ -16,6 +17,7 @@ __all__ = [
     "NetworkReader",
     "NetworkWriter",
     "Progress",
+    "UnknownKeywordError",
     "above",
     "as_vector",
     "at_least",
@@ -26,6 +28,7 @@ __all__ = [
     "check_text",
     "describe",
     "explained",
+    "hint_keywords",
     "holds_several",
     "infer",
     "is_local",
