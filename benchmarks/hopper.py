@@ -243,7 +243,7 @@ def _ours(spark: SparkSession, store: Store, work: Work, size: int) -> Measured:
 
 
 def _unit(events: Sequence[Event], config: str) -> float:
-    return statistics.median(event.seconds for event in events if event.kind == "train" and event.config == config)
+    return statistics.median(event.seconds for event in events if event.kind == "train" and event.trial_id == config)
 
 
 def _speed_up(units: dict[str, float], workers: int) -> float:

@@ -1,8 +1,8 @@
 """One run of the model hopper on the driver: its workers' jobs, the coordinator, the journal (Cerebro, section 3.5)."""
 
-from cerebro_spark.hopper._assignment import Event, Loss
 from cerebro_spark.hopper._backend import SparkBackend, check_free
 from cerebro_spark.hopper._coordinator import Coordinator
+from cerebro_spark.hopper._events import Event, Loss, Observer
 from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._journal import Journal, RunSpec
 from cerebro_spark.hopper._monitor import Follower
@@ -17,6 +17,7 @@ __all__ = [
     "Holdings",
     "Journal",
     "Loss",
+    "Observer",
     "Outcome",
     "Run",
     "RunSpec",

@@ -9,13 +9,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError, UnkeptError
-from cerebro_spark.hopper._assignment import Assignment, Attached, Event, Loss
+from cerebro_spark.hopper._assignment import Assignment, Attached
+from cerebro_spark.hopper._events import Event, Loss, Unobserved
 from cerebro_spark.hopper._holdings import Holdings
 from optimizer.hopper import Hopper, Unit, UnitTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from cerebro_spark.hopper._events import Observer
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Placement
 
@@ -66,6 +68,8 @@ class Coordinator:
         Called with the epoch, the trials and all events as soon as it is over, with no lock held.
     earlier_s : float
         Seconds that earlier parts of the run took: its clock goes on. Default 0.
+    observer : Observer, optional
+        Hears of each event, with the lock held: its methods return at once.
     """
 
     def __init__(  # noqa: PLR0913 - what a run is made of
@@ -85,6 +89,7 @@ class Coordinator:
         finished_epoch: Callable[[int, Sequence[Trial], Sequence[Event]], None],
         earlier_s: float = 0.0,
         replay: Mapping[int, Sequence[Placement]] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.trials = list(trials)
         self.epoch = epoch
@@ -106,6 +111,7 @@ class Coordinator:
         self._rejoin_s = rejoin_s
         self._model_bytes = model_bytes
         self._finished_epoch = finished_epoch
+        self._observer = observer or Unobserved()
         self._times = UnitTimes(rows={number: max(1, count) for number, count in rows.items()})
         self._longest: dict[str, float] = {}
         self._workers: dict[str, Attached] = {}
@@ -394,20 +400,19 @@ class Coordinator:
             self._came_to_nothing(worker, assignment, report)
         else:
             fetched = int(report["fetched"])
-            self.events.append(
-                Event(
-                    kind=assignment.kind,
-                    config=trial.config,
-                    worker=worker.name,
-                    epoch=assignment.epoch,
-                    partition=assignment.partition,
-                    began=assignment.began,
-                    ended=now,
-                    seconds=float(report["seconds"]),
-                    fetched_bytes=fetched,
-                    from_store=bool(fetched) and assignment.from_store,
-                )
+            event = Event(
+                kind=assignment.kind,
+                trial_id=trial.config,
+                worker=worker.name,
+                epoch=assignment.epoch,
+                partition=assignment.partition,
+                began=assignment.began,
+                ended=now,
+                seconds=float(report["seconds"]),
+                fetched_bytes=fetched,
+                from_store=bool(fetched) and assignment.from_store,
             )
+            self.events.append(event)
             key = f"{assignment.kind} {trial.config}"
             self._longest[key] = max(self._longest.get(key, 0.0), now - assignment.began)
             if assignment.kind == "train":
@@ -420,6 +425,7 @@ class Coordinator:
                     self._wants_evaluation(trial)
             elif trial.running and assignment.version == trial.version:
                 trial.evaluated[assignment.partition] = report["sums"]
+            self._observer.unit(event)
             self._rewind(trial)
         self._step()
 
@@ -460,13 +466,16 @@ class Coordinator:
         trial.status, trial.traceback = status, why
         self._hopper.stop(trial.config)
         self._evaluations = {pair for pair in self._evaluations if pair[0] != trial.config}
+        self._observer.trial_ended(trial)
 
     def _lose(self, name: str, why: str) -> None:
         worker = self._workers.pop(name, None)
         if worker is None:
             return
         self._holdings.go(name, time.monotonic())
-        self.losses.append(Loss(time.monotonic() - self._started, name, worker.host, why))
+        loss = Loss(time.monotonic() - self._started, name, worker.host, why)
+        self.losses.append(loss)
+        self._observer.worker_lost(loss)
         _LOG.warning("lost worker %s on %s: %s", name, worker.host, why)
         self._hopper.lose(name)
         assignment = worker.assignment
@@ -519,6 +528,7 @@ class Coordinator:
 
     def _close_epoch(self) -> None:
         """Outside of the lock, for the store and the tracking server take their time; nothing is given out by then."""
+        running = [trial for trial in self.trials if trial.running]
         try:
             self._finished_epoch(self.epoch, self.trials, tuple(self.events))
         except BaseException as error:  # noqa: BLE001 - raised again where the run was started
@@ -529,6 +539,9 @@ class Coordinator:
                 trial.evaluated.clear()
             self._closing = False
             going = [trial for trial in self.trials if trial.running]
+            for trial in running:
+                if not trial.running:
+                    self._observer.trial_ended(trial)
             if self.epoch + 1 >= self._epochs or not going:
                 self._over = True
             else:

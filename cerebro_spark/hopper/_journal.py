@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError
-from cerebro_spark.hopper._assignment import Event
+from cerebro_spark.hopper._events import Event
 from cerebro_spark.hopper._trial import Trial
 from udfs.hopper import Checkpoints
 

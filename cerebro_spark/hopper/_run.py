@@ -16,8 +16,8 @@ from udfs.hopper import Endpoint, HopperWorker
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from cerebro_spark.hopper._assignment import Event, Loss
     from cerebro_spark.hopper._backend import SparkBackend
+    from cerebro_spark.hopper._events import Event, Loss
     from cerebro_spark.hopper._journal import Journal, RunSpec
     from cerebro_spark.hopper._monitor import Follower
     from cerebro_spark.hopper._probe import Probed

@@ -50,12 +50,12 @@ def gantt(events: Sequence[Event], losses: Sequence[Loss] = (), follow: str | No
     With ``follow``, a line goes along the units of that configuration, and those of others are pale too.
     """
     workers = sorted({event.worker for event in events} | {loss.worker for loss in losses})
-    configs = sorted({event.config for event in events})
+    configs = sorted({event.trial_id for event in events})
     whole = max((event.ended for event in events), default=0.0)
     figure = _figure(10, 1.2 + 0.5 * max(1, len(workers)))
     axes = figure.subplots()
     for event in events:
-        place = configs.index(event.config)
+        place = configs.index(event.trial_id)
         colour = f"C{place % 10}" if len(configs) <= 10 else _shade(place, len(configs))  # noqa: PLR2004 - matplotlib's cycle
         axes.barh(
             workers.index(event.worker),
@@ -63,7 +63,7 @@ def gantt(events: Sequence[Event], losses: Sequence[Loss] = (), follow: str | No
             left=event.began,
             height=0.8,
             color=colour,
-            alpha=0.35 if event.kind != "train" or follow not in {None, event.config} else 1.0,
+            alpha=0.35 if event.kind != "train" or follow not in {None, event.trial_id} else 1.0,
             edgecolor="white",
             linewidth=0.4,
         )
@@ -71,13 +71,13 @@ def gantt(events: Sequence[Event], losses: Sequence[Loss] = (), follow: str | No
             axes.text(
                 (event.began + event.ended) / 2,
                 workers.index(event.worker),
-                event.config.lstrip("c0") or "0",
+                event.trial_id.lstrip("c0") or "0",
                 ha="center",
                 va="center",
                 fontsize=5,
                 clip_on=True,
             )
-    path = [event for event in events if event.config == follow and event.kind == "train"]
+    path = [event for event in events if event.trial_id == follow and event.kind == "train"]
     if path:
         middles = [(event.began + event.ended) / 2 for event in path]
         rows = [workers.index(event.worker) for event in path]

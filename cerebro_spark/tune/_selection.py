@@ -310,7 +310,7 @@ class Selection:
         found: dict[int, list[Placement]] = {}
         for event in self.outcome.events:
             if event.kind == "train":
-                unit = Unit(event.config, event.partition)
+                unit = Unit(event.trial_id, event.partition)
                 found.setdefault(event.epoch, []).append(Placement(unit, event.worker, event.began, event.ended))
         return {epoch: tuple(placements) for epoch, placements in found.items()}
 

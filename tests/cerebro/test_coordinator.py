@@ -16,6 +16,8 @@ from cerebro_spark.hopper import Coordinator, Trial, _coordinator
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cerebro_spark.hopper import Event, Loss, Observer
+
 EPOCHS = 2
 
 
@@ -101,7 +103,16 @@ class World:
 
     memory_bytes = 100
 
-    def __init__(self, configs: int, workers: int, replicas: int, *, validates: bool, policy: str) -> None:
+    def __init__(
+        self,
+        configs: int,
+        workers: int,
+        replicas: int,
+        *,
+        validates: bool,
+        policy: str,
+        observer: Observer | None = None,
+    ) -> None:
         self.all_partitions = tuple(range(workers))
         self.store: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
         self.alive: dict[str, Player] = {}
@@ -123,6 +134,7 @@ class World:
             rejoin_s=60.0,
             model_bytes=80,
             finished_epoch=self.finished,
+            observer=observer,
         )
         self.players = [Player(f"w{number}", self) for number in range(workers)]
 
@@ -312,3 +324,32 @@ def test_a_unit_that_hangs_ends_its_worker(monkeypatch: pytest.MonkeyPatch) -> N
     # One that does not even beat any more is lost.
     monkeypatch.setattr(_coordinator, "_SILENT_S", -1.0)
     assert world.coordinator.look_after() == ("w0",)
+
+
+def test_an_observer_hears_of_units_losses_and_ended_trials() -> None:
+    class Notes:
+        def __init__(self) -> None:
+            self.units: list[Event] = []
+            self.losses: list[Loss] = []
+            self.ended: list[str] = []
+
+        def unit(self, event: Event) -> None:
+            self.units.append(event)
+
+        def worker_lost(self, loss: Loss) -> None:
+            self.losses.append(loss)
+
+        def trial_ended(self, trial: Trial) -> None:
+            assert trial.status != "running"
+            self.ended.append(trial.config)
+
+    notes = Notes()
+    world = World(2, 2, 1, validates=True, policy="fixed", observer=notes)
+    for player in world.players:
+        player.join()
+    world.play(lambda player, unit: player.work(fails="raised" if unit["config"] == "c1" else None))
+    world.coordinator.lose("w0", "killed")
+    assert notes.units == world.coordinator.events
+    assert {event.kind for event in notes.units} == {"train", "evaluate"}
+    assert [loss.why for loss in notes.losses] == ["killed"]
+    assert notes.ended == ["c1", "c0"]

@@ -89,10 +89,10 @@ def test_completeness_and_what_hops(found: Selection) -> None:
     trained = [event for event in found.outcome.events if event.kind == "train"]
     assert len(trained) == 4 * 2 * 2
     for event in trained:
-        state = len(Checkpoints(found.prepared.store, "first").read(event.config, *last(found, event.config)))
+        state = len(Checkpoints(found.prepared.store, "first").read(event.trial_id, *last(found, event.trial_id)))
         # Of one model at a time; the text beside the tensors varies by a few characters.
         assert event.fetched_bytes == 0 or abs(event.fetched_bytes - state) < 600
-    by_config = [event.config for event in trained if event.fetched_bytes]
+    by_config = [event.trial_id for event in trained if event.fetched_bytes]
     assert len(by_config) >= 4, "two workers, two shards a model: each has to hop at least once"
     assert not any(event.from_store for event in trained)
 
@@ -139,7 +139,7 @@ def test_pictures(found: Selection) -> None:
     assert len(bars) == len(found.outcome.events) == 4 * 2 * 2 * 2
     assert len(found.plot().axes[0].lines) == 4
     followed = found.gantt(follow="c001").axes[0].lines[0]
-    path = [event for event in found.outcome.events if event.config == "c001" and event.kind == "train"]
+    path = [event for event in found.outcome.events if event.trial_id == "c001" and event.kind == "train"]
     assert list(followed.get_ydata()) == [int(event.worker[1:]) for event in path]
     with pytest.raises(InvalidArgumentError, match=r"no configuration 'c01'.*did you mean 'c001'"):
         found.gantt(follow="c01")
@@ -155,8 +155,8 @@ def test_a_replay_gives_the_same_bits(found: Selection, spark: SparkSession) -> 
     equal(states(again), states(found))
     visits = {trial.config: trial.visits for trial in found.trials}
     assert {trial.config: trial.visits for trial in again.trials} == visits
-    workers = {(event.config, event.epoch, event.partition): event.worker for event in found.outcome.events}
-    assert {(event.config, event.epoch, event.partition): event.worker for event in again.outcome.events} == workers
+    workers = {(event.trial_id, event.epoch, event.partition): event.worker for event in found.outcome.events}
+    assert {(event.trial_id, event.epoch, event.partition): event.worker for event in again.outcome.events} == workers
     with pytest.raises(RunError, match="has a run"):
         found.replay(backend=SparkBackend(spark, num_workers=2))
 
