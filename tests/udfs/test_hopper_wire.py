@@ -69,7 +69,7 @@ def test_a_stranger_is_refused(endpoint: Endpoint, calls: list[tuple[str, dict[s
 
 def test_a_replay_is_refused(endpoint: Endpoint, calls: list[tuple[str, dict[str, Any]]]) -> None:
     seal = Seal(SECRET)
-    from udfs.training import pack  # noqa: PLC0415
+    from udfs.packing import pack  # noqa: PLC0415
 
     sealed = seal.close("call", pack({"method": "next", "message": {}}, lambda _value: None))
     client = flight.FlightClient(endpoint.location)

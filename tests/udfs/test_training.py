@@ -15,13 +15,13 @@ from sklearn import metrics as reference
 torch = pytest.importorskip("torch")
 
 from udfs.inference import PortableNetwork
+from udfs.packing import StateError
 from udfs.shards import Tensors
 from udfs.training import (
     METRICS,
     Diverged,
     MetricError,
     ModelTrainer,
-    StateError,
     TrainerError,
     TrainingFunctions,
     initial_seed,

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from optimizer.errors import CerebroError
-from udfs.training import StateError, pack, unpack
+from udfs.packing import StateError, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

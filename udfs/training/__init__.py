@@ -3,7 +3,6 @@
 from udfs.training._functions import TrainingFunctions
 from udfs.training._metrics import METRICS, Metric, MetricError, metric
 from udfs.training._session import Diverged, Session, TrainingError, open_session, training_bytes
-from udfs.training._state import StateError, pack, unpack
 from udfs.training._sums import Sums, merge_sums
 from udfs.training._trainer import ModelTrainer, TrainerError
 from udfs.training._unit import initial_seed, row_order
@@ -15,7 +14,6 @@ __all__ = [
     "MetricError",
     "ModelTrainer",
     "Session",
-    "StateError",
     "Sums",
     "TrainerError",
     "TrainingError",
@@ -24,8 +22,6 @@ __all__ = [
     "merge_sums",
     "metric",
     "open_session",
-    "pack",
     "row_order",
     "training_bytes",
-    "unpack",
 ]

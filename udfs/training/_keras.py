@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from udfs.packing import StateError, pack, unpack
 from udfs.training._metrics import metric
 from udfs.training._random import apply_random, take_random
 from udfs.training._session import Diverged
-from udfs.training._state import StateError, pack, unpack
 from udfs.training._sums import Sums, merge_sums
 from udfs.training._trainer import TrainerError
 

@@ -1,4 +1,4 @@
-"""A model's state as data: tensors in safetensors' format, everything else as JSON beside them, no pickle."""
+"""Nested data with tensors as bytes: tensors in safetensors' format, everything else as JSON beside them, no pickle."""
 
 from __future__ import annotations
 
