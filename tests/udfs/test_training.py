@@ -15,7 +15,7 @@ from sklearn import metrics as reference
 torch = pytest.importorskip("torch")
 
 from udfs.inference import PortableNetwork
-from udfs.packing import StateError
+from udfs.packing import StateError, pack, unpack
 from udfs.shards import Tensors
 from udfs.training import (
     METRICS,
@@ -28,9 +28,7 @@ from udfs.training import (
     merge_sums,
     metric,
     open_session,
-    pack,
     row_order,
-    unpack,
 )
 from udfs.training._torch import as_array, as_tensor
 
