@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from places import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
 FRONT = ("vista_spark", "cerebro_spark")
 MAY_IMPORT = {
     "vista_spark": {"vista_spark", "udfs", "optimizer"},

@@ -5,16 +5,15 @@ from __future__ import annotations
 import doctest
 import inspect
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from places import ROOT
 from sessions import CONNECT
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(CONNECT, reason="once is enough")
 
 

@@ -6,16 +6,14 @@ import json
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from places import BENCHMARKS
 from real_inputs import require
 
 pytest.importorskip("torch")
 
 pytestmark = pytest.mark.extended
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def ratios(name: str, *options: str) -> dict[str, float]:

@@ -6,15 +6,15 @@ import json
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from places import BENCHMARKS
 
 pytest.importorskip("torch")
 
 pytestmark = pytest.mark.extended
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "transfer.py"
+BENCHMARK = BENCHMARKS / "transfer.py"
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:

@@ -6,15 +6,19 @@ import json
 import math
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from places import BENCHMARKS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytest.importorskip("torch")
 
 pytestmark = pytest.mark.extended
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "vista_figures.py"
+BENCHMARK = BENCHMARKS / "vista_figures.py"
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:

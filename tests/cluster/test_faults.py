@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from places import ROOT
 from standalone import spark_environment
 
 from vista_spark.sessions import write_packages
@@ -30,7 +31,7 @@ def test_a_killed_executor_changes_nothing(
     """Killed while its Python worker runs: Spark starts another one, and the numbers are those of an untouched run."""
     archive = write_packages(tmp_path / "dist")
     script = tmp_path / "dist" / "vista.py"
-    script.write_text((Path(__file__).parents[2] / "vista_spark" / "__main__.py").read_text())
+    script.write_text((ROOT / "vista_spark" / "__main__.py").read_text())
     done: list[subprocess.CompletedProcess[str]] = []
     # Two nodes whose every executor has run a task of inference, or the one that dies would be missed by nobody.
     command = threading.Thread(

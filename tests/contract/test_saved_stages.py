@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import stages
+from places import ROOT
 from pyspark.ml import PipelineModel
 from pyspark.ml.util import DefaultParamsReader
 
@@ -24,9 +24,11 @@ from vista_spark import (
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
-SAVED = Path(__file__).parents[1] / "saved"
+SAVED = ROOT / "tests" / "saved"
 
 # Probabilities of class 1 when the pipeline was saved.
 EXPECTED = [

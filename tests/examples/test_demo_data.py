@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from PIL import Image
+from places import EXAMPLES
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CAT = "A cat, in <b>\u00e9</b>.\naf.utf8='n Kat\npt_br.utf8=Um gato\nfr.utf8=\n"
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from places import ROOT
 from standalone import StandaloneCluster, mark_suite, spark_environment
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Search:
             json.dumps(settings),
         ]
         environment = spark_environment(self.folder, Path(sys.executable), SPARK_LOCAL_IP=self.cluster.host)
-        environment["PYTHONPATH"] = os.pathsep.join(map(str, (Path(__file__).parents[2],)))
+        environment["PYTHONPATH"] = str(ROOT)
         self.process = subprocess.Popen(
             command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )

@@ -5,29 +5,29 @@ from __future__ import annotations
 import importlib.util
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from places import BENCHMARKS
 from sessions import CONNECT
 
 from cerebro_spark import Store, prepare
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 pytestmark = [
     pytest.mark.horovod,
-    pytest.mark.skipif(
-        importlib.util.find_spec("horovod.torch") is None, reason="examples/build_horovod.sh builds Horovod"
-    ),
+    pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="examples/build_horovod.sh builds Horovod"),
     pytest.mark.skipif(CONNECT, reason="tasks are the same on Connect"),
 ]
 
 
 def test_the_arms_agree(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2] / "benchmarks"), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
     from _hopper_arms import BATCH, Arm, Work  # noqa: PLC0415
 
     draw = np.random.default_rng(0)

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.horovod,
-    pytest.mark.skipif(
-        importlib.util.find_spec("horovod.torch") is None, reason="examples/build_horovod.sh builds Horovod"
-    ),
+    pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="examples/build_horovod.sh builds Horovod"),
     pytest.mark.skipif(CONNECT, reason="tasks are the same on Connect"),
 ]
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from places import ROOT
 from real_inputs import require
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 pytest.importorskip("ipykernel")
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from places import ROOT
 from sessions import CONNECT
 
 from vista_spark import session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+    from pyspark.sql import SparkSession
 
 
 def _python(code: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from photographs import crops, encode, photograph
 from PIL import Image
+from places import IMPORTS
 from pyspark.errors import PySparkException
 from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import functions as F  # noqa: N812
@@ -318,7 +319,7 @@ def test_a_model_of_main_runs_in_the_workers(tmp_path: Path) -> None:
         textwrap.dedent(
             f"""
             import sys
-            sys.path[:0] = {[str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]!r}
+            sys.path[:0] = {IMPORTS!r}
             import torch
             from sessions import new_session
             from udfs.images import Preprocessing

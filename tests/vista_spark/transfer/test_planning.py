@@ -7,10 +7,10 @@ import logging
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from places import ROOT
 from pyspark.ml.classification import LogisticRegression, OneVsRest, RandomForestClassifier
 from sessions import CONNECT
 from typer.testing import CliRunner
@@ -27,11 +27,12 @@ from vista_spark.transfer import memory_figure
 from vista_spark.transfer._planning import downstream_size, in_session, named_size
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from optimizer.transfer import Choice
 
-ROOT = Path(__file__).parents[2]
 GIB = 2**30
 
 

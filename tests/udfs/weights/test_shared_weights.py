@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from places import ROOT
 from torch import nn
 
 from udfs.handlers import TensorSpec, handler
@@ -17,8 +18,6 @@ from udfs.weights.shared import open_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from photographs import crops, encode
+from places import IMPORTS, SUPPORT
 from pyspark.ml import Estimator, Pipeline, PipelineModel
 from pyspark.ml.classification import LinearSVC, LogisticRegression, OneVsRest, RandomForestClassifier
 from pyspark.ml.evaluation import (
@@ -290,7 +291,7 @@ def test_the_best_model_predicts_as_its_layer_did(
 
     joined.drop("label").write.parquet(str(tmp_path / "joined"))
     result.best_model.save(str(tmp_path / "model"))
-    script = Path(__file__).parents[1] / "contract" / "fresh_process.py"
+    script = SUPPORT / "fresh_process.py"
     (tmp_path / "model").rename(tmp_path / "pipeline")
     places = f"{tmp_path / 'pipeline'}={tmp_path / 'out'}"
     done = subprocess.run(
@@ -721,7 +722,7 @@ def test_it_runs_on_spark_connect(tmp_path: Path) -> None:
         textwrap.dedent(
             f"""
             import sys
-            sys.path[:0] = {[str(Path(__file__).parents[up]) for up in (2, 1, 0)]!r}
+            sys.path[:0] = {[*IMPORTS, str(Path(__file__).parent)]!r}
             from sessions import new_session
             from test_transfer import SCHEMA, records, run, transfer
 

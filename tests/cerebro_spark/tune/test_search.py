@@ -8,11 +8,11 @@ import subprocess
 import sys
 import textwrap
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from places import IMPORTS
 from pyspark.sql import functions as F  # noqa: N812
 
 torch = pytest.importorskip("torch")
@@ -46,6 +46,8 @@ from cerebro_spark.hopper import (
 from udfs.hopper import Checkpoints
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 1200
@@ -228,7 +230,7 @@ def test_a_saved_model_needs_none_of_the_users_code(found: Selection, table: Dat
     table.toPandas().to_parquet(tmp_path / "rows.parquet")
     code = f"""
         import sys
-        sys.path[:0] = {[str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]!r}
+        sys.path[:0] = {IMPORTS!r}
         from sessions import new_session
         from cerebro_spark import TunedModel
         spark = new_session()
@@ -544,7 +546,7 @@ def test_more_shards_than_workers_and_copies(spark: SparkSession, store: Store, 
 def test_it_runs_on_spark_connect(tmp_path: Path) -> None:
     code = f"""
         import sys
-        sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]!r}
+        sys.path[:0] = {IMPORTS!r}
         from sessions import new_session
         from searches import adult, search
         spark = new_session()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pytest
+from places import EXAMPLES
 from real_inputs import require
 from sessions import CONNECT
 from typer.testing import CliRunner
@@ -20,12 +20,12 @@ from cerebro_spark.cli import app
 from cerebro_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(CONNECT, reason="the command starts its own Spark")
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-# The root too: tests/optimizer would hide the package that lies there.
-sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
+from places import ROOT
+
+sys.path.insert(0, str(ROOT))
 
 from pyspark.ml import PipelineModel
 from pyspark.ml.util import DefaultParamsReader
