@@ -10,15 +10,27 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from places import IMPORTS
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CONNECT", "new_session", "pytest_on_connect"]
+__all__ = ["CONNECT", "PREPARATION", "new_session", "pytest_on_connect"]
 
 CONNECT = "SPARK_REMOTE" in os.environ
 """Whether this process talks to Spark through Connect; one process cannot do both."""
+
+PREPARATION = f"""
+import sys
+sys.path[:0] = {IMPORTS!r}
+from sessions import new_session
+from texts import TOKENIZERS, tiny_bert
+new_session()
+if TOKENIZERS:
+    tiny_bert()
+"""
+"""What a process of its own runs before it loads a saved stage: models registered here are unknown there."""
 
 
 def new_session(scratch: Path | None = None) -> SparkSession:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,63 +14,13 @@ from texts import TOKENIZERS, sentences, tiny_bert
 from cerebro_spark import TunedModel
 from udfs.inference import PortableNetwork
 from udfs.shards import TensorColumn, TensorGroup
+from udfs.testing import StageSample
 from vista_spark import CNNFeaturizer, MLPClassifier, MLPRegressor, OcclusionExplainer, TextFeaturizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["STAGES", "Stage"]
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One stage, for the suite in ``test_stages.py``.
-
-    Parameters
-    ----------
-    make : callable
-        The stage, ready to transform ``frame``, or to be fitted to it.
-    frame : callable
-        ``count`` good rows with the columns ``id``, ``label`` and those that the stage reads.
-    reads : str
-        The column that it reads.
-    reads_param : str or None
-        The Param that names it; a model that has learned its columns has none.
-    adds : tuple of str
-        The columns that it, or its model, adds, in their order.
-    renamed : mapping
-        Params that name the first of them, with other names, in their order.
-    feature : str
-        The one of them that a classifier can learn from.
-    tuned : tuple of str and list, or None
-        A Param and values of it that make other features of the same frame, where it has one.
-    defaults : mapping
-        Every Param that has a default.
-    values : mapping
-        For every Param, a value other than its default.
-    refused : mapping
-        For some Params, a bad value and what the message must have.
-    built : bool
-        Whether users build it, by keywords; not a model that a search gives them.
-    label : str or None
-        The column that an estimator learns from beside the one that it reads; one that only looks at a sample has none.
-    """
-
-    make: Callable[[], Any]
-    frame: Callable[[SparkSession, int], DataFrame]
-    reads: str
-    reads_param: str | None
-    adds: tuple[str, ...]
-    renamed: Mapping[str, str | list[str]]
-    feature: str
-    tuned: tuple[str, list[Any]] | None
-    defaults: Mapping[str, Any]
-    values: Mapping[str, Any]
-    refused: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
-    built: bool = True
-    label: str | None = "label"
+__all__ = ["STAGES", "images", "numbers", "texts"]
 
 
 def images(spark: SparkSession, count: int) -> DataFrame:
@@ -153,8 +103,9 @@ TRAINING_REFUSED: dict[str, tuple[Any, str]] = {
     "standardization": ("yes", "standardization|bool"),
 }
 
-STAGES: dict[str, Stage] = {
-    "CNNFeaturizer": Stage(
+STAGES: dict[str, StageSample] = {
+    "CNNFeaturizer": StageSample(
+        "CNNFeaturizer",
         make=lambda: CNNFeaturizer(
             model="squeezenet1_1",
             layers=["fire3", "fire5"],
@@ -214,7 +165,8 @@ STAGES: dict[str, Stage] = {
             "outputCols": ("a", "outputCols|list"),
         },
     ),
-    "MLPClassifier": Stage(
+    "MLPClassifier": StageSample(
+        "MLPClassifier",
         make=lambda: MLPClassifier(
             featuresCol="numbers",
             predictionCol="guess",
@@ -236,7 +188,8 @@ STAGES: dict[str, Stage] = {
         values=TRAINING_VALUES | {"probabilityCol": "chance"},
         refused=TRAINING_REFUSED,
     ),
-    "TunedModel": Stage(
+    "TunedModel": StageSample(
+        "TunedModel",
         make=tuned_model,
         frame=numbers,
         reads="numbers",
@@ -250,7 +203,8 @@ STAGES: dict[str, Stage] = {
         refused={"batchSize": (0, r"batchSize=0.*at least 1")},
         built=False,
     ),
-    "OcclusionExplainer": Stage(
+    "OcclusionExplainer": StageSample(
+        "OcclusionExplainer",
         make=lambda: OcclusionExplainer(
             model="squeezenet1_1",
             mode="approximate",
@@ -330,7 +284,8 @@ STAGES: dict[str, Stage] = {
         },
         label=None,
     ),
-    "MLPRegressor": Stage(
+    "MLPRegressor": StageSample(
+        "MLPRegressor",
         make=lambda: MLPRegressor(
             featuresCol="numbers",
             predictionCol="guess",
@@ -355,7 +310,8 @@ STAGES: dict[str, Stage] = {
 """By name. A new stage is a new entry."""
 
 if TOKENIZERS:
-    STAGES["TextFeaturizer"] = Stage(
+    STAGES["TextFeaturizer"] = StageSample(
+        "TextFeaturizer",
         make=text_featurizer,
         frame=texts,
         reads="text",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from photographs import crops, encode
-from places import IMPORTS, SUPPORT
+from places import IMPORTS
 from pyspark.ml import Estimator, Pipeline, PipelineModel
 from pyspark.ml.classification import LinearSVC, LogisticRegression, OneVsRest, RandomForestClassifier
 from pyspark.ml.evaluation import (
@@ -26,6 +26,7 @@ from pyspark.ml.regression import LinearRegression
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit
 from pyspark.sql import functions as F  # noqa: N812
 from real_inputs import foolbox_images, mobilenet_v2_weights
+from sessions import PREPARATION
 
 torch = pytest.importorskip("torch")
 
@@ -35,6 +36,7 @@ from udfs.images import (
     ImageError,
     hog_length,
 )
+from udfs.testing import transform_in_new_process
 from vista_spark import CNNFeaturizer, FeatureTransfer, TransferResult, roster
 from vista_spark.errors import (
     ColumnError,
@@ -291,13 +293,7 @@ def test_the_best_model_predicts_as_its_layer_did(
 
     joined.drop("label").write.parquet(str(tmp_path / "joined"))
     result.best_model.save(str(tmp_path / "model"))
-    script = SUPPORT / "fresh_process.py"
-    (tmp_path / "model").rename(tmp_path / "pipeline")
-    places = f"{tmp_path / 'pipeline'}={tmp_path / 'out'}"
-    done = subprocess.run(
-        [sys.executable, script, tmp_path / "joined", places], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    transform_in_new_process(tmp_path / "joined", {tmp_path / "model": tmp_path / "out"}, PREPARATION)
     for row in joined.sparkSession.read.parquet(str(tmp_path / "out")).collect():
         np.testing.assert_allclose(row["probability"].toArray(), expected[row["id"]], atol=1e-5)
 
