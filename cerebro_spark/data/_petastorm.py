@@ -1,4 +1,4 @@
-"""What petastorm materialised, as a DataFrame that can be prepared and trained from."""
+"""Datasets that petastorm materialised, as DataFrames to prepare and train from."""
 
 from __future__ import annotations
 
@@ -8,26 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StructField,
-    StructType,
-)
 
 from cerebro_spark.errors import ColumnError, MissingPackageError
-from udfs.arrow import Named
+from udfs.arrow import NewColumns, RowMap, RowPolicy
+from udfs.driver import map_rows, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
@@ -35,19 +22,22 @@ if TYPE_CHECKING:
 __all__ = ["petastorm_frame"]
 
 # Spark has no unsigned numbers: the next larger type holds them.
-_NUMBERS: dict[str, tuple[DataType, pa.DataType]] = {
-    "bool": (BooleanType(), pa.bool_()),
-    "int8": (ByteType(), pa.int8()),
-    "uint8": (ShortType(), pa.int16()),
-    "int16": (ShortType(), pa.int16()),
-    "uint16": (IntegerType(), pa.int32()),
-    "int32": (IntegerType(), pa.int32()),
-    "uint32": (LongType(), pa.int64()),
-    "int64": (LongType(), pa.int64()),
-    "float16": (FloatType(), pa.float32()),
-    "float32": (FloatType(), pa.float32()),
-    "float64": (DoubleType(), pa.float64()),
+_NUMBERS: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "uint8": pa.int16(),
+    "int16": pa.int16(),
+    "uint16": pa.int32(),
+    "int32": pa.int32(),
+    "uint32": pa.int64(),
+    "int64": pa.int64(),
+    "float16": pa.float32(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
 }
+
+# Rows that are decoded at a time.
+_ROWS = 256
 
 
 def petastorm_frame(spark: SparkSession, url: str) -> DataFrame:
@@ -79,31 +69,40 @@ def petastorm_frame(spark: SparkSession, url: str) -> DataFrame:
     you trust. petastorm needs pyarrow 14 or older, and so PySpark 4.0.
     """
     fields = _unischema(url).fields
-    found = spark.read.parquet(url)
-    names = tuple(found.columns)
-    tensors = {name: fields[name] for name in names if name in fields and _is_tensor(fields[name])}
-    schema = StructType(
-        [
-            StructField(name, _spark_type(tensors[name])) if name in tensors else field
-            for name, field in zip(names, found.schema.fields, strict=True)
-        ]
-    )
-    # PySpark's mapInArrow resolves the names of its input again, unquoted: plain ones go in, ours come out.
-    plain = found.select(*(F.col(f"`{name}`").alias(f"c{place}") for place, name in enumerate(names)))
-    return plain.mapInArrow(Named(_Decoding(tensors), names), schema)
+    table = spark.read.parquet(url)
+    tensors = {name: fields[name] for name in table.columns if name in fields and _is_tensor(fields[name])}
+    if not tensors:
+        return table
+    kept = tuple(name for name in table.columns if name not in tensors)
+    decoded = map_rows(table, RowMap(_Decoding(tensors), kept, RowPolicy("null")))
+    return decoded.select(*(quoted(name) for name in table.columns))
 
 
 @dataclass(frozen=True, slots=True)
 class _Decoding:
+    """Tensors of a batch, decoded by petastorm. A :class:`udfs.arrow.BatchFunction`; a null tensor stays null."""
+
     fields: dict[str, Any]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            columns = {}
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                field = self.fields.get(name)
-                columns[name] = column if field is None else _nested(column, field)
-            yield pa.RecordBatch.from_pydict(columns)
+    @property
+    def batch_size(self) -> int:
+        return _ROWS
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(self.fields)
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        return tuple(pa.field(name, _list_type(field)) for name, field in self.fields.items())
+
+    def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
+        del threads
+        return self._decode
+
+    def _decode(self, batch: pa.RecordBatch) -> NewColumns:
+        columns = [_nested(batch.column(name), field) for name, field in self.fields.items()]
+        return NewColumns(columns, [None] * batch.num_rows)
 
 
 def _unischema(url: str) -> Any:
@@ -121,24 +120,24 @@ def _is_tensor(field: Any) -> bool:
     return type(field.codec).__name__ in {"NdarrayCodec", "CompressedNdarrayCodec"}
 
 
-def _number(field: Any) -> tuple[DataType, pa.DataType]:
+def _number(field: Any) -> pa.DataType:
     dtype = np.dtype(field.numpy_dtype)
     if dtype.name not in _NUMBERS:
         raise ColumnError(f"column {field.name!r}: no network reads a tensor of {dtype}")
     return _NUMBERS[dtype.name]
 
 
-def _spark_type(field: Any) -> DataType:
-    kind, _ = _number(field)
+def _list_type(field: Any) -> pa.DataType:
+    kind = _number(field)
     for _ in field.shape:
-        kind = ArrayType(kind)
+        kind = pa.list_(kind)
     return kind
 
 
 def _nested(column: pa.Array, field: Any) -> pa.Array:
     """Tensors as lists of lists, without a Python object a number."""
     decoded = [field.codec.decode(field, value.as_py()) if value.is_valid else None for value in column]
-    _, kind = _number(field)
+    kind = _number(field)
     good = [tensor for tensor in decoded if tensor is not None]
     flat = np.concatenate([tensor.ravel() for tensor in good]) if good else np.empty(0)
     values = pa.array(flat.astype(kind.to_pandas_dtype()), kind)

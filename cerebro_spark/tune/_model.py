@@ -6,16 +6,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pyspark.ml import Model
-from pyspark.ml.functions import array_to_vector
 from pyspark.ml.param import Param
 from pyspark.ml.param.shared import HasPredictionCol, HasRawPredictionCol
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import ArrayType, FloatType, StructField, StructType
 
 from cerebro_spark.data import choose_features
 from cerebro_spark.errors import ColumnError
-from udfs.driver import UNBOUND, NetworkReader, NetworkWriter, at_least
+from udfs.arrow import RowMap, RowPolicy
+from udfs.driver import UNBOUND, NetworkReader, NetworkWriter, as_vector, at_least, map_rows, quoted
 from udfs.inference import PortableNetwork, Prediction
 from udfs.shards import TensorColumn, TensorGroup, load_rows
 
@@ -122,27 +121,14 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
             if added in dataset.columns:
                 raise ColumnError(f"column {added!r} exists already: set rawPredictionCol or predictionCol, or drop it")
         sources = choose_features(dataset, inputs)
-        kept = dataset.columns
-        plain = dataset.select(
-            *(F.col(f"`{name.replace('`', '``')}`").alias(f"k{place}") for place, name in enumerate(kept)),
-            *(source.encoded.alias(f"c{place}") for place, source in enumerate(sources)),
-        )
         images = tuple(source.name for source in sources if source.kind == "image")
-        run = Prediction(self.network, inputs, images, len(kept), self.getBatchSize())
-        fields = [
-            StructField(f"k{place}", dataset.schema[name].dataType, dataset.schema[name].nullable)
-            for place, name in enumerate(kept)
-        ]
-        outputs = StructField("outputs", ArrayType(FloatType(), containsNull=False))
-        found = plain.mapInArrow(run, StructType([*fields, outputs]))
-        scores = F.col("outputs")
-        return found.select(
-            *(
-                F.col(f"k{place}").alias(name, metadata=dataset.schema[name].metadata)
-                for place, name in enumerate(kept)
-            ),
-            F.when(scores.isNotNull(), array_to_vector(scores)).alias(raw),
-            F.when(scores.isNotNull(), self._predicted(scores)).alias(prediction),
+        function = Prediction(self.network, inputs, images, raw, self.getBatchSize())
+        rows = RowMap(function, tuple(dataset.columns), RowPolicy("null"))
+        scored = map_rows(dataset, rows, reads={source.name: source.encoded for source in sources})
+        scores = F.col(quoted(raw))
+        # The new columns of one call see each other's old values: the prediction is made of the outputs as an array.
+        return scored.withColumns(
+            {raw: as_vector(raw), prediction: F.when(scores.isNotNull(), self._predicted(scores))}
         )
 
     def _predicted(self, scores: Column) -> Column:

@@ -1,10 +1,20 @@
-"""Arrow batches: regrouped to the model's batch size, and tensors in their columns."""
+"""Arrow batches: one loop over them with a policy for bad rows, the model's batch size, and tensors in columns."""
 
-from udfs.arrow._batches import Named, rebatch
-from udfs.arrow._tensors import TensorError, from_binary, nbytes, several_from_binary, to_binary, to_lists
+from udfs.arrow._batches import rebatch
+from udfs.arrow._errors import RowError
+from udfs.arrow._policy import ERROR_POLICIES, ErrorPolicy, RowPolicy
+from udfs.arrow._rows import BatchFunction, NewColumns, RowMap
+from udfs.arrow._tensors import VECTOR, TensorError, from_binary, nbytes, several_from_binary, to_binary, to_lists
 
 __all__ = [
-    "Named",
+    "ERROR_POLICIES",
+    "VECTOR",
+    "BatchFunction",
+    "ErrorPolicy",
+    "NewColumns",
+    "RowError",
+    "RowMap",
+    "RowPolicy",
     "TensorError",
     "from_binary",
     "nbytes",

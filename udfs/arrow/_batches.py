@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["Named", "rebatch"]
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A function over Arrow batches whose columns arrive in the right order but under other names.
-
-    Parameters
-    ----------
-    run : callable
-        As ``mapInArrow`` takes it.
-    names : tuple of str
-        What ``run`` knows the columns by.
-    """
-
-    run: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-    names: tuple[str, ...]
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run over the batches of one partition."""
-        return self.run(pa.RecordBatch.from_arrays(batch.columns, names=list(self.names)) for batch in batches)
+__all__ = ["rebatch"]
 
 
 def rebatch(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:

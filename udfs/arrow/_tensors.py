@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from udfs.handlers import TensorSpec
 
-__all__ = ["TensorError", "from_binary", "nbytes", "several_from_binary", "to_binary", "to_lists"]
+__all__ = ["VECTOR", "TensorError", "from_binary", "nbytes", "several_from_binary", "to_binary", "to_lists"]
+
+VECTOR = pa.list_(pa.float32())
+"""Type of a column of feature vectors or outputs, whose numbers are never null; see :func:`to_lists`."""
 
 # A binary column's offsets are 32-bit: one Arrow array holds less than 2 GiB.
 _LARGEST = 2**31 - 1
@@ -138,7 +141,7 @@ def to_lists(rows: NDArray[np.float32], valid: NDArray[np.bool_]) -> pa.ListArra
     _check_rows(len(rows), valid)
     values = pa.array(np.ascontiguousarray(rows).reshape(-1))
     buffers = [_validity(valid), pa.py_buffer(_offsets(valid, rows.shape[1]))]
-    return pa.Array.from_buffers(pa.list_(pa.float32()), len(valid), buffers, children=[values])
+    return pa.Array.from_buffers(VECTOR, len(valid), buffers, children=[values])
 
 
 def _check_rows(count: int, valid: NDArray[np.bool_]) -> None:

@@ -1,6 +1,6 @@
 """Driver-side helpers that both front rooms need: sessions, task slots, Params, persistence, tracking, displays."""
 
-from udfs.driver._arrow import as_vector, describe, explained, infer, quoted
+from udfs.driver._arrow import as_vector, count_reasons, map_rows, quoted, reason_of
 from udfs.driver._columns import check_absent, check_image, check_numbers, check_present, check_text, holds_several
 from udfs.driver._keywords import UnknownKeywordError, hint_keywords
 from udfs.driver._launch import JavaNotFoundError, launch
@@ -26,16 +26,16 @@ __all__ = [
     "check_numbers",
     "check_present",
     "check_text",
-    "describe",
-    "explained",
+    "count_reasons",
     "hint_keywords",
     "holds_several",
-    "infer",
     "is_local",
     "launch",
     "live_table",
+    "map_rows",
     "one_of",
     "quoted",
+    "reason_of",
     "sizes",
     "task_slots",
     "track_into",

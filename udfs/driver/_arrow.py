@@ -1,75 +1,128 @@
-"""What an :class:`udfs.inference.Inference` looks like to Spark: its schema, and its arrays as Spark ML vectors."""
+"""Row maps over DataFrames: columns of any name, the schema, Spark ML vectors, counts of reasons."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import ArrayType, BinaryType, FloatType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, FloatType, StructField, StructType
 
-from udfs.arrow import Named
-from udfs.occlusion import DETAILS
+from udfs.arrow import VECTOR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from udfs.inference import HOGExtraction, Inference
-    from udfs.occlusion import Explaining
+    from udfs.arrow import RowMap
 
-__all__ = ["as_vector", "describe", "explained", "infer", "quoted"]
-
-
-def infer(df: DataFrame, inference: Inference) -> DataFrame:
-    """Run an inference over a DataFrame, lazily; the columns come in the order that :class:`Inference` says."""
-    fields = _kept(df, inference.keep)
-    fields += [StructField(column, ArrayType(FloatType(), containsNull=False)) for column in inference.vectors]
-    fields += [StructField(tensor.column, BinaryType()) for tensor in inference.materialised]
-    return _map(df, inference, fields, inference.reads)
+__all__ = ["as_vector", "count_reasons", "map_rows", "quoted", "reason_of"]
 
 
-def describe(df: DataFrame, extraction: HOGExtraction) -> DataFrame:
-    """Run a descriptor over a DataFrame, lazily."""
-    fields = _kept(df, extraction.keep)
-    fields.append(StructField(extraction.output, ArrayType(FloatType(), containsNull=False)))
-    return _map(df, extraction, fields, [extraction.column])
+def map_rows(
+    df: DataFrame,
+    rows: RowMap,
+    *,
+    reads: Mapping[str, Column] | None = None,
+    vectors: Mapping[str, int | None] | None = None,
+) -> DataFrame:
+    """Run a row map over a DataFrame, lazily.
 
+    Parameters
+    ----------
+    df : DataFrame
+    rows : RowMap
+        ``rows.keep`` names columns of `df`, of any name that Spark allows, dots and backquotes included.
+    reads : mapping of str to Column, optional
+        Expressions for columns that the function reads; the others are columns of `df`.
+    vectors : mapping of str to int, optional
+        New columns of arrays to turn into Spark ML vectors, and their lengths; ``None`` where a length is not known.
 
-def explained(df: DataFrame, explaining: Explaining) -> DataFrame:
-    """Make heat maps of a DataFrame's images, or what tunes them, lazily."""
-    fields = _kept(df, explaining.keep)
-    fields.append(StructField(explaining.output, ArrayType(FloatType(), containsNull=False)))
-    if not explaining.tuning:
-        fields.append(StructField(explaining.details, from_arrow_type(DETAILS)))
-    return _map(df, explaining, fields, explaining.reads)
+    Returns
+    -------
+    DataFrame
+        The columns of ``rows.keep``, those that the function adds, and the one of reasons where the policy has it.
+    """
+    reads = reads or {}
+    kept = rows.keep
+    names = list(dict.fromkeys((*kept, *(name for name in rows.function.reads if name not in reads))))
+    places = {name: place for place, name in enumerate(names)}
+    computed = {name: len(names) + place for place, name in enumerate(reads)}
+    # PySpark's mapInArrow resolves the names of its input again, unquoted: plain ones go in, and go by their places.
+    columns = [*(F.col(quoted(name)) for name in names), *reads.values()]
+    plain = df.select(*(column.alias(f"c{place}") for place, column in enumerate(columns)))
+    run = partial(
+        rows.run,
+        keep=tuple(places[name] for name in kept),
+        read=tuple(computed[name] if name in computed else places[name] for name in rows.function.reads),
+    )
+    schema = df.schema
+    added = [StructField(field.name, _spark_type(field.type)) for field in rows.schema]
+    mapped = plain.mapInArrow(run, StructType([*(schema[name] for name in kept), *added]))
+    if not vectors:
+        return mapped
+    return mapped.withColumns({name: as_vector(name, size) for name, size in vectors.items()})
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's expressions take it, whatever characters it has."""
+    """Quote a column's name for Spark's expressions, whatever characters it has.
+
+    Examples
+    --------
+    >>> quoted("a.b`c")
+    '`a.b``c`'
+    """
     return f"`{name.replace('`', '``')}`"
 
 
-def _kept(df: DataFrame, names: tuple[str, ...]) -> list[StructField]:
-    schema = df.schema
-    return [schema[name] for name in names]
+def as_vector(name: str, size: int | None = None) -> Column:
+    """Turn an ``array<float>`` into a Spark ML vector, null where it is null; it keeps its name.
+
+    Parameters
+    ----------
+    name : str
+    size : int, optional
+        Length of the arrays, for Spark ML: told the size, it runs no job for the first row to learn it.
+    """
+    array = F.col(quoted(name))
+    vector = F.when(array.isNotNull(), array_to_vector(array))
+    # The job that would look for the size stops early, its Python workers with it.
+    return vector.alias(name) if size is None else vector.alias(name, metadata={"ml_attr": {"num_attrs": size}})
 
 
-def _map(
-    df: DataFrame, run: Inference | HOGExtraction | Explaining, fields: list[StructField], read: Sequence[str]
-) -> DataFrame:
-    if run.policy.errors == "null":
-        fields = [*fields, StructField(run.policy.error_column, StringType())]
-    needed = tuple(dict.fromkeys((*run.keep, *read)))
-    # PySpark's mapInArrow resolves the names of its input again, unquoted: plain ones go in, and ours are back inside.
-    plain = df.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(needed)))
-    return plain.mapInArrow(Named(run, needed), StructType(fields))
+def reason_of(error_column: str) -> Column:
+    """Return the reasons of a column of errors, without their details: few values, to count by."""
+    return F.substring_index(F.col(quoted(error_column)), ":", 1)
 
 
-def as_vector(column: str, size: int) -> Column:
-    """An ``array<float>`` of ``size`` numbers as a Spark ML vector, null where it is null; it keeps its name."""
-    array = F.col(quoted(column))
-    # Told the size, Spark ML runs no job for the first row to learn it: such a job stops early, its workers with it.
-    return F.when(array.isNotNull(), array_to_vector(array)).alias(column, metadata={"ml_attr": {"num_attrs": size}})
+def count_reasons(df: DataFrame, error_column: str) -> dict[str, int]:
+    """Count the bad rows by reason, in one job over a DataFrame that a row map with ``errors="null"`` gave.
+
+    Parameters
+    ----------
+    df : DataFrame
+    error_column : str
+
+    Returns
+    -------
+    dict of str to int
+        Reasons in order, the most frequent first.
+
+    Examples
+    --------
+    >>> from pyspark.sql import SparkSession
+    >>> rows = [(1, "no such file: a.png"), (2, None), (3, "no such file: b.png"), (4, "null")]
+    >>> count_reasons(SparkSession.active().createDataFrame(rows, "id int, image_error string"), "image_error")
+    {'no such file': 2, 'null': 1}
+    """
+    bad = df.where(F.col(quoted(error_column)).isNotNull())
+    counted = bad.groupBy(reason_of(error_column).alias("reason")).count().collect()
+    return {row["reason"]: row["count"] for row in sorted(counted, key=lambda row: (-row["count"], row["reason"]))}
+
+
+def _spark_type(kind: pa.DataType) -> DataType:
+    return ArrayType(FloatType(), containsNull=False) if kind == VECTOR else from_arrow_type(kind)

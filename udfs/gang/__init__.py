@@ -1,6 +1,7 @@
 """A gang: the tasks of one barrier stage, joined for collective operations (torch.distributed or Horovod)."""
 
-from udfs.gang._gang import BACKENDS, Backend, Gang, GangError, gang
+from udfs.gang._errors import GangError
+from udfs.gang._gang import BACKENDS, Backend, Gang, gang
 
 __all__ = [
     "BACKENDS",

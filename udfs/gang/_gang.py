@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pyspark import BarrierTaskContext, TaskContext
 
-from optimizer.errors import CerebroError
+from udfs.gang._errors import GangError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import torch
 
-__all__ = ["BACKENDS", "Backend", "Gang", "GangError", "gang"]
+__all__ = ["BACKENDS", "Backend", "Gang", "gang"]
 
 Backend = Literal["gloo", "horovod"]
 """What sums: torch's own gloo; or Horovod, where it is installed (:mod:`udfs.gang`)."""
@@ -33,10 +33,6 @@ _BUCKET = 64 * 2**20
 
 # For Spark to hear from the task that failed, and to end the others: the error that people see is then that task's own.
 _GRACE_S = 5.0
-
-
-class GangError(CerebroError, RuntimeError):
-    """The tasks of a gang could not meet, or one of them left; that one's own error is the cause."""
 
 
 class Gang:
@@ -301,7 +297,7 @@ _left_open: list[Gang] = []
 
 
 def _horovod(rank: int, size: int, host: str, swap: Callable[[bytes], list[bytes]], timeout_s: float) -> Any:
-    from udfs.gang._horovod import HorovodGroup  # noqa: PLC0415  (which needs GangError)
+    from udfs.gang._horovod import HorovodGroup  # noqa: PLC0415 - an optional backend
 
     return HorovodGroup(rank, size, host, swap, timeout_s)
 

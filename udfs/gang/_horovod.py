@@ -12,7 +12,7 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from udfs.gang._gang import GangError
+from udfs.gang._errors import GangError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -1,26 +1,19 @@
-"""What a bad image raises."""
+"""The error of a bad image."""
 
 from __future__ import annotations
 
-from optimizer.errors import CerebroError
+from udfs.arrow import RowError
 
 __all__ = ["ImageError"]
 
 
-class ImageError(CerebroError, ValueError):
+class ImageError(RowError):
     """An image that cannot be decoded; an error about this one value, never about the program or the machine.
 
     Parameters
     ----------
-    reason : str
-        A short phrase from a small fixed set, the same on every run: fit to be stored in a column and counted.
-    detail : str
-        What varies from one image to the next (a path, a shape, a length); it follows the reason in ``str(error)``.
-
-    Attributes
-    ----------
     reason, detail : str
-        As given.
+        As for :class:`udfs.arrow.RowError`.
 
     Examples
     --------
@@ -30,12 +23,3 @@ class ImageError(CerebroError, ValueError):
     >>> error.reason
     'no such file'
     """
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        # Both go to `args`, so that the error survives the pickling between a Spark worker and its driver.
-        super().__init__(reason, detail)
-        self.reason = reason
-        self.detail = detail
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {self.detail}" if self.detail else self.reason

@@ -17,18 +17,15 @@ from udfs.inference._model import ModelSource, open_model
 from udfs.inference._pooling import POOLINGS, Pooling, feature_length, pool
 from udfs.inference._portable import PortableNetwork
 from udfs.inference._prediction import Prediction
-from udfs.inference._rows import ERROR_POLICIES, ErrorPolicy, RowPolicy
 from udfs.inference._text import TOKENIZER, TextError, TextFeed, Tokenization, open_tokenizer
 
 __all__ = [
     "COMBINATIONS",
-    "ERROR_POLICIES",
     "POOLINGS",
     "REDUCTIONS",
     "TOKENIZER",
     "Combination",
     "Combined",
-    "ErrorPolicy",
     "Feature",
     "Feed",
     "HOGExtraction",
@@ -42,7 +39,6 @@ __all__ = [
     "Prediction",
     "Read",
     "Reduction",
-    "RowPolicy",
     "TensorFeed",
     "TextError",
     "TextFeed",

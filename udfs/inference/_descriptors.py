@@ -1,4 +1,4 @@
-"""Hand-made image features over Arrow batches: what CNN features have to beat (Vista, section 5.2)."""
+"""Hand-made image features over Arrow batches: the baseline that CNN features have to beat (Vista, section 5.2)."""
 
 from __future__ import annotations
 
@@ -6,61 +6,62 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from udfs.arrow import rebatch, to_lists
+from udfs.arrow import VECTOR, NewColumns, to_lists
 from udfs.images import ImageError, hog, hog_length
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    import pyarrow as pa
-
-    from udfs.inference._rows import RowPolicy
+    from collections.abc import Callable
 
 __all__ = ["HOGExtraction"]
 
 
 @dataclass(frozen=True, slots=True)
 class HOGExtraction:
-    """One pass that adds histograms of oriented gradients. Call it with ``mapInArrow``.
+    """Histograms of oriented gradients of the images of a batch. A :class:`udfs.arrow.BatchFunction`.
 
     Parameters
     ----------
     column : str
         Images, as :func:`udfs.images.hog` takes them.
     output : str
-        Column of ``array<float>`` to add after those of ``keep``.
+        Column of ``array<float>`` to add.
     size : int
         Side of the resized picture, in pixels.
-    keep : tuple of str
-        Columns that pass through.
-    policy : RowPolicy
     batch_size : int
-        Images handled at a time.
+        Images per batch.
     """
 
     column: str
     output: str
     size: int
-    keep: tuple[str, ...]
-    policy: RowPolicy
     batch_size: int
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run over the batches of one partition."""
-        done = 0
-        for batch in rebatch(batches, self.batch_size):
-            rows: list[np.ndarray] = []
-            reasons: list[str | None] = []
-            for value in batch.column(self.column):
-                try:
-                    rows.append(hog(value.as_py(), self.size))
-                    reasons.append(None)
-                except ImageError as error:
-                    reasons.append(str(error))
-            valid = self.policy.valid(reasons, done, self.column)
-            features = np.stack(rows) if rows else np.empty((0, hog_length(self.size)), np.float32)
-            columns = {name: batch.column(name) for name in self.keep}
-            columns[self.output] = to_lists(features, valid)
-            yield self.policy.emit(columns, reasons, valid)
-            done += batch.num_rows
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The column of images."""
+        return (self.column,)
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """The column of features."""
+        return (pa.field(self.output, VECTOR),)
+
+    def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
+        """Return the descriptor, which has no model to open and uses one thread."""
+        del threads
+        return self._describe
+
+    def _describe(self, batch: pa.RecordBatch) -> NewColumns:
+        rows: list[np.ndarray] = []
+        reasons: list[str | None] = []
+        for value in batch.column(self.column):
+            try:
+                rows.append(hog(value.as_py(), self.size))
+                reasons.append(None)
+            except ImageError as error:
+                reasons.append(str(error))
+        valid = np.array([reason is None for reason in reasons], np.bool_)
+        features = np.stack(rows) if rows else np.empty((0, hog_length(self.size)), np.float32)
+        return NewColumns([to_lists(features, valid)], reasons)

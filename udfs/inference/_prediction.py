@@ -1,19 +1,20 @@
-"""Predictions of a trained network in Arrow batches: the function that ``mapInArrow`` runs."""
+"""Predictions of a trained network in Arrow batches."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from udfs.arrow import rebatch, to_lists
+from udfs.arrow import VECTOR, NewColumns, to_lists
 from udfs.shards import decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,7 +26,9 @@ __all__ = ["Prediction"]
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Runs a network over the columns that it was trained on.
+    """Outputs of a network for the columns that it was trained on. A :class:`udfs.arrow.BatchFunction`.
+
+    A row is bad where a value is null, an image cannot be read or a tensor has another size.
 
     Parameters
     ----------
@@ -33,62 +36,80 @@ class Prediction:
     inputs : tuple of TensorGroup
     images : tuple of str
         Columns that arrive as images.
-    keep : int
-        The first so many columns pass through; the network's follow, each once, in the order of the inputs.
+    output : str
+        Column to add, ``list<float>``: the network's first output.
     batch_size : int
     """
 
     network: PortableNetwork
     inputs: tuple[TensorGroup, ...]
     images: tuple[str, ...]
-    keep: int
+    output: str
     batch_size: int
 
     @property
     def columns(self) -> tuple[TensorColumn, ...]:
-        """What the network reads, each column once."""
+        """The columns that the network reads, each once."""
         return tuple(dict.fromkeys(column for group in self.inputs for column in group.columns))
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Add outputs, ``list<float>``; null where a value is null, an image bad or a tensor of another size."""
-        run = self.network.open()
-        for batch in rebatch(batches, self.batch_size):
-            arrays, valid = self._read(batch)
-            kept = {name: batch.column(place) for place, name in enumerate(batch.schema.names[: self.keep])}
-            if valid.any():
-                (first, *_) = run(arrays)
-                outputs = to_lists(np.ascontiguousarray(first.reshape(len(first), -1), np.float32), valid)
-            else:
-                outputs = pa.nulls(batch.num_rows, pa.list_(pa.float32()))
-            yield pa.RecordBatch.from_pydict({**kept, "outputs": outputs})
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(column.name for column in self.columns)
 
-    def _read(self, batch: pa.RecordBatch) -> tuple[list[NDArray[Any]], NDArray[np.bool_]]:
-        """One array an input, of the good rows; and which those are."""
-        found = dict(zip(self.columns, batch.columns[self.keep :], strict=True))
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """The column of outputs."""
+        return (pa.field(self.output, VECTOR),)
+
+    def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
+        """Open the network, once a process."""
+        del threads
+        return partial(self._predict, self.network.open())
+
+    def _predict(
+        self, run: Callable[[Sequence[NDArray[Any]]], tuple[NDArray[np.float32], ...]], batch: pa.RecordBatch
+    ) -> NewColumns:
+        arrays, reasons = self._read(batch)
+        valid = np.array([reason is None for reason in reasons], np.bool_)
+        if not valid.any():
+            return NewColumns([pa.nulls(batch.num_rows, VECTOR)], reasons)
+        (first, *_) = run(arrays)
+        return NewColumns([to_lists(np.ascontiguousarray(first.reshape(len(first), -1), np.float32), valid)], reasons)
+
+    def _read(self, batch: pa.RecordBatch) -> tuple[list[NDArray[Any]], list[str | None]]:
+        """One array per input, of the good rows; and why the others are bad."""
         reasons: list[str | None] = [None] * batch.num_rows
-        whole = np.ones(batch.num_rows, np.bool_)
-        for column, values in found.items():
-            whole &= values.is_valid().to_numpy(zero_copy_only=False)
-            if column.shape and column.name not in self.images:
-                lengths = pc.fill_null(pc.list_value_length(values), -1)
-                whole &= lengths.to_numpy(zero_copy_only=False) == column.size
+        for column in self.columns:
+            self._note(reasons, batch.column(column.name), column)
+        complete = np.array([reason is None for reason in reasons], np.bool_)
         arrays = {
-            column.name: self._array(column, values.filter(pa.array(whole)), reasons, whole)
-            for column, values in found.items()
+            column.name: self._array(column, batch.column(column.name).filter(pa.array(complete)), reasons, complete)
+            for column in self.columns
         }
-        # Of the rows that were whole, those whose images could be read.
-        good = np.array([reason is None for reason in reasons], np.bool_)
-        groups = [self._group(group, arrays, good[whole]) for group in self.inputs]
-        return groups, whole & good
+        # Of the complete rows, those whose images could be read.
+        readable = np.array([reason is None for reason in reasons], np.bool_)[complete]
+        return [self._group(group, arrays, readable) for group in self.inputs], reasons
+
+    def _note(self, reasons: list[str | None], values: pa.Array, column: TensorColumn) -> None:
+        """Note rows without a value, or with a tensor of another size."""
+        present = values.is_valid().to_numpy(zero_copy_only=False)
+        fits = present
+        if column.shape and column.name not in self.images:
+            lengths = pc.fill_null(pc.list_value_length(values), -1)
+            fits = lengths.to_numpy(zero_copy_only=False) == column.size
+        for row in np.flatnonzero(~fits).tolist():
+            why = f"tensor of another size in {column.name!r}" if present[row] else f"null in {column.name!r}"
+            reasons[row] = reasons[row] or why
 
     def _array(
-        self, column: TensorColumn, values: pa.Array, reasons: list[str | None], whole: NDArray[np.bool_]
+        self, column: TensorColumn, values: pa.Array, reasons: list[str | None], complete: NDArray[np.bool_]
     ) -> NDArray[Any]:
         rows = len(values)
         if column.name in self.images:
             own: list[str | None] = [None] * rows
             pixels = decoded(values, column, own)
-            for place, reason in zip(np.flatnonzero(whole).tolist(), own, strict=True):
+            for place, reason in zip(np.flatnonzero(complete).tolist(), own, strict=True):
                 reasons[place] = reasons[place] or reason
             array: NDArray[Any] = pixels.flatten().to_numpy().reshape(rows, *column.shape)
         elif column.shape:

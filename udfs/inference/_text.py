@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.errors import CerebroError
+from udfs.arrow import RowError
 from udfs.handlers import TensorSpec
 from udfs.inference._feeds import Read
 from udfs.weights import WeightsError, local_file
@@ -26,24 +26,14 @@ TOKENIZER = "tokenizer.json"
 _PADDINGS = ("[PAD]", "<pad>", "<|endoftext|>")
 
 
-class TextError(CerebroError, ValueError):
+class TextError(RowError):
     """A text that cannot be read; an error about this one value.
 
     Parameters
     ----------
-    reason : str
-        A short phrase from a small fixed set.
-    detail : str
-        What varies from one text to the next; it follows the reason in ``str(error)``.
+    reason, detail : str
+        As for :class:`udfs.arrow.RowError`.
     """
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        # Both go to `args`, so that the error survives the pickling between a Spark worker and its driver.
-        super().__init__(reason, detail)
-        self.reason, self.detail = reason, detail
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class ProfilingRequest:
     model : str
         Name, for the profile.
     inference : Inference
-        One pass, as a worker would run it.
+        As a worker would run it.
     batch : pyarrow.RecordBatch
         Records of the kind that it reads, at least ``inference.batch_size`` of them.
     depths : tuple of str
@@ -108,16 +108,18 @@ def measure(request: ProfilingRequest) -> ModelProfile:
 
 
 def _answer(request: ProfilingRequest, bare: tuple[int, int]) -> ModelProfile:
+    from udfs.arrow import RowMap, RowPolicy  # noqa: PLC0415
     from udfs.inference._model import open_model  # noqa: PLC0415
     from udfs.node import keep_freed_memory  # noqa: PLC0415 - only what is measured is imported, and in its order
 
     keep_freed_memory()
     inference = request.inference
+    rows = RowMap(inference, (), RowPolicy("raise"))
     full = request.batch.slice(0, inference.batch_size)
     model = open_model(inference.source, inference.device, request.threads)
     before = 0
     for _ in range(_RUNS):
-        for _out in inference([full]):
+        for _out in rows([full]):
             pass
         own = _resident()[0]
         if own <= _SETTLED * before:

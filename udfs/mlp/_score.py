@@ -3,47 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 
 from optimizer.errors import CerebroError
-from udfs.arrow import to_lists
+from udfs.arrow import VECTOR, NewColumns, to_lists
 from udfs.mlp._rows import dense
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
+    import torch
     from numpy.typing import NDArray
+
+    from udfs.mlp.network import Perceptron
 
 __all__ = ["PerceptronError", "Scoring"]
 
-_CHUNK = 4096
-
 
 class PerceptronError(CerebroError, ValueError):
-    """Rows that a perceptron cannot take, whatever its policy: they have another number of features."""
+    """Rows that a perceptron cannot take, whatever the policy: they have another number of features."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """Predictions for the last column of each batch, added after the others. Call it with ``mapInArrow``.
+    """Predictions of a perceptron for a batch of features. A :class:`udfs.arrow.BatchFunction`.
 
-    The last column, a list of numbers, is dropped. A row whose numbers are null, or NaN or infinite in part, gets null.
+    A row is bad where its features are null, or NaN or infinite in part.
 
     Parameters
     ----------
     network : bytes
         As the training gave it.
-    names : tuple of str
-        Of the output: the columns that stay, the probabilities (``list<float>``) where there are some, the prediction.
-    probabilities : bool
-        Whether they are delivered.
-    regression : bool
-        Whether the prediction is the network's output, not its greatest.
+    features : str
+        Column that it reads: lists of numbers.
+    probability : str or None
+        Column to add for the probabilities, ``list<float>``; none for a regression.
+    prediction : str
+        Column to add: the class with the greatest probability, or the network's output where there is no `probability`.
     device : str
+    batch_size : int
+        Rows per run of the network.
 
     Raises
     ------
@@ -52,50 +55,59 @@ class Scoring:
     """
 
     network: bytes
-    names: tuple[str, ...]
-    probabilities: bool
-    regression: bool
+    features: str
+    probability: str | None
+    prediction: str
     device: str
+    batch_size: int = 4096
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run over the batches of one partition; an empty partition opens no network."""
-        batches = (batch for batch in batches if batch.num_rows)
-        first = next(batches, None)
-        if first is None:
-            return
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The column of features."""
+        return (self.features,)
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """Probabilities, where there are some, and the prediction."""
+        probability = () if self.probability is None else (pa.field(self.probability, VECTOR),)
+        return (*probability, pa.field(self.prediction, pa.float64()))
+
+    def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
+        """Open the network."""
         import torch  # noqa: PLC0415  (an optional extra)
 
         from udfs.mlp.network import choose_device, from_bytes  # noqa: PLC0415  (imports torch)
 
-        context = TaskContext.get()
-        torch.set_num_threads(context.cpus() if context else 1)
+        torch.set_num_threads(threads)
         device = choose_device(self.device)
-        network = from_bytes(self.network).to(device)
+        return partial(self._score, from_bytes(self.network).to(device), device)
 
-        def outputs(features: NDArray[np.float32]) -> NDArray[np.float64]:
-            starts = range(0, len(features), _CHUNK)
-            with torch.inference_mode():
-                # Arrow's memory is not to be written to, and torch knows no tensors of which that is true: a copy.
-                parts = (torch.tensor(features[start : start + _CHUNK], device=device) for start in starts)
-                found = torch.cat([network(part).cpu() for part in parts])
-                return (found if self.regression else found.softmax(dim=1)).numpy()
-
-        yield self._scored(first, outputs, network.sizes[0])
-        for batch in batches:
-            yield self._scored(batch, outputs, network.sizes[0])
-
-    def _scored(
-        self, batch: pa.RecordBatch, outputs: Callable[[NDArray[np.float32]], NDArray[np.float64]], size: int
-    ) -> pa.RecordBatch:
-        *kept, column = batch.columns
+    def _score(self, network: Perceptron, device: torch.device, batch: pa.RecordBatch) -> NewColumns:
+        column, size = batch.column(self.features), network.sizes[0]
         features, valid, (shortest, longest) = dense(column)
         if column.null_count < len(column) and (shortest, longest) != (size, size):
             raise PerceptronError(f"rows of {shortest} to {longest} features for a network that was trained on {size}")
-        found = outputs(features) if len(features) else np.empty((0, 1))
-        best = found[:, 0] if self.regression else found.argmax(axis=1).astype(np.float64)
+        outputs = self._outputs(network, features, device) if len(features) else np.empty((0, 1))
+        best = outputs[:, 0] if self.probability is None else outputs.argmax(axis=1).astype(np.float64)
         prediction = np.zeros(len(valid))
         prediction[valid] = best
-        if self.probabilities:
-            kept.append(to_lists(found.astype(np.float32), valid))
-        kept.append(pa.array(prediction, mask=~valid))
-        return pa.RecordBatch.from_arrays(kept, names=list(self.names))
+        columns = [] if self.probability is None else [to_lists(outputs.astype(np.float32), valid)]
+        columns.append(pa.array(prediction, mask=~valid))
+        return NewColumns(columns, _reasons(column, valid))
+
+    def _outputs(self, network: Perceptron, features: NDArray[np.float32], device: torch.device) -> NDArray[np.float64]:
+        import torch  # noqa: PLC0415  (an optional extra)
+
+        with torch.inference_mode():
+            # Arrow's memory is read-only, which no tensor of torch can be: a copy.
+            outputs = network(torch.tensor(features, device=device)).cpu()
+            scores: NDArray[np.float64] = (outputs if self.probability is None else outputs.softmax(dim=1)).numpy()
+        return scores
+
+
+def _reasons(column: pa.Array, valid: NDArray[np.bool_]) -> list[str | None]:
+    reasons: list[str | None] = [None] * len(valid)
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(~valid).tolist():
+        reasons[row] = "NaN or infinite feature" if present[row] else "null"
+    return reasons

@@ -1,4 +1,4 @@
-"""What a barrier stage runs to train a perceptron: rows in, one row with the network out."""
+"""Training of a perceptron in a barrier stage: rows in, one row with the network out."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from operator import add
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from udfs.gang import gang
 from udfs.mlp._rows import Census, read_rows
+from udfs.mlp._settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from udfs.gang import Backend
 
 __all__ = ["Fault", "Training"]
 
@@ -38,59 +37,17 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class Training(Settings):
     """Training of a multi-layer perceptron by the tasks of a barrier stage. Call it with ``mapInArrow``.
 
     Every task reads its partition into memory, as float32, and takes the same steps. Gradients are means over the
     global batch, whatever the sizes of the partitions. The input has two columns, a list of numbers and a label; the
     output, of :attr:`schema`, has one row, from the first task: the network in safetensors (null where there is a
-    fault), and a report in JSON with ``losses``, ``rows``, ``sizes`` and ``tasks``, or with ``fault``.
-
-    Parameters
-    ----------
-    hidden : tuple of int
-        Units of the hidden layers.
-    regression : bool
-        Squared error; else softmax and cross entropy.
-    classes : int, optional
-        Of classification; one more than the greatest label where it is not known.
-    epochs : int
-    step_size : float
-    solver : {"adam", "sgd"}
-    batch_size : int
-        Rows of a step, those of all tasks together.
-    backend : {"gloo", "horovod"}
-        Of :func:`udfs.gang.gang`.
-    standardise : bool
-        Inputs (and the target of a regression) to mean 0 and standard deviation 1, over all tasks.
-    l2 : float
-        Half the sum of the squared weights, times this, is added to the loss; biases are left out.
-    seed : int
-        The same seed, rows and number of tasks give the same bits.
-    device : str
-    largest : int
-        Bytes of weights that a model may have.
-    features, label : str
-        What the columns are called, for messages.
+    fault), and a report in JSON with ``losses``, ``rows``, ``sizes`` and ``tasks``, or with ``fault``. Its fields are
+    those of :class:`udfs.mlp._settings.Settings`.
     """
 
     schema: ClassVar[str] = "network binary, report string"
-
-    hidden: tuple[int, ...]
-    regression: bool
-    classes: int | None
-    epochs: int
-    step_size: float
-    solver: Literal["adam", "sgd"]
-    batch_size: int
-    backend: Backend
-    standardise: bool
-    l2: float
-    seed: int
-    device: str
-    largest: int
-    features: str
-    label: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run in one task of a barrier stage."""

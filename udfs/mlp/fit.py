@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from udfs.gang import Gang
     from udfs.mlp._rows import Rows
-    from udfs.mlp._training import Training
+    from udfs.mlp._settings import Settings
 
 __all__ = ["Fitted", "fit"]
 
@@ -33,7 +33,7 @@ class Fitted(NamedTuple):
     losses: list[float]
 
 
-def fit(gang: Gang, rows: Rows, training: Training, sizes: list[int], counts: list[int]) -> Fitted:
+def fit(gang: Gang, rows: Rows, settings: Settings, sizes: list[int], counts: list[int]) -> Fitted:
     """Train a network; the same in every task.
 
     Parameters
@@ -41,50 +41,50 @@ def fit(gang: Gang, rows: Rows, training: Training, sizes: list[int], counts: li
     gang : Gang
     rows : Rows
         Of this task, perhaps none. They are standardised in place.
-    training : Training
+    settings : Settings
     sizes : list of int
         Of the layers, those of input and output included.
     counts : list of int
         Rows of each task.
     """
     network = Perceptron(sizes)
-    network.initialise(training.seed & (2**63 - 1))
+    network.initialise(settings.seed & (2**63 - 1))
     features = rows.features if len(rows.features) else np.empty((0, sizes[0]), np.float32)
     targets = rows.labels
-    if training.standardise:
+    if settings.standardise:
         _standardise(gang, network, features, sum(counts))
-        if training.regression:
+        if settings.regression:
             targets = _standardise_targets(gang, network, targets, sum(counts))
-    device = choose_device(training.device)
+    device = choose_device(settings.device)
     network.to(device)
     # Tasks with another build of torch may draw other numbers.
     gang.broadcast_([parameter.data for parameter in network.parameters()])
     data = torch.from_numpy(features).to(device)
-    wanted = torch.from_numpy(targets.astype(np.float32 if training.regression else np.int64)).to(device)
-    losses = list(_epochs(gang, network, data, wanted, training, counts))
+    wanted = torch.from_numpy(targets.astype(np.float32 if settings.regression else np.int64)).to(device)
+    losses = list(_epochs(gang, network, data, wanted, settings, counts))
     unit = float(network.target_scale) ** 2
     return Fitted(network, [loss * unit for loss in losses])
 
 
 def _epochs(
-    gang: Gang, network: Perceptron, data: torch.Tensor, wanted: torch.Tensor, training: Training, counts: list[int]
+    gang: Gang, network: Perceptron, data: torch.Tensor, wanted: torch.Tensor, settings: Settings, counts: list[int]
 ) -> Iterator[float]:
     weights = [parameter.data for parameter in network.parameters()]
-    solver = (SGD if training.solver == "sgd" else Adam)(weights, training.step_size)
-    own = batch_shares(counts, training.batch_size)[:, gang.rank].tolist()
-    for epoch in range(training.epochs):
-        draw = np.random.default_rng([training.seed & (2**64 - 1), epoch, gang.rank])
+    solver = (SGD if settings.solver == "sgd" else Adam)(weights, settings.step_size)
+    own = batch_shares(counts, settings.batch_size)[:, gang.rank].tolist()
+    for epoch in range(settings.epochs):
+        draw = np.random.default_rng([settings.seed & (2**64 - 1), epoch, gang.rank])
         order = torch.from_numpy(draw.permutation(len(data))).to(data.device)
         loss_sum, start = 0.0, 0
         for share in own:
             picked = order[start : start + share]
             start += share
-            gradients, loss = _gradients(network, data[picked], wanted[picked], training)
+            gradients, loss = _gradients(network, data[picked], wanted[picked], settings)
             rows = gang.mean_([*gradients, loss], weight=share)
-            if training.l2:
+            if settings.l2:
                 for weight, gradient in zip(weights, gradients, strict=True):
                     if weight.dim() > 1:  # not the biases
-                        gradient.add_(weight, alpha=training.l2)
+                        gradient.add_(weight, alpha=settings.l2)
             solver.step(gradients)
             loss_sum += float(loss) * rows
         mean = loss_sum / sum(counts)
@@ -94,14 +94,14 @@ def _epochs(
 
 
 def _gradients(
-    network: Perceptron, data: torch.Tensor, wanted: torch.Tensor, training: Training
+    network: Perceptron, data: torch.Tensor, wanted: torch.Tensor, settings: Settings
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """Of the mean loss of this task's share of a batch; zeros of nothing."""
     parameters = list(network.parameters())
     if not len(data):
         return [torch.zeros_like(parameter) for parameter in parameters], torch.zeros((), device=data.device)
     outputs = network.layers(data)
-    if training.regression:
+    if settings.regression:
         loss = functional.mse_loss(outputs.squeeze(1), wanted)
     else:
         loss = functional.cross_entropy(outputs, wanted)

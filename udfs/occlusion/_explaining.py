@@ -1,23 +1,24 @@
-"""Heat maps, or what tunes them, over Arrow batches: the function that ``mapInArrow`` runs."""
+"""Heat maps over Arrow batches, or the measurements that tune them."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from udfs.arrow import rebatch
+from udfs.arrow import VECTOR, NewColumns
 from udfs.occlusion._settings import TargetError
 from udfs.occlusion._task_model import task_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from udfs.inference import ImageFeed, ModelSource, RowPolicy
+    from udfs.inference import ImageFeed, ModelSource
     from udfs.occlusion._settings import Occlusion
 
 __all__ = ["DETAILS", "Explaining"]
@@ -33,15 +34,16 @@ DETAILS = pa.struct(
         ("seconds", pa.float32()),
     ]
 )
-"""What is said of a heat map beside its values."""
+"""Type of the details of a heat map."""
 
-# Images read at a time: each takes its patch through the network a thousand times.
 _IMAGES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Explaining:
-    """One pass over a DataFrame: images in, heat maps out. Call it with ``mapInArrow``.
+    """Heat maps of the images of a batch. A :class:`udfs.arrow.BatchFunction`.
+
+    A row is bad where its image cannot be read or its target is not a class.
 
     Parameters
     ----------
@@ -50,16 +52,13 @@ class Explaining:
     feed : ImageFeed
         Fills the network's one input.
     target : str or None
-        Column of the class that a heat map is of; without it, or where it is null, the predicted one.
+        Column of the class to explain; without it, or where it is null, the predicted one.
     occlusion : Occlusion
     output, details : str
         Columns to add: the heat map, row by row, and a struct of :data:`DETAILS`.
-    keep : tuple of str
-        Columns that pass through.
-    policy : RowPolicy
     device : str
     estimated_ssim : float or None
-        What the tuning says of such heat maps.
+        The tuning's estimate for such heat maps.
     tuning : bool
         Instead of heat maps, `output` has the SSIM at each tau, of all places and then after drill-down.
     """
@@ -70,56 +69,56 @@ class Explaining:
     occlusion: Occlusion
     output: str
     details: str
-    keep: tuple[str, ...]
-    policy: RowPolicy
     device: str
     estimated_ssim: float | None = None
     tuning: bool = False
 
     @property
+    def batch_size(self) -> int:
+        """Images per batch: few, for each takes its patch through the network a thousand times."""
+        return _IMAGES
+
+    @property
     def reads(self) -> tuple[str, ...]:
-        """Columns that it reads."""
+        """The column of images, and that of targets."""
         return (*self.feed.columns, *([self.target] if self.target else []))
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run over the batches of one partition; an empty partition opens no model."""
-        done, occluder = 0, None
-        for batch in rebatch(batches, _IMAGES):
-            if occluder is None:
-                occluder = self._opened()
-            yield self._run(batch, done, occluder)
-            done += batch.num_rows
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """Heat maps and their details; in tuning the SSIMs alone."""
+        output = pa.field(self.output, VECTOR)
+        return (output,) if self.tuning else (output, pa.field(self.details, DETAILS))
 
-    def _opened(self) -> Any:
+    def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
+        """Open the network, with the threads that Spark gave the task."""
         from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - imports torch, an optional extra
         from udfs.occlusion.tuning import Tuning  # noqa: PLC0415 - the same
 
+        del threads
         model = task_model(self.source, self.device)
-        return Tuning(model, self.occlusion) if self.tuning else Occluder(model, self.occlusion)
+        return partial(self._explain, Tuning(model, self.occlusion) if self.tuning else Occluder(model, self.occlusion))
 
-    def _run(self, batch: pa.RecordBatch, done: int, occluder: Any) -> pa.RecordBatch:
+    def _explain(self, occluder: Any, batch: pa.RecordBatch) -> NewColumns:
         read = self.feed.take(batch)
         (pixels,) = read.arrays.values()
         targets = batch.column(self.target).to_pylist() if self.target else [None] * batch.num_rows
         reasons, images = list(read.reasons), iter(pixels)
         maps: list[list[float] | None] = []
         details: list[dict[str, Any] | None] = []
-        for place, target in enumerate(targets):
-            found = None
-            if reasons[place] is None:
+        for row, target in enumerate(targets):
+            explained: tuple[list[float] | None, dict[str, Any] | None] = None, None
+            if reasons[row] is None:
                 image = next(images)
                 try:
-                    found = self._explained(occluder, image, target)
+                    explained = self._explained(occluder, image, target)
                 except TargetError as error:
-                    reasons[place] = str(error)
-            maps.append(found and found[0])
-            details.append(found and found[1])
-        valid = self.policy.valid(reasons, done, ", ".join(self.reads))
-        columns = {name: batch.column(name) for name in self.keep}
-        columns[self.output] = pa.array(maps, pa.list_(pa.float32()))
+                    reasons[row] = str(error)
+            maps.append(explained[0])
+            details.append(explained[1])
+        columns = [pa.array(maps, VECTOR)]
         if not self.tuning:
-            columns[self.details] = pa.array(details, DETAILS)
-        return self.policy.emit(columns, reasons, valid)
+            columns.append(pa.array(details, DETAILS))
+        return NewColumns(columns, reasons)
 
     def _explained(self, occluder: Any, image: NDArray[Any], target: int | None) -> tuple[list[float], dict[str, Any]]:
         started = time.perf_counter()

@@ -9,17 +9,9 @@ from pyspark.ml.param import Param
 from pyspark.ml.param.shared import HasOutputCols
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 
-from udfs.driver import UNBOUND, as_vector, check_absent, infer, one_of
-from udfs.inference import (
-    COMBINATIONS,
-    Combination,
-    Combined,
-    ErrorPolicy,
-    Inference,
-    Reduction,
-    RowPolicy,
-    feature_length,
-)
+from udfs.arrow import ErrorPolicy, RowMap, RowPolicy
+from udfs.driver import UNBOUND, check_absent, map_rows, one_of
+from udfs.inference import COMBINATIONS, Combination, Combined, Inference, Reduction, feature_length
 from vista_spark import roster
 from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.network import HasNetwork, HasNetworkInput, Network, layer_list, network
@@ -130,21 +122,18 @@ class NetworkFeaturizer(
             feeds=net.feeds(*read),
             features=features,
             materialised=(),
-            keep=tuple(dataset.columns),
-            policy=RowPolicy(cast("ErrorPolicy", self.getErrors()), self.getErrorCol(), net.reads.error),
             batch_size=self.getBatchSize(),
             device=self.getDevice(),
             several=self._several(),
             combined=None if combine is None else Combined(columns[0], cast("Combination", combine)),
         )
-        result = infer(dataset, inference)
+        policy = RowPolicy(cast("ErrorPolicy", self.getErrors()), self.getErrorCol(), net.reads.error)
+        rows = RowMap(inference, tuple(dataset.columns), policy)
         if self.getOutputFormat() == "array":
-            return result
+            return map_rows(dataset, rows)
         if combine is not None:
             sizes = [sum(sizes) if combine == "concat" else sizes[0]]
-        return result.withColumns(
-            {column: as_vector(column, size) for column, size in zip(inference.vectors, sizes, strict=True)}
-        )
+        return map_rows(dataset, rows, vectors=dict(zip(inference.vectors, sizes, strict=True)))
 
     def _checked(self) -> Network:
         found = self._card(self._kind).kind

@@ -10,10 +10,10 @@ from pyspark.ml import Estimator, Model
 from pyspark.ml.param.shared import HasProbabilityCol
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable, MLReadable, MLWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import ArrayType, DoubleType, FloatType, StructField, StructType
 from pyspark.sql.utils import is_remote
 
-from udfs.driver import NetworkReader, NetworkWriter, as_vector, check_absent, quoted, task_slots
+from udfs.arrow import RowMap, RowPolicy
+from udfs.driver import NetworkReader, NetworkWriter, check_absent, map_rows, task_slots
 from udfs.mlp import Scoring, Training
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError
 from vista_spark.mlp._params import HasNetworkCols, HasTraining, features_array, label_number
@@ -100,24 +100,10 @@ class _Fitted(HasNetworkCols, MLReadable[Any], MLWritable):
         features = features_array(dataset, self.getFeaturesCol(), type(self).__name__, self.numFeatures)
         added = [*([] if probability is None else [probability]), self.getPredictionCol()]
         check_absent(dataset, added, "set another predictionCol or probabilityCol, or drop it first")
-        schema, names = dataset.schema, dataset.columns
-        fields = [schema[name] for name in names]
-        if probability is not None:
-            fields.append(StructField(probability, ArrayType(FloatType(), containsNull=False)))
-        fields.append(StructField(self.getPredictionCol(), DoubleType()))
-        scoring = Scoring(
-            network=self._network,
-            names=(*names, *added),
-            probabilities=probability is not None,
-            regression=self._regression,
-            device=self.getDevice(),
-        )
-        # PySpark's mapInArrow resolves the names of its input again, unquoted: plain ones go in, ours come out.
-        plain = [F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(names)]
-        scored = dataset.select(*plain, features.alias("features")).mapInArrow(scoring, StructType(fields))
-        if probability is None:
-            return scored
-        return scored.withColumns({probability: as_vector(probability, self._facts["sizes"][-1])})
+        scoring = Scoring(self._network, "features", probability, self.getPredictionCol(), self.getDevice())
+        rows = RowMap(scoring, tuple(dataset.columns), RowPolicy("null"))
+        vectors = {} if probability is None else {probability: self._facts["sizes"][-1]}
+        return map_rows(dataset, rows, reads={"features": features}, vectors=vectors)
 
 
 class MLPClassificationModel(Model, _Fitted, HasProbabilityCol):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasInputCol, HasSeed
 
+from udfs.arrow import ERROR_POLICIES
 from udfs.driver import UNBOUND, at_least, one_of
-from udfs.inference import ERROR_POLICIES
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from optimizer._version import __version__
 from optimizer.transfer import ModelProfile
-from udfs.inference import Inference, RowPolicy
+from udfs.inference import Inference
 from udfs.inference.profiling import ProfilingRequest, measure
 from udfs.node import node_folder, written_once
 from vista_spark.network._network import network
@@ -88,8 +88,6 @@ def profile_network(net: Network, *, batch_size: int, device: str, fresh: bool =
         # Features of lower layers are counted with the tables that they go into.
         features=(net.feature(net.card.layers[-1], "top", None),),
         materialised=(),
-        keep=(),
-        policy=RowPolicy("raise"),
         batch_size=batch_size,
         device=device,
     )

@@ -15,18 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 from pyspark.sql.types import IntegralType
 
 from optimizer.occlusion import update_patches
-from udfs.driver import (
-    UNBOUND,
-    above,
-    as_vector,
-    at_least,
-    check_absent,
-    check_present,
-    explained,
-    holds_several,
-    quoted,
-)
-from udfs.inference import RowPolicy
+from udfs.arrow import RowMap, RowPolicy
+from udfs.driver import UNBOUND, above, at_least, check_absent, check_present, holds_several, map_rows, quoted
 from udfs.occlusion import Explaining, Lattice, fitted
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
 from vista_spark.network import Network, network
@@ -271,11 +261,9 @@ class OcclusionExplainer(
             )
         taken = [name for name in (self.getInputCol(), self.getTargetCol()) if name is not None]
         sample = dataset.select(*(F.col(quoted(name)) for name in taken)).limit(self.getSampleSize())
-        explaining = self._explaining(
-            dataset, net, occlusion, keep=(), policy=RowPolicy("drop", self.getErrorCol(), net.reads.error), tuning=True
-        )
+        explaining = self._explaining(dataset, net, occlusion, tuning=True)
         spread = sample.repartition(self.getSampleSize())
-        found = [row[0] for row in explained(spread, explaining).collect()]
+        found = [row[0] for row in map_rows(spread, RowMap(explaining, (), RowPolicy("drop"))).collect()]
         if not found:
             raise EmptyInputError(
                 f"{type(self).__name__} has no rows to tune on: no image of column {self.getInputCol()!r} can be read"
@@ -352,9 +340,8 @@ class OcclusionExplainerModel(Model, _OcclusionStage, DefaultParamsReadable[Any]
             dataset,
             net,
             occlusion,
-            keep=tuple(dataset.columns),
-            policy=RowPolicy(cast("Any", self.getErrors()), self.getErrorCol(), net.reads.error),
             estimated_ssim=estimated,
         )
-        found = explained(dataset, explaining)
-        return found.withColumns({output: as_vector(output, int(np.prod(occlusion.grid.shape)))})
+        policy = RowPolicy(cast("Any", self.getErrors()), self.getErrorCol(), net.reads.error)
+        rows = RowMap(explaining, tuple(dataset.columns), policy)
+        return map_rows(dataset, rows, vectors={output: int(np.prod(occlusion.grid.shape))})

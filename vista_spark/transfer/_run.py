@@ -10,9 +10,10 @@ from pyspark import StorageLevel
 from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
-from udfs.driver import as_vector, describe, quoted
+from udfs.arrow import RowMap, RowPolicy
+from udfs.driver import as_vector, map_rows, quoted, reason_of
 from udfs.images import hog_length
-from udfs.inference import HOGExtraction, Pooling, RowPolicy, feature_length
+from udfs.inference import HOGExtraction, Pooling, feature_length
 from vista_spark.errors import DiskFullError, EmptyInputError, LabelError
 from vista_spark.transfer._downstream import is_classification, point_at
 from vista_spark.transfer._result import LayerResult
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from optimizer.logical import InferenceStage
     from optimizer.memory import Persistence
     from optimizer.transfer import Choice
-    from udfs.inference import Inference, Reduction
+    from udfs.inference import Reduction
     from vista_spark.network import Network
     from vista_spark.transfer._inputs import Columns, Matched
 
@@ -147,7 +148,7 @@ class Run:
                 self.tick(f"inference: {', '.join(plan.names[target] for target in stage.targets)}")
                 held.release(before=number - 1)
                 before = source if stage.source is None else tables[stage.source]
-                table = run_stage(before, stage, self._inference(stage))
+                table = run_stage(before, stage, self._rows(stage))
                 last = plan.last_reader(number)
                 if plan.joins_first or last > number:
                     held.hold(table, until=last)
@@ -174,7 +175,7 @@ class Run:
         assert baseline is not None  # noqa: S101 - a plan has at least one stage
         return baseline, hog, tuple(layers)
 
-    def _inference(self, stage: InferenceStage) -> Inference:
+    def _rows(self, stage: InferenceStage) -> RowMap:
         return stage_inference(
             self.network,
             stage,
@@ -194,8 +195,7 @@ class Run:
 
     def _count(self, table: DataFrame, *, complain: bool) -> None:
         """Compute a table, and the first time see what there is to train and test on."""
-        reason = F.substring_index(ERROR, ":", 1).alias("reason")
-        found = table.groupBy(reason, self._is_test.alias("test")).agg(
+        found = table.groupBy(reason_of(ERROR).alias("reason"), self._is_test.alias("test")).agg(
             F.count("*").alias("rows"),
             F.countDistinct(F.col(quoted(self.columns.label))).alias("classes"),
             F.min(F.col(quoted(self.columns.on))).alias("example"),
@@ -246,10 +246,8 @@ class Run:
     def _hog(self, source: DataFrame, matched: Matched) -> LayerResult:
         self.tick("baseline: HOG")
         column = feature_column("hog")
-        extraction = HOGExtraction(
-            self.columns.image, column, _HOG_SIZE, self._kept, RowPolicy("null", ERROR), self.batch_size
-        )
-        table = describe(source, extraction)
+        extraction = HOGExtraction(self.columns.image, column, _HOG_SIZE, self.batch_size)
+        table = map_rows(source, RowMap(extraction, self._kept, RowPolicy("null", ERROR)))
         if not self.choice.logical.joins_first:
             table = matched.joined(table, self.choice.physical.join)
         table = table.persist(_LEVELS[self.choice.physical.persistence])

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
-from udfs.driver import infer
+from udfs.arrow import RowMap, RowPolicy
+from udfs.driver import map_rows
 from udfs.handlers import TensorSpec
-from udfs.inference import Feature, Inference, Materialised, RowPolicy, TensorFeed
+from udfs.inference import Feature, Inference, Materialised, TensorFeed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,8 +43,8 @@ def stage_inference(
     batch_size: int,
     device: str,
     several: Reduction | None = None,
-) -> Inference:
-    """What a stage reads and delivers, over a table of images or over what its source wrote.
+) -> RowMap:
+    """Make the pass of a stage, over a table of images or over what its source wrote.
 
     Parameters
     ----------
@@ -72,21 +73,20 @@ def stage_inference(
             )
             for name in stage.reads
         )
-    return Inference(
+    inference = Inference(
         source=network.source,
         feeds=feeds,
         features=tuple(Feature(name, feature_column(name), pooling, network.reads.layout) for name in stage.targets),
         materialised=tuple(Materialised(name, _live_column(name)) for name in stage.writes),
-        keep=keep,
-        policy=RowPolicy("null", ERROR, network.reads.error),
         batch_size=batch_size,
         device=device,
         several=several or "mean",
     )
+    return RowMap(inference, keep, RowPolicy("null", ERROR, network.reads.error))
 
 
-def run_stage(table: DataFrame, stage: InferenceStage, inference: Inference) -> DataFrame:
+def run_stage(table: DataFrame, stage: InferenceStage, rows: RowMap) -> DataFrame:
     """Run a stage, lazily; of what its source wrote only the good rows go in."""
     if stage.source is not None:
         table = table.where(F.col(ERROR).isNull()).drop(ERROR)
-    return infer(table, inference)
+    return map_rows(table, rows)

@@ -1,4 +1,4 @@
-"""``Inference`` on Arrow batches, without Spark: the same call that ``mapInArrow`` makes."""
+"""``Inference`` on Arrow batches, without Spark: the call that ``mapInArrow`` makes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 
-from udfs.arrow import TensorError
+from udfs.arrow import RowMap, RowPolicy, TensorError
 from udfs.handlers import TensorSpec
 from udfs.images import (
     ImageError,
@@ -29,7 +29,6 @@ from udfs.inference import (
     Inference,
     Materialised,
     ModelSource,
-    RowPolicy,
     TensorFeed,
 )
 from udfs.inference import _inference as inference
@@ -61,18 +60,10 @@ def _fresh() -> None:
     model._open.clear()
 
 
-def run(errors: str = "null", **changed: Any) -> Inference:
-    whole = Inference(
-        source=SOURCE,
-        feeds=(IMAGE_FEED,),
-        features=(HEAD,),
-        materialised=(),
-        keep=("id",),
-        policy=RowPolicy(errors),  # type: ignore[arg-type]
-        batch_size=4,
-        device="cpu",
-    )
-    return replace(whole, **changed)
+def run(errors: str = "null", keep: tuple[str, ...] = ("id",), **changed: Any) -> RowMap:
+    whole = Inference(source=SOURCE, feeds=(IMAGE_FEED,), features=(HEAD,), materialised=(), batch_size=4, device="cpu")
+    policy = RowPolicy(errors, "image_error", ImageError)  # type: ignore[arg-type]
+    return RowMap(replace(whole, **changed), keep, policy)
 
 
 def picture(i: int) -> bytes:

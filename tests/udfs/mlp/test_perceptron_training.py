@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from udfs.arrow import RowMap, RowPolicy
 from udfs.gang import Gang
 from udfs.mlp import PerceptronError, Scoring, Training
 from udfs.mlp._rows import Census, Rows, read_rows
@@ -295,13 +296,15 @@ def test_a_network_through_safetensors() -> None:
 def test_scoring() -> None:
     network = Perceptron([2, 3])
     network.initialise(0)
-    scoring = Scoring(to_bytes(network), ("id", "chance", "guess"), True, False, "cpu")
+    scoring = Scoring(to_bytes(network), "features", "chance", "guess", "cpu")
+    rows_of = RowMap(scoring, ("id",), RowPolicy("null", "why"))
     features = [[1.0, 2.0], None, [float("nan"), 0.0], [3.0, -4.0]]
-    source = pa.record_batch({"a": [1, 2, 3, 4], "b": pa.array(features, pa.list_(pa.float32()))})
-    (found,) = scoring([source[:0], source])
+    source = pa.record_batch({"id": [1, 2, 3, 4], "features": pa.array(features, pa.list_(pa.float32()))})
+    (found,) = rows_of([source[:0], source])
     with torch.no_grad():
         expected = network(torch.tensor([features[0], features[3]])).softmax(1)
-    assert found.schema.names == ["id", "chance", "guess"]
+    assert found.schema.names == ["id", "chance", "guess", "why"]
+    assert found["why"].to_pylist() == [None, "null", "NaN or infinite feature", None]
     rows = found.to_pydict()
     assert rows["id"] == [1, 2, 3, 4]
     assert (
@@ -309,9 +312,9 @@ def test_scoring() -> None:
     )
     np.testing.assert_allclose([rows["chance"][0], rows["chance"][3]], expected, atol=1e-6)
     assert [rows["guess"][0], rows["guess"][3]] == expected.argmax(1).tolist()
-    (nothing,) = scoring([source[1:3]])
+    (nothing,) = rows_of([source[1:3]])
     assert nothing["guess"].null_count == nothing["chance"].null_count == 2
     for wrong in ([[1.0]], [[]], [[1.0, 2.0], [1.0, 2.0, 3.0]]):
-        short = pa.record_batch({"a": range(len(wrong)), "b": pa.array(wrong, pa.list_(pa.float32()))})
+        short = pa.record_batch({"id": range(len(wrong)), "features": pa.array(wrong, pa.list_(pa.float32()))})
         with pytest.raises(PerceptronError, match="trained on 2"):
-            list(scoring([short]))
+            list(rows_of([short]))

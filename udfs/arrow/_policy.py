@@ -1,0 +1,67 @@
+"""The policy for bad rows, one for everything that reads rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from udfs.arrow._errors import RowError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ERROR_POLICIES", "ErrorPolicy", "RowPolicy"]
+
+ErrorPolicy = Literal["raise", "null", "drop"]
+ERROR_POLICIES: tuple[str, ...] = get_args(ErrorPolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class RowPolicy:
+    """Fail the job at a bad row, keep the row with nulls and its reason, or drop it.
+
+    Parameters
+    ----------
+    errors : {"raise", "null", "drop"}
+    error_column : str, optional
+        Last column of the output: the reason, null for a good row. Written with ``errors="null"`` only; without it the
+        nulls alone mark a bad row.
+    error : type of RowError
+        Raised with ``errors="raise"``, made of a reason and a detail.
+    """
+
+    errors: ErrorPolicy
+    error_column: str | None = None
+    error: type[RowError] = RowError
+
+    @property
+    def writes_reasons(self) -> bool:
+        """Whether the output has a column of reasons."""
+        return self.errors == "null" and self.error_column is not None
+
+    def check(self, reasons: Sequence[str | None], *, first_row: int, partition: int, columns: Sequence[str]) -> None:
+        """Raise for the first bad row of a batch, with ``errors="raise"``.
+
+        Parameters
+        ----------
+        reasons : sequence of str or None
+            Per row, why it is bad.
+        first_row, partition : int
+            Where the batch begins, for the message.
+        columns : sequence of str
+            The columns that were read, for the message.
+
+        Raises
+        ------
+        RowError
+            Of the type :attr:`error`.
+        """
+        if self.errors != "raise":
+            return
+        for row, reason in enumerate(reasons):
+            if reason is not None:
+                raise self.error(
+                    reason,
+                    f"row {first_row + row} of partition {partition}, column {', '.join(columns)!r} "
+                    '(errors="null" keeps such rows and says why, errors="drop" leaves them out)',
+                )

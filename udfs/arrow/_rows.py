@@ -1,0 +1,155 @@
+"""The one loop over Arrow batches: rows in, new columns out, with a policy for bad rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from udfs.arrow._batches import rebatch
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from udfs.arrow._policy import RowPolicy
+
+__all__ = ["BatchFunction", "NewColumns", "RowMap"]
+
+
+class NewColumns(NamedTuple):
+    """The columns that a function adds to a batch.
+
+    Parameters
+    ----------
+    columns : sequence of pyarrow.Array
+        One for each of :attr:`BatchFunction.adds`, with a null for each bad row.
+    reasons : sequence of str or None
+        Per row, why it is bad: a short phrase from a small fixed set, then perhaps ``": "`` and a detail.
+    """
+
+    columns: Sequence[pa.Array]
+    reasons: Sequence[str | None]
+
+
+class BatchFunction(Protocol):
+    """A function from some columns of a batch to new ones: a frozen value that Spark sends to its workers.
+
+    Implement this for a new kind of model; :class:`RowMap` does the rest.
+    """
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of the batches that it is given, each once."""
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """Names and types of the columns that it adds."""
+
+    def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
+        """Open the model; called once for each partition that has rows.
+
+        Parameters
+        ----------
+        threads : int
+            Cores of the task.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class RowMap:
+    """One pass over a DataFrame: some columns pass through, a function adds others. Call it with ``mapInArrow``.
+
+    Rows keep their order. Batches have the function's own size, formed across Spark's; the last one may be shorter. An
+    empty partition opens no model. :func:`udfs.driver.map_rows` runs it over a DataFrame; a process that holds a model
+    open can call it on batches of its own.
+
+    Parameters
+    ----------
+    function : BatchFunction
+    keep : tuple of str
+        Columns that pass through, in the order of the output; the new ones follow.
+    policy : RowPolicy
+
+    Examples
+    --------
+    >>> from udfs.arrow import RowPolicy
+    >>> from udfs.images import Preprocessing
+    >>> from udfs.inference import HOGExtraction
+    >>> rows = RowMap(HOGExtraction("image", "hog", size=64, batch_size=8), ("id",), RowPolicy("null", "image_error"))
+    >>> batch = pa.RecordBatch.from_pydict({"id": [1], "image": [b"no image"]})
+    >>> [(name, type(value).__name__) for name, value in next(rows([batch])).to_pylist()[0].items()]
+    [('id', 'int'), ('hog', 'NoneType'), ('image_error', 'str')]
+    """
+
+    function: BatchFunction
+    keep: tuple[str, ...]
+    policy: RowPolicy
+
+    @property
+    def schema(self) -> tuple[pa.Field, ...]:
+        """Fields of the output that follow those of ``keep``."""
+        if not self.policy.writes_reasons:
+            return self.function.adds
+        return (*self.function.adds, pa.field(self.policy.error_column, pa.string()))
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run over the batches of one partition, which have the columns by name."""
+        return self.run(batches, keep=self.keep, read=self.function.reads)
+
+    def run(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        *,
+        keep: Sequence[str | int],
+        read: Sequence[str | int],
+        bad: Counter[str] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Run over the batches of one partition.
+
+        Parameters
+        ----------
+        batches : iterable of pyarrow.RecordBatch
+        keep, read : sequence of str or int
+            Where the batches have the columns of ``keep``, and those that the function reads: names or places.
+        bad : collections.Counter, optional
+            Counts bad rows by reason, without the details, whatever the policy.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+
+        Raises
+        ------
+        RowError
+            A row is bad, and the policy is ``"raise"``.
+        """
+        from pyspark import TaskContext  # noqa: PLC0415 - who decodes images alone needs no Spark
+
+        context = TaskContext.get()
+        threads, partition = (context.cpus(), context.partitionId()) if context else (1, 0)
+        names = [*self.keep, *(field.name for field in self.schema)]
+        step: Callable[[pa.RecordBatch], NewColumns] | None = None
+        first_row = 0
+        for batch in rebatch(batches, self.function.batch_size):
+            if step is None:
+                step = self.function.open(threads)
+            inputs = [batch.column(place) for place in read]
+            new = step(pa.RecordBatch.from_arrays(inputs, names=list(self.function.reads)))
+            if bad is not None:
+                bad.update(reason.partition(":")[0] for reason in new.reasons if reason is not None)
+            self.policy.check(new.reasons, first_row=first_row, partition=partition, columns=self.function.reads)
+            columns = [*(batch.column(place) for place in keep), *new.columns]
+            if self.policy.writes_reasons:
+                columns.append(pa.array(new.reasons, pa.string()))
+            rows = pa.RecordBatch.from_arrays(columns, names=names)
+            if self.policy.errors == "drop":
+                rows = rows.filter(pa.array(np.array([reason is None for reason in new.reasons], np.bool_)))
+            yield rows
+            first_row += batch.num_rows
