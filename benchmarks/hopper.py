@@ -220,7 +220,7 @@ def _ours(spark: SparkSession, store: Store, work: Work, size: int) -> Measured:
         num_epochs=work.epochs,
         feature_columns=["features"],
         label_columns=["label"],
-        evaluation_metric="accuracy",
+        metric="accuracy",
         progress=False,
         seed=work.seed,
     ).fit(work.prepared)
@@ -238,7 +238,7 @@ def _ours(spark: SparkSession, store: Store, work: Work, size: int) -> Measured:
         given - inside,
         seconds - given,
         selection.outcome.seconds,
-        {trial.config: _unit(events, trial.config) for trial in selection.trials},
+        {trial.trial_id: _unit(events, trial.trial_id) for trial in selection.trials},
     )
 
 

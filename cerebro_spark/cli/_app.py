@@ -29,7 +29,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 _CONSOLE = Console()
 
 # What a file of a search may have beside trainer_fn and search_space.
-_SETTINGS = ("feature_columns", "label_columns", "num_epochs", "evaluation_metric", "validation", "image_size")
+_SETTINGS = ("feature_columns", "label_columns", "num_epochs", "metric", "test_fraction", "image_size")
 
 
 @app.callback()
@@ -50,7 +50,7 @@ def tune(
     ] = None,
     labels: Annotated[str | None, typer.Option(help="Label columns, with commas.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs; the file's num_epochs by default, or 10.")] = None,
-    metric: Annotated[str | None, typer.Option(help="What decides; the file's evaluation_metric, or loss.")] = None,
+    metric: Annotated[str | None, typer.Option(help="What decides; the file's metric, or loss.")] = None,
     workers: Annotated[int, typer.Option(help="Long-lived tasks that train.")] = 2,
     replicas: Annotated[int, typer.Option(help="Workers that keep each shard.")] = 1,
     schedule: Annotated[str, typer.Option(help=f"{', '.join(POLICIES)}.")] = POLICIES[0],
@@ -67,7 +67,7 @@ def tune(
     from cerebro_spark import GridSearch, Selection, SparkBackend, Store  # noqa: PLC0415 - after --help has been answered
 
     module = _module(search)
-    given = {"feature_columns": features, "label_columns": labels, "num_epochs": epochs, "evaluation_metric": metric}
+    given = {"feature_columns": features, "label_columns": labels, "num_epochs": epochs, "metric": metric}
     settings = {} if resume is not None else _settings(module, given)
     if resume is None and table is None:
         raise InvalidArgumentError("--table names the data, unless a run is resumed")
@@ -141,11 +141,11 @@ def _write(found: Selection, out: Path) -> None:
     shown = Table("", "params", "status", found.spec.metric)
     for trial in found.trials:
         params = ", ".join(f"{name}={value}" for name, value in trial.params.items())
-        shown.add_row(trial.config, params, trial.status, f"{trial.metric:.4f}")
+        shown.add_row(trial.trial_id, params, trial.status, f"{trial.metric:.4f}")
     _CONSOLE.print(shown)
     _CONSOLE.print(found.explain(), highlight=False, markup=False)
     found.best_model.write().overwrite().save(str((out / "best_model").resolve()))
-    _CONSOLE.print(f"best: {found.best.config}; files in {out}; run {found.run_id}", highlight=False, markup=False)
+    _CONSOLE.print(f"best: {found.best.trial_id}; files in {out}; run {found.run_id}", highlight=False, markup=False)
 
 
 def main() -> None:

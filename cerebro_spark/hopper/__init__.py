@@ -5,20 +5,19 @@ from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._events import Event, Loss, Observer
 from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._journal import Journal, RunSpec
-from cerebro_spark.hopper._monitor import Follower
-from cerebro_spark.hopper._probe import probe
+from cerebro_spark.hopper._probe import Probed, probe
 from cerebro_spark.hopper._run import Outcome, Run
 from cerebro_spark.hopper._trial import Trial
 
 __all__ = [
     "Coordinator",
     "Event",
-    "Follower",
     "Holdings",
     "Journal",
     "Loss",
     "Observer",
     "Outcome",
+    "Probed",
     "Run",
     "RunSpec",
     "SparkBackend",

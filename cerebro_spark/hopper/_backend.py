@@ -51,7 +51,8 @@ class SparkBackend:
         Name or address under which the workers reach this process; ``spark.driver.host`` by default, or on Connect this
         machine's name.
     device : str
-        ``"cpu"`` (default), ``"cuda"`` or ``"auto"``: an accelerator is that of the task's resources.
+        ``"cpu"`` (default), ``"auto"`` or ``"cuda"``. An accelerator is that of the task's resources; ``"auto"`` trains
+        on the CPU where there is none.
 
     Raises
     ------

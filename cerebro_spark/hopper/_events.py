@@ -2,64 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from cerebro_spark.callbacks import UnitFinished as Event
+from cerebro_spark.callbacks import WorkerLost as Loss
 
 if TYPE_CHECKING:
     from cerebro_spark.hopper._trial import Trial
 
 __all__ = ["Event", "Loss", "Observer", "Unobserved"]
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A unit that ended, by the driver's clock.
-
-    Attributes
-    ----------
-    kind : {"train", "evaluate"}
-    trial_id, worker : str
-    epoch, partition : int
-    began, ended : float
-        Seconds since the start of the run at which the unit was given out, and at which it was reported.
-    seconds : float
-        Time in training or evaluation itself.
-    fetched_bytes : int
-        Size of the checkpoint that the worker fetched for it; 0 where the worker had it. Default 0.
-    from_store : bool
-        Whether the checkpoint came from the store instead of another worker. Default ``False``.
-    """
-
-    kind: str
-    trial_id: str
-    worker: str
-    epoch: int
-    partition: int
-    began: float
-    ended: float
-    seconds: float
-    fetched_bytes: int = 0
-    from_store: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """A worker that was lost.
-
-    Attributes
-    ----------
-    seconds : float
-        Time since the start of the run.
-    worker, host, why : str
-    """
-
-    seconds: float
-    worker: str
-    host: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.seconds:.1f} s: {self.worker} on {self.host}: {self.why}"
 
 
 class Observer(Protocol):

@@ -29,7 +29,7 @@ class RunSpec:
     prepared : str
         Name of the prepared data in the store.
     configs : list of dict
-        Params by place; the id of the n-th is :meth:`config`.
+        Params by place; the id of the n-th is :meth:`trial_id`.
     trainer : str
         Where the user's function is, as ``module:name``.
     epochs, seed : int
@@ -52,12 +52,12 @@ class RunSpec:
     larger_is_better: bool
 
     @staticmethod
-    def config(number: int) -> str:
-        """Id of a configuration.
+    def trial_id(number: int) -> str:
+        """Id of the n-th configuration.
 
         Examples
         --------
-        >>> RunSpec.config(3)
+        >>> RunSpec.trial_id(3)
         'c003'
         """
         return f"c{number:03d}"
@@ -122,7 +122,7 @@ class Journal:
     def trials(self, spec: RunSpec) -> list[Trial]:
         """The configurations, each as far as the store has it."""
         checkpoints = Checkpoints(self.store, self.run)
-        return [self._trial(spec.config(number), params, checkpoints) for number, params in enumerate(spec.configs)]
+        return [self._trial(spec.trial_id(number), params, checkpoints) for number, params in enumerate(spec.configs)]
 
     def events(self) -> list[Event]:
         """Of the epochs that are over."""

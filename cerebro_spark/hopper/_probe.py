@@ -56,12 +56,10 @@ class Probed:
         name = wanted.removeprefix("val_")
         known = list(self.session.sums.larger_is_better)
         if name not in known:
-            raise InvalidArgumentError(
-                f"evaluation_metric={wanted!r}{nearest(name, known)}; the trainer has: {', '.join(known)}"
-            )
+            raise InvalidArgumentError(f"metric={wanted!r}{nearest(name, known)}; the trainer has: {', '.join(known)}")
         if not validates and name != "loss":
             raise InvalidArgumentError(
-                f"evaluation_metric={wanted!r} needs validation rows, and validation=0 leaves none: take 'loss'"
+                f"metric={wanted!r} needs validation rows, and test_fraction=0 leaves none: take 'loss'"
             )
         return f"val_{name}" if validates else name
 

@@ -1,4 +1,4 @@
-"""One run from its first epoch, or from where it stopped, to its last."""
+"""One run, from its first epoch or from where it stopped, to its last."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cerebro_spark.callbacks import EpochFinished, EventStream, RunFailed, RunFinished
 from cerebro_spark.errors import RunError
 from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._jobs import WorkerJobs
-from cerebro_spark.hopper._monitor import Watching
+from cerebro_spark.hopper._metrics import epoch_metrics
+from cerebro_spark.hopper._publisher import Publisher, run_started
 from udfs.hopper import Endpoint, HopperWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper._backend import SparkBackend
     from cerebro_spark.hopper._events import Event, Loss
     from cerebro_spark.hopper._journal import Journal, RunSpec
-    from cerebro_spark.hopper._monitor import Follower
     from cerebro_spark.hopper._probe import Probed
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Placement
@@ -27,29 +29,30 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Run"]
 
+# Between two looks at whether the run is over, so that an interrupt by the user is heard in between.
 _LOOK_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run took.
+    """Cost and course of a run.
 
     Attributes
     ----------
     events : tuple of Event
         Units that ended, those of earlier parts of the run included.
     seconds : float
-        Of this part, from the first worker to the last epoch.
+        Duration of this part, from the first worker to the last epoch.
     redone : int
         Units that were trained or evaluated again after a loss.
     losses : tuple of Loss
         Workers that were lost, when and why.
     decision_seconds, kept_seconds : float
-        In the scheduler; and in writing states, beside the training.
+        Spent in the scheduler, and in writing checkpoints, which happens beside the training.
     cpu_seconds : dict of str to float
-        Of each worker's process.
+        Per worker, of its process.
     refused : int
-        Calls that were not the run's own.
+        Calls that did not come from this run's own workers.
     """
 
     events: tuple[Event, ...]
@@ -62,7 +65,7 @@ class Outcome:
     refused: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """Trials, data, and where to train them.
 
@@ -76,8 +79,6 @@ class Run:
     trials : list of Trial
     probed : Probed
         The first configuration, as it was tried on the driver.
-    progress : bool
-        Show a live table.
     unit_timeout_s : float, optional
     replay : mapping of int to sequence of Placement, optional
         Visits to follow, by epoch.
@@ -90,40 +91,41 @@ class Run:
     trainer_fn: Callable[[dict[str, Any]], Any]
     trials: list[Trial]
     probed: Probed
-    progress: bool
     unit_timeout_s: float | None = None
     replay: Mapping[int, Sequence[Placement]] | None = None
 
-    def execute(self, followers: Sequence[Follower] = ()) -> Outcome:
-        """Train until every trial has ended.
+    def execute(self, callbacks: Sequence[Callback] = ()) -> Outcome:
+        """Train until every trial has ended, and until the callbacks have heard of it.
 
         Parameters
         ----------
-        followers : sequence of Follower
-            They hear of each epoch.
+        callbacks : sequence of Callback
 
         Raises
         ------
         RunError
-            All workers were lost too often, or the store does not take the states.
+            All workers were lost too often, or the store does not take the checkpoints.
         """
         earlier = self.journal.events()
-        going = [trial for trial in self.trials if trial.running]
-        if not going:
-            for follower in followers:
-                follower.epoch(self.spec.epochs - 1, self.trials)
-            return Outcome(tuple(earlier), 0.0, 0, (), 0.0, 0.0, {}, 0)
-        epoch = min(len(trial.history) for trial in going)
-        secret = secrets.token_bytes(32)
-        watching = Watching(
-            self.probed.results,
-            spec=self.spec,
-            units=len(self.trials) * self.spec.epochs * len(self.prepared.partitions),
-            shown=self.progress,
-            followers=followers,
-        )
-        shares = self._shares()
         earlier_s = max((event.ended for event in earlier), default=0.0)
+        running = [trial for trial in self.trials if trial.running]
+        epoch = min((len(trial.history) for trial in running), default=self.spec.epochs)
+        with EventStream(callbacks) as stream:
+            stream.publish(run_started(self.spec, self.trials, epoch, len(self.prepared.partitions), earlier_s))
+            try:
+                if running:
+                    outcome = self._train(stream, epoch, earlier, earlier_s)
+                else:
+                    outcome = Outcome(tuple(earlier), 0.0, 0, (), 0.0, 0.0, {}, 0)
+            except BaseException as error:
+                stream.publish(RunFailed(run_id=self.spec.run, error=f"{type(error).__name__}: {error}"))
+                raise
+            stream.publish(RunFinished(run_id=self.spec.run, seconds=outcome.seconds))
+        return outcome
+
+    def _train(self, stream: EventStream, epoch: int, earlier: list[Event], earlier_s: float) -> Outcome:
+        secret = secrets.token_bytes(32)
+        shares = self._shares()
         coordinator = Coordinator(
             self.trials,
             workers={name: partitions for name, partitions in shares.items() if partitions},
@@ -136,9 +138,10 @@ class Run:
             unit_timeout_s=self.unit_timeout_s,
             rejoin_s=self.backend.rejoin_s,
             model_bytes=self.probed.model_bytes,
-            finished_epoch=partial(self._finished_epoch, watching),
+            finished_epoch=partial(self._finish_epoch, stream),
             earlier_s=earlier_s,
             replay=self.replay,
+            observer=Publisher(stream),
         )
         endpoint = Endpoint(self.backend.host, secret, coordinator.answer)
         jobs = WorkerJobs(
@@ -148,17 +151,16 @@ class Run:
             restarts=self.backend.restarts,
         )
         try:
-            with self.backend.occupied(), watching:
+            with self.backend.occupied():
                 jobs.start()
                 try:
                     while not coordinator.wait(_LOOK_S):
-                        watching.look(coordinator)
+                        pass
                 except BaseException as error:
                     coordinator.fail(error)
                     raise
                 finally:
                     jobs.stop()
-                watching.look(coordinator)
         finally:
             endpoint.shutdown()
         if coordinator.error is not None:
@@ -178,7 +180,7 @@ class Run:
         )
 
     def _shares(self) -> dict[str, tuple[int, ...]]:
-        """Every worker its own shards, then as many of the next ones' as there are replicas; later ones none yet."""
+        """Deal each worker its own shards, then copies of the next ones'; workers that join later get none yet."""
         count = self.backend.num_workers
         shares = {
             f"w{number}": tuple(
@@ -212,13 +214,15 @@ class Run:
             for name, partitions in shares.items()
         ]
 
-    def _finished_epoch(self, watching: Watching, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:
+    def _finish_epoch(self, stream: EventStream, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:
+        """Compute the metrics, write the journal, and tell the callbacks, once the results are durable."""
+        finished = [trial for trial in trials if trial.running and len(trial.history) == epoch]
+        for trial in finished:
+            trial.history.append(epoch_metrics(trial, epoch, self.probed.results))
         for trial in trials:
-            if trial.running and len(trial.history) == epoch:
-                trial.history.append(watching.results(epoch, trial))
-        last = epoch + 1 >= self.spec.epochs
-        for trial in trials:
-            if last and trial.running:
+            if trial.running and epoch + 1 >= self.spec.epochs:
                 trial.status = "finished"
         self.journal.close_epoch(epoch, trials, [event for event in events if event.epoch == epoch])
-        watching.epoch(epoch, trials)
+        stream.publish(
+            EpochFinished(epoch=epoch, metrics={trial.config: dict(trial.history[epoch]) for trial in finished})
+        )

@@ -2,7 +2,8 @@
 
 from cerebro_spark.tune._grid import GridSearch
 from cerebro_spark.tune._model import TunedModel
-from cerebro_spark.tune._selection import Selection, TrialResult
+from cerebro_spark.tune._result import TrialResult
+from cerebro_spark.tune._selection import Selection
 
 __all__ = [
     "GridSearch",

@@ -1,21 +1,24 @@
-"""``GridSearch``: many training configurations over one DataFrame, all trained by plain SGD while the models hop."""
+"""``GridSearch``: an Estimator that trains many configurations over one DataFrame by plain SGD, while models hop."""
 
 from __future__ import annotations
 
+import logging
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
+from pyspark.ml import Estimator
 
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
-from cerebro_spark.hopper import Journal, Run, RunSpec, Trial, probe
-from cerebro_spark.tune._selection import Selection
+from cerebro_spark.hopper import Journal, RunSpec, Trial, probe
+from cerebro_spark.tune._selection import Selection, train
 from cerebro_spark.tune._space import grid
-from cerebro_spark.tune._tracking import tracked
+from cerebro_spark.tune._tracking import Followers
 from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
+from udfs.driver import hint_keywords
 from udfs.shards import PreparedData
 
 if TYPE_CHECKING:
@@ -23,66 +26,77 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper import SparkBackend
     from udfs.store import Store
     from udfs.training import ModelTrainer, TrainingFunctions
 
 __all__ = ["GridSearch"]
 
-# Of a search, as MLflow's parameters.
+_LOG = logging.getLogger(__name__)
+
+# Settings of a search that MLflow gets as parameters.
 _LOGGED = (
     "search_space",
     "num_epochs",
     "feature_columns",
     "label_columns",
-    "validation",
-    "evaluation_metric",
+    "test_fraction",
+    "metric",
     "replicas",
     "schedule",
     "seed",
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class GridSearch:
+@hint_keywords
+@dataclass(kw_only=True, eq=False)
+class GridSearch(Estimator[Selection]):
     """Train every configuration of a search space on every shard of the data, epoch by epoch (Cerebro, section 3.3).
 
     Each worker keeps its shards; a configuration trains on one shard at a time and hops to the next worker with its
     optimiser, its schedule and its random numbers. So each is trained by sequential SGD, all of them in parallel, for
     one copy of the data.
 
+    It is a Spark ML ``Estimator``: a ``Pipeline`` may have it as its last stage, or followed by stages that read the
+    prediction. The configurations to compare are in ``search_space``; there are no Params.
+
     Parameters
     ----------
     backend : SparkBackend
     store : Store
-        Of the prepared data and the checkpoints.
+        Place of the prepared data and the checkpoints.
     trainer_fn : callable
-        Takes a configuration's params (a dict), gives a :class:`ModelTrainer` or :class:`TrainingFunctions`. It runs on
-        the workers, and once here.
+        Takes a configuration's params (a dict), returns a :class:`ModelTrainer` or :class:`TrainingFunctions`. It runs
+        on the workers, and once on the driver.
     search_space : mapping of str to sequence, or sequence of mapping
         Values by name, or the configurations themselves. Plain data: strings, numbers, lists.
     num_epochs : int
     feature_columns, label_columns, image_size
         As for :func:`prepare`.
-    validation : float
-        Share of the rows that is held out, partitioned like the rest. Default 0.25; with 0 the training loss decides.
-    evaluation_metric : str
-        ``"loss"`` (default) or a metric of the trainer, on the validation rows.
+    test_fraction : float
+        Share of the rows that is held out for validation, sharded like the rest. Default 0.25; with 0 the training
+        loss decides.
+    metric : str
+        Metric that decides: ``"loss"`` (default) or one of the trainer's, on the validation rows.
     mode : {"min", "max"}, optional
-        By default what the metric asks for.
-    partitions : int, optional
-        Shards; one a worker by default, those that may come later included.
+        Which way the metric is better; by default the metric says it.
+    num_shards : int, optional
+        Shards of the data; by default one per worker, those that may join later included.
     replicas : int
-        Workers that keep each shard: with more than one nobody waits for a lost worker. Default 1.
+        Workers that keep each shard: with more than one, no trial waits for a lost worker. Default 1.
     schedule : str
         ``"longest-remaining-elsewhere"`` (default) and the others of :data:`optimizer.hopper.POLICIES` are online: they
         follow measured times, and a run is repeated exactly by :meth:`Selection.replay`. ``"fixed"`` takes the order
         from the seed alone.
     unit_timeout_s : float, optional
-        After which a unit is held to hang, and its worker is ended; by default 20 times the configuration's longest so
-        far, and a minute.
-    errors : {"raise", "drop"}
-        What becomes of rows that cannot be learned from, as for :func:`prepare`.
+        Time after which a unit is taken to hang, and its worker is ended; by default 20 times the configuration's
+        longest unit so far, and a minute.
+    errors : {"drop", "raise"}
+        Rows that cannot be learned from are left out, with a warning in the log that counts them (``"drop"``, the
+        default), or are an error; as for :func:`prepare`.
+    callbacks : sequence of Callback
+        Follow the run; see :mod:`cerebro_spark.callbacks`.
     experiment : str or None
         MLflow experiment to log to; ``None`` (default) logs nothing.
     tensorboard : str, optional
@@ -90,12 +104,14 @@ class GridSearch:
     progress : bool
         Show a live table.
     seed : int
-        Of shuffles, splits, initial weights and visits.
+        Decides shuffles, splits, initial weights and visits. Default 0.
 
     Raises
     ------
     InvalidArgumentError
-        A value that cannot be.
+        A value is not allowed, or there is no such parameter.
+    TrainerError
+        ``trainer_fn`` cannot be sent to the workers.
 
     Examples
     --------
@@ -110,7 +126,7 @@ class GridSearch:
     ...     num_epochs=5,
     ...     feature_columns=["age", "hours"],
     ...     label_columns=["label"],
-    ...     evaluation_metric="accuracy",
+    ...     metric="accuracy",
     ... )
     >>> len(search.configurations)
     4
@@ -124,20 +140,25 @@ class GridSearch:
     feature_columns: Sequence[str] | Mapping[str, Sequence[str]]
     label_columns: Sequence[str]
     image_size: int | None = None
-    validation: float = 0.25
-    evaluation_metric: str = "loss"
+    test_fraction: float = 0.25
+    metric: str = "loss"
     mode: str | None = None
-    partitions: int | None = None
+    num_shards: int | None = None
     replicas: int = 1
     schedule: str = POLICIES[0]
     unit_timeout_s: float | None = None
-    errors: str = "raise"
+    errors: str = "drop"
+    callbacks: Sequence[Callback] = ()
     experiment: str | None = None
     tensorboard: str | None = None
     progress: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__init__()
+        self._check()
+
+    def _check(self) -> None:
         grid(self.search_space)
         if self.num_epochs < 1:
             raise InvalidArgumentError(f"num_epochs={self.num_epochs}: at least 1")
@@ -151,10 +172,11 @@ class GridSearch:
             raise InvalidArgumentError(
                 f"replicas={self.replicas}: from 1 to the {self.backend.num_workers} workers that there are"
             )
-        if self.partitions is not None and self.partitions < self.backend.num_workers:
+        if self.num_shards is not None and self.num_shards < self.backend.num_workers:
             raise InvalidArgumentError(
-                f"partitions={self.partitions}: fewer than the {self.backend.num_workers} workers leave some idle"
+                f"num_shards={self.num_shards}: fewer than the {self.backend.num_workers} workers leave some idle"
             )
+        _ = self._followers
         if not callable(self.trainer_fn):
             raise InvalidArgumentError(f"trainer_fn={self.trainer_fn!r}: a function of a configuration's params")
         try:
@@ -170,8 +192,16 @@ class GridSearch:
         """The params of each configuration."""
         return grid(self.search_space)
 
+    @property
+    def _followers(self) -> Followers:
+        return Followers(
+            callbacks=self.callbacks, experiment=self.experiment, tensorboard=self.tensorboard, progress=self.progress
+        )
+
     def prepare(self, df: DataFrame) -> PreparedData:
         """Shuffle, split and write the shards, once; a later search over the same data finds them.
+
+        Rows that cannot be learned from are counted in a warning.
 
         Parameters
         ----------
@@ -180,33 +210,42 @@ class GridSearch:
         Raises
         ------
         ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError
-            What is wrong with the data, the store or the cluster, before anything is trained.
+            The data, the store or the cluster will not do; nothing was trained.
         """
         self.backend.admit()
-        return prepare(
+        prepared = prepare(
             df,
             self.store,
             feature_columns=self.feature_columns,
             label_columns=self.label_columns,
-            num_partitions=self.partitions or self.backend.most_workers,
-            validation=self.validation,
+            num_partitions=self.num_shards or self.backend.most_workers,
+            validation=self.test_fraction,
             seed=self.seed,
             image_size=self.image_size,
             errors=self.errors,
         )
+        if prepared.dropped:
+            reasons = "; ".join(f"{count:,} rows, {reason}" for reason, count in prepared.dropped.items())
+            _LOG.warning('rows are left out of the search: %s. errors="raise" refuses such data', reasons)
+        return prepared
 
-    def fit(self, data: DataFrame | PreparedData, *, run_id: str | None = None) -> Selection:
-        """Train them all.
+    def fit(  # type: ignore[override]
+        self, data: DataFrame | PreparedData, params: Mapping[Any, Any] | None = None, *, run_id: str | None = None
+    ) -> Selection:
+        """Train all configurations.
 
         Parameters
         ----------
         data : DataFrame or PreparedData
+        params : mapping, optional
+            Spark ML's param map, which has to be empty: the configurations are in ``search_space``.
         run_id : str, optional
             Name of the run in the store; a new one by default.
 
         Returns
         -------
         Selection
+            A Spark ML ``Model`` that predicts with the best configuration's network.
 
         Raises
         ------
@@ -215,9 +254,22 @@ class GridSearch:
         TrainerError, MetricError
             The first configuration cannot be built or run on the data, or has no such metric; before anything is
             trained.
+        InvalidArgumentError
+            ``params`` has entries, or a setting was changed to one that is not allowed.
         RunError
             The run stopped; :meth:`Selection.resume` goes on.
         """
+        if params:
+            raise InvalidArgumentError(
+                f"GridSearch has no Params to fit with {params!r}: list the configurations in search_space"
+            )
+        self._check()
+        return self._search(data, run_id)
+
+    def _fit(self, dataset: DataFrame) -> Selection:
+        return self.fit(dataset)
+
+    def _search(self, data: DataFrame | PreparedData, run_id: str | None) -> Selection:
         configs = self.configurations
         if isinstance(data, PreparedData):
             self.backend.admit()
@@ -225,9 +277,8 @@ class GridSearch:
         else:
             prepared = self.prepare(data)
         probed = probe(self.trainer_fn, configs[0], prepared, self.seed, self.backend)
-        run_id = run_id or f"run-{uuid.uuid4().hex[:12]}"
         spec = RunSpec(
-            run=run_id,
+            run=run_id or f"run-{uuid.uuid4().hex[:12]}",
             prepared=prepared.name,
             configs=configs,
             trainer=f"{self.trainer_fn.__module__}:{getattr(self.trainer_fn, '__qualname__', '?')}",
@@ -235,27 +286,18 @@ class GridSearch:
             seed=self.seed,
             policy=self.schedule,
             replicas=self.replicas,
-            metric=probed.metric(self.evaluation_metric, validates=prepared.validation > 0),
-            larger_is_better=probed.larger_is_better(self.evaluation_metric, self.mode),
+            metric=probed.metric(self.metric, validates=prepared.validation > 0),
+            larger_is_better=probed.larger_is_better(self.metric, self.mode),
         )
-        journal = Journal(self.store, run_id)
-        journal.begin(spec)
-        trials = [Trial(spec.config(number), params) for number, params in enumerate(configs)]
-        run = Run(
-            spec=spec,
-            journal=journal,
-            backend=self.backend,
-            prepared=prepared,
+        Journal(prepared.store, spec.run).begin(spec)
+        return train(
+            spec,
+            prepared,
+            [Trial(spec.trial_id(number), params) for number, params in enumerate(configs)],
             trainer_fn=self.trainer_fn,
-            trials=trials,
             probed=probed,
-            progress=self.progress,
-            unit_timeout_s=self.unit_timeout_s,
-        )
-        return tracked(
-            lambda followers: Selection(spec, prepared, tuple(trials), run.execute(followers), self.trainer_fn),
-            experiment=self.experiment,
-            tensorboard=self.tensorboard,
-            run=run_id,
+            backend=self.backend,
+            followers=self._followers,
             parameters={name: getattr(self, name) for name in _LOGGED},
+            unit_timeout_s=self.unit_timeout_s,
         )

@@ -12,30 +12,30 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cerebro_spark.hopper import Event, Loss
-    from cerebro_spark.tune._selection import TrialResult
+    from cerebro_spark.tune._result import TrialResult
 
 __all__ = ["gantt", "learning_curves"]
 
 _LABELLED = 20
 
-# Of the whole picture's width: a narrower bar has no room for its number.
+# Share of the picture's width: a narrower bar has no room for its number.
 _READABLE = 0.012
 
 
 def learning_curves(trials: Sequence[TrialResult], metric: str) -> Figure:
-    """The evaluation metric by epoch."""
+    """Draw a metric by epoch, one line per configuration."""
     figure = _figure(8, 4.5)
     axes = figure.subplots()
     for place, trial in enumerate(trials):
         values = [entry.get(metric, float("nan")) for entry in trial.history]
-        said = ", ".join(f"{name}={value}" for name, value in trial.params.items())
+        params = ", ".join(f"{name}={value}" for name, value in trial.params.items())
         axes.plot(
             range(1, len(values) + 1),
             values,
             marker="o",
             markersize=3,
             linewidth=2.0 if place == 0 else 1.0,
-            label=f"{trial.config}: {said}" if place < _LABELLED else None,
+            label=f"{trial.trial_id}: {params}" if place < _LABELLED else None,
         )
     axes.set_xlabel("epoch")
     axes.set_ylabel(metric)
@@ -45,18 +45,18 @@ def learning_curves(trials: Sequence[TrialResult], metric: str) -> Figure:
 
 
 def gantt(events: Sequence[Event], losses: Sequence[Loss] = (), follow: str | None = None) -> Figure:
-    """A row a worker, a bar a unit, a colour a configuration; validation is pale (Cerebro, Figure A.14).
+    """Draw one row per worker, one bar per unit, one colour per trial; validation is pale (Cerebro, Figure A.14).
 
-    With ``follow``, a line goes along the units of that configuration, and those of others are pale too.
+    With ``follow``, a line joins the units of that trial, and those of others are pale too.
     """
     workers = sorted({event.worker for event in events} | {loss.worker for loss in losses})
-    configs = sorted({event.trial_id for event in events})
-    whole = max((event.ended for event in events), default=0.0)
+    trial_ids = sorted({event.trial_id for event in events})
+    end = max((event.ended for event in events), default=0.0)
     figure = _figure(10, 1.2 + 0.5 * max(1, len(workers)))
     axes = figure.subplots()
     for event in events:
-        place = configs.index(event.trial_id)
-        colour = f"C{place % 10}" if len(configs) <= 10 else _shade(place, len(configs))  # noqa: PLR2004 - matplotlib's cycle
+        place = trial_ids.index(event.trial_id)
+        colour = f"C{place % 10}" if len(trial_ids) <= 10 else _shade(place, len(trial_ids))  # noqa: PLR2004 - matplotlib's cycle
         axes.barh(
             workers.index(event.worker),
             event.ended - event.began,
@@ -67,7 +67,7 @@ def gantt(events: Sequence[Event], losses: Sequence[Loss] = (), follow: str | No
             edgecolor="white",
             linewidth=0.4,
         )
-        if event.ended - event.began > _READABLE * whole:
+        if event.ended - event.began > _READABLE * end:
             axes.text(
                 (event.began + event.ended) / 2,
                 workers.index(event.worker),
@@ -87,7 +87,7 @@ def gantt(events: Sequence[Event], losses: Sequence[Loss] = (), follow: str | No
     axes.set_yticks(range(len(workers)), workers)
     axes.set_xlabel("seconds")
     lost = "; a cross is where a worker was lost" if losses else ""
-    axes.set_title(f"{len(configs)} configurations on {len(workers)} workers; pale bars are validation{lost}")
+    axes.set_title(f"{len(trial_ids)} configurations on {len(workers)} workers; pale bars are validation{lost}")
     return figure
 
 

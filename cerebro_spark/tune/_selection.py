@@ -1,15 +1,19 @@
-"""What a search brought: the configurations with their histories, the best model, and how the run went."""
+"""``Selection``: the result of a search, a Spark ML ``Model`` with the trials and the course of the run."""
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from pyspark.ml import Model
+from pyspark.ml.util import MLWritable
 
 from cerebro_spark.errors import InvalidArgumentError, NoModelError, RunError
 from cerebro_spark.hopper import Journal, Run, RunSpec, Trial, probe
 from cerebro_spark.tune._model import TunedModel
-from cerebro_spark.tune._tracking import tracked
+from cerebro_spark.tune._result import TrialResult
+from cerebro_spark.tune._tracking import Followers, tracked
 from optimizer.errors import nearest
 from optimizer.hopper import Placement, Unit
 from udfs.hopper import Checkpoints
@@ -17,62 +21,35 @@ from udfs.shards import PreparedData
 from udfs.training import initial_seed, open_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
     from matplotlib.figure import Figure
+    from pyspark.ml.util import MLWriter
+    from pyspark.sql import DataFrame
 
-    from cerebro_spark.hopper import Outcome, SparkBackend
+    from cerebro_spark.callbacks import Callback
+    from cerebro_spark.hopper import Outcome, Probed, SparkBackend
     from udfs.store import Store
 
-__all__ = ["Selection", "TrialResult"]
+__all__ = ["Selection", "train"]
 
 
-@dataclass(frozen=True, slots=True)
-class TrialResult:
-    """One configuration.
+@dataclass(eq=False)
+class Selection(Model, MLWritable):
+    """The result of :meth:`GridSearch.fit`: all trials, and a Spark ML ``Model`` that predicts with the best one.
 
-    Attributes
-    ----------
-    config : str
-        Its id.
-    params : dict
-    status : str
-        ``"finished"``, or why not: ``"raised"``, ``"diverged"``, ``"out of memory"``, ``"killed its workers"``,
-        ``"lost its state"``.
-    metric : float
-        The evaluation metric after its last epoch; NaN where it has none.
-    history : list of dict
-        By epoch: the training loss, and loss and metrics of validation with ``val_`` before the name.
-    visits : tuple of (int, int)
-        Epoch and partition of each unit, in the order of training.
-    seconds : float
-        In training units.
-    traceback : str
-        Why it ended early, in its worker's words.
-    """
-
-    config: str
-    params: dict[str, Any]
-    status: str
-    metric: float
-    history: list[dict[str, float]]
-    visits: tuple[tuple[int, int], ...]
-    seconds: float
-    traceback: str
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The result of :meth:`GridSearch.fit`.
+    ``transform`` is that of :attr:`best_model`. So is ``write``: what is saved, by itself or in a ``PipelineModel``, is
+    the best model alone, and loads as a :class:`TunedModel`. The trials stay in the store.
 
     Attributes
     ----------
     spec : RunSpec
-        What was asked for; ``spec.run`` is the id of the run.
+        Settings of the run; ``spec.run`` is its id.
     prepared : PreparedData
     outcome : Outcome
-        What it took: units, losses, seconds.
+        Units, losses and seconds of the run.
+    trainer_fn : callable
     """
 
     spec: RunSpec
@@ -80,10 +57,21 @@ class Selection:
     _trials: tuple[Trial, ...]
     outcome: Outcome
     trainer_fn: Callable[[dict[str, Any]], Any]
+    _best_model: TunedModel | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        return self.best_model.transform(dataset)
+
+    def write(self) -> MLWriter:
+        """Return a writer of the best model, which is loaded by ``TunedModel.load``."""
+        return self.best_model.write()
 
     @property
     def run_id(self) -> str:
-        """Of the run, in its store."""
+        """Id of the run in its store."""
         return self.spec.run
 
     @property
@@ -102,68 +90,98 @@ class Selection:
         """
         first = self.trials[0]
         if first.status != "finished" or first.metric != first.metric:
-            said = "; ".join(f"{one.config} {one.status}" for one in self.trials)
+            statuses = "; ".join(f"{trial.trial_id} {trial.status}" for trial in self.trials)
             last = first.traceback.strip().splitlines()[-1:] or ["no number to compare"]
-            raise NoModelError(f"no configuration finished with a {self.spec.metric}: {said}. The first one: {last[0]}")
+            raise NoModelError(
+                f"no configuration finished with a {self.spec.metric}: {statuses}. The first one: {last[0]}"
+            )
         return first
 
     @property
-    def best_model(self) -> TunedModel:
-        """The best configuration's network, as a Spark ML Transformer."""
-        return self.model(self.best.config)
+    def best_params(self) -> dict[str, Any]:
+        """The params of :attr:`best`.
 
-    def model(self, config: str) -> TunedModel:
+        Raises
+        ------
+        NoModelError
+            No configuration finished.
+        """
+        return self.best.params
+
+    @property
+    def best_score(self) -> float:
+        """The metric of :attr:`best`; ``spec.metric`` is its name.
+
+        Raises
+        ------
+        NoModelError
+            No configuration finished.
+        """
+        return self.best.metric
+
+    @property
+    def best_model(self) -> TunedModel:
+        """The network of :attr:`best`, as a Spark ML Transformer; each time a copy.
+
+        Raises
+        ------
+        NoModelError
+            No configuration finished.
+        """
+        if self._best_model is None:
+            self._best_model = self.model(self.best.trial_id)
+        return self._best_model.copy()
+
+    def model(self, trial_id: str) -> TunedModel:
         """A configuration's network after its last unit, as a Spark ML Transformer.
 
         Parameters
         ----------
-        config : str
-            Its id.
+        trial_id : str
 
         Raises
         ------
         NoModelError
             There is no such configuration, or it has not been trained at all.
         """
-        trial = next((one for one in self._trials if one.config == config), None)
+        known = {trial.config: trial for trial in self._trials}
+        trial = known.get(trial_id)
         if trial is None or not trial.version:
-            raise NoModelError(
-                f"{config!r} has no model: configurations {', '.join(one.config for one in self._trials)}"
-            )
-        session = open_session(self.trainer_fn, trial.params, initial_seed(self.spec.seed, config))
+            raise NoModelError(f"{trial_id!r} has no model{nearest(trial_id, known)}; trials: {', '.join(known)}")
+        session = open_session(self.trainer_fn, trial.params, initial_seed(self.spec.seed, trial_id))
         session.restore(
-            Checkpoints(self.prepared.store, self.spec.run).read(config, trial.kept, trial.digests[trial.kept])
+            Checkpoints(self.prepared.store, self.spec.run).read(trial_id, trial.kept, trial.digests[trial.kept])
         )
         return TunedModel.of(session, self.prepared)
 
     def history(self) -> dict[str, list[dict[str, float]]]:
-        """By configuration: an entry an epoch."""
+        """List the metrics of each epoch, by trial id."""
         return {trial.config: list(trial.history) for trial in self._trials}
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row a configuration and epoch: id, params, epoch, and its numbers."""
+        """Table of one row per trial and epoch: ``trial_id``, params, ``status``, ``epoch``, and the metrics."""
         import pandas as pd  # noqa: PLC0415 - heavy, and not everybody asks
 
         rows = [
-            {"config": trial.config, **trial.params, "status": trial.status, "epoch": epoch, **numbers}
+            {"trial_id": trial.trial_id, **trial.params, "status": trial.status, "epoch": epoch, **metrics}
             for trial in self.trials
-            for epoch, numbers in enumerate(trial.history)
+            for epoch, metrics in enumerate(trial.history)
         ]
         return pd.DataFrame(rows)
 
     def plot(self) -> Figure:
-        """Learning curves: the evaluation metric by epoch, a line a configuration."""
+        """Draw learning curves: the metric by epoch, one line per configuration."""
         from cerebro_spark.tune._pictures import learning_curves  # noqa: PLC0415 - matplotlib, where a picture is wanted
 
         return learning_curves(self.trials, self.spec.metric)
 
     def gantt(self, follow: str | None = None) -> Figure:
-        """Which configuration trained where and when (Cerebro, Figure A.14).
+        """Draw which configuration trained where and when (Cerebro, Figure A.14).
 
         Parameters
         ----------
         follow : str, optional
-            Id of a configuration; a line joins its units: its hops.
+            Trial id; a line joins its units: its hops.
 
         Raises
         ------
@@ -174,11 +192,11 @@ class Selection:
 
         known = [trial.config for trial in self._trials]
         if follow is not None and follow not in known:
-            raise InvalidArgumentError(f"no configuration {follow!r}{nearest(follow, known)}; there are {len(known)}")
+            raise InvalidArgumentError(f"no trial {follow!r}{nearest(follow, known)}; there are {len(known)}")
         return gantt(self.outcome.events, self.outcome.losses, follow)
 
     def explain(self) -> str:
-        """The run in words."""
+        """Describe the run in words."""
         outcome, events = self.outcome, self.outcome.events
         busy = sum(event.seconds for event in events)
         trained = [event for event in events if event.kind == "train"]
@@ -190,10 +208,10 @@ class Selection:
             f"{what} on {len(workers)} workers: {outcome.seconds:,.1f} s",
             f"  {len(trained)} training units, {len(events) - len(trained)} of validation; {busy:,.1f} s in them",
             f"  {len(hops)} hops, {training} of them to train; {hopped / 2**20:,.1f} MiB in all",
-            f"  {outcome.decision_seconds:.2f} s of scheduling; {outcome.kept_seconds:.1f} s of states written",
+            f"  {outcome.decision_seconds:.2f} s of scheduling; {outcome.kept_seconds:.1f} s of checkpoints written",
             f"  {outcome.redone} units redone after {len(outcome.losses)} lost workers",
             *(f"    {loss}" for loss in outcome.losses),
-            *([f"  {outcome.refused} calls refused that were not this run's own"] if outcome.refused else []),
+            *([f"  {outcome.refused} calls refused that did not come from this run"] if outcome.refused else []),
         ]
         return "\n".join(lines)
 
@@ -207,11 +225,12 @@ class Selection:
         trainer_fn: Callable[[dict[str, Any]], Any] | None = None,
         num_epochs: int | None = None,
         unit_timeout_s: float | None = None,
+        callbacks: Sequence[Callback] = (),
         experiment: str | None = None,
         tensorboard: str | None = None,
         progress: bool = True,
     ) -> Selection:
-        """Go on with a run that stopped, from the last states that its store has.
+        """Go on with a run that stopped, from the last checkpoints that its store has.
 
         Parameters
         ----------
@@ -219,10 +238,10 @@ class Selection:
         run_id : str
         backend : SparkBackend
         trainer_fn : callable, optional
-            The function that the run began with; where it lies in a module that can be imported here, it is found.
+            The function that the run began with; not needed where it is in a module that can be imported here.
         num_epochs : int, optional
-            More epochs than the run began with.
-        unit_timeout_s, experiment, tensorboard, progress
+            Larger than what the run began with, to train longer.
+        unit_timeout_s, callbacks, experiment, tensorboard, progress
             As for :class:`GridSearch`; MLflow gets a run of its own with the whole history.
 
         Returns
@@ -232,8 +251,9 @@ class Selection:
         Raises
         ------
         RunError
-            There is no such run, or its function is neither given nor found.
+            There is no such run, or its function is neither given nor can be imported.
         """
+        followers = Followers(callbacks=callbacks, experiment=experiment, tensorboard=tensorboard, progress=progress)
         journal = Journal(store, run_id)
         spec = journal.spec()
         if num_epochs is not None:
@@ -246,27 +266,38 @@ class Selection:
                 trial.status = "running"
         backend.admit()
         probed = probe(trainer_fn, spec.configs[0], prepared, spec.seed, backend)
-        run = Run(spec, journal, backend, prepared, trainer_fn, trials, probed, progress, unit_timeout_s=unit_timeout_s)
-        return tracked(
-            lambda followers: cls(spec, prepared, tuple(trials), run.execute(followers), trainer_fn),
-            experiment=experiment,
-            tensorboard=tensorboard,
-            run=run_id,
+        return train(
+            spec,
+            prepared,
+            trials,
+            trainer_fn=trainer_fn,
+            probed=probed,
+            backend=backend,
+            followers=followers,
             parameters={"resumed": run_id, "num_epochs": spec.epochs, "seed": spec.seed},
+            unit_timeout_s=unit_timeout_s,
         )
 
-    def replay(self, *, backend: SparkBackend, run_id: str | None = None, progress: bool = True) -> Selection:
+    def replay(
+        self,
+        *,
+        backend: SparkBackend,
+        run_id: str | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: bool = True,
+    ) -> Selection:
         """Train everything once more, with every visit where and in the order in which it was: the same bits.
 
-        A configuration that ended before its time is not tried again; it is as it was.
+        A configuration that ended early is not tried again; it is as it was.
 
         Parameters
         ----------
         backend : SparkBackend
-            Of as many workers.
+            With as many workers.
         run_id : str, optional
-            Of the new run; ``<run>-replay`` by default.
-        progress : bool
+            Id of the new run; ``<run>-replay`` by default.
+        callbacks, progress
+            As for :class:`GridSearch`.
 
         Returns
         -------
@@ -277,11 +308,11 @@ class Selection:
         RunError
             There is a run of that id.
         """
+        followers = Followers(callbacks=callbacks, progress=progress)
         spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay")
-        journal = Journal(self.prepared.store, spec.run)
         backend.admit()
         probed = probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend)
-        journal.begin(spec)
+        Journal(self.prepared.store, spec.run).begin(spec)
         trials = [
             Trial(before.config, before.params)
             if before.status == "finished"
@@ -289,30 +320,30 @@ class Selection:
             for before in self._trials
         ]
         finished = {trial.config for trial in trials if trial.running}
-        run = Run(
+        return train(
             spec,
-            journal,
-            backend,
             self.prepared,
-            self.trainer_fn,
             trials,
-            probed,
-            progress,
+            trainer_fn=self.trainer_fn,
+            probed=probed,
+            backend=backend,
+            followers=followers,
+            parameters={},
             replay={
                 epoch: tuple(placement for placement in placements if placement.unit.config in finished)
                 for epoch, placements in self.placements().items()
             },
         )
-        return replace(self, spec=spec, _trials=tuple(trials), outcome=run.execute())
 
     def placements(self) -> dict[int, tuple[Placement, ...]]:
-        """By epoch: which unit ran where and when; what a replay follows."""
-        found: dict[int, list[Placement]] = {}
+        """List by epoch which unit ran where and when: a replay follows it."""
+        placements: dict[int, list[Placement]] = {}
         for event in self.outcome.events:
             if event.kind == "train":
                 unit = Unit(event.trial_id, event.partition)
-                found.setdefault(event.epoch, []).append(Placement(unit, event.worker, event.began, event.ended))
-        return {epoch: tuple(placements) for epoch, placements in found.items()}
+                placement = Placement(unit, event.worker, event.began, event.ended)
+                placements.setdefault(event.epoch, []).append(placement)
+        return {epoch: tuple(of_epoch) for epoch, of_epoch in placements.items()}
 
     def _result(self, trial: Trial) -> TrialResult:
         last = trial.history[-1].get(self.spec.metric) if trial.history else None
@@ -332,7 +363,7 @@ class Selection:
         return (
             not known,
             (-result.metric if self.spec.larger_is_better else result.metric) if known else 0.0,
-            result.config,
+            result.trial_id,
         )
 
 
@@ -341,10 +372,65 @@ def _imported(name: str) -> Callable[[dict[str, Any]], Any]:
     try:
         if module == "__main__":
             raise ImportError("it was defined in a script or a notebook")  # noqa: TRY301 - the same message
-        found: Any = importlib.import_module(module)
+        function: Any = importlib.import_module(module)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            function = getattr(function, part)
     except (ImportError, AttributeError) as error:
         raise RunError(f"the run's trainer_fn, {name}, cannot be imported here ({error}): give trainer_fn") from error
-    function: Callable[[dict[str, Any]], Any] = found
-    return function
+    trainer_fn: Callable[[dict[str, Any]], Any] = function
+    return trainer_fn
+
+
+def train(
+    spec: RunSpec,
+    prepared: PreparedData,
+    trials: Sequence[Trial],
+    *,
+    trainer_fn: Callable[[dict[str, Any]], Any],
+    probed: Probed,
+    backend: SparkBackend,
+    followers: Followers,
+    parameters: Mapping[str, Any],
+    unit_timeout_s: float | None = None,
+    replay: Mapping[int, Sequence[Placement]] | None = None,
+) -> Selection:
+    """Train some trials to their end, with those following who are to follow.
+
+    Parameters
+    ----------
+    spec : RunSpec
+        Of a run that its journal has.
+    prepared : PreparedData
+    trials : sequence of Trial
+        New ones, or as far as the store has them.
+    trainer_fn : callable
+    probed : Probed
+        The first configuration, as it was tried on the driver.
+    backend : SparkBackend
+    followers : Followers
+    parameters : mapping
+        Settings of the search, for MLflow.
+    unit_timeout_s : float, optional
+    replay : mapping of int to sequence of Placement, optional
+        Visits to follow, by epoch.
+
+    Raises
+    ------
+    RunError
+        The run stopped.
+    """
+    run = Run(
+        spec=spec,
+        journal=Journal(prepared.store, spec.run),
+        backend=backend,
+        prepared=prepared,
+        trainer_fn=trainer_fn,
+        trials=list(trials),
+        probed=probed,
+        unit_timeout_s=unit_timeout_s,
+        replay=replay,
+    )
+    with tracked(followers, run=spec.run, parameters=parameters) as following:
+        selection = Selection(spec, prepared, tuple(trials), run.execute(following.callbacks), trainer_fn)
+        following.finish(selection)
+    return selection

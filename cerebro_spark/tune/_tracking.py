@@ -1,24 +1,30 @@
-"""A search as MLflow runs, a parent and a child a configuration, and as TensorBoard's event files."""
+"""Tracking of a search: which callbacks its run gets, and MLflow runs, a parent and one child per trial."""
 
 from __future__ import annotations
 
 import logging
 import platform
 import tempfile
-import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from cerebro_spark.callbacks import Callback, ProgressTable, TensorBoard
 from cerebro_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from cerebro_spark.hopper import Follower, Trial
-    from cerebro_spark.tune._selection import Selection
+    import pandas as pd
+    from matplotlib.figure import Figure
 
-__all__ = ["tracked"]
+    from cerebro_spark.callbacks import EpochFinished, RunStarted, TrialFinished
+    from cerebro_spark.hopper import Outcome, RunSpec
+    from cerebro_spark.tune._model import TunedModel
+    from cerebro_spark.tune._result import TrialResult
+
+__all__ = ["Followers", "tracked"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,47 +35,121 @@ _NAME = "mlflow.runName"
 _DISTRIBUTIONS = ("cerebro-spark", "pyspark", "pyarrow", "numpy", "torch", "keras", "tensorflow-cpu", "tensorflow")
 
 
-def tracked(
-    train: Callable[[list[Follower]], Selection],
-    *,
-    experiment: str | None,
-    tensorboard: str | None,
-    run: str,
-    parameters: Mapping[str, Any],
-) -> Selection:
-    """Train, with MLflow and TensorBoard following where they are wanted.
+class Finished(Protocol):
+    """A search's result, as far as it is logged; :class:`cerebro_spark.Selection` is one."""
+
+    spec: RunSpec
+    outcome: Outcome
+
+    @property
+    def trials(self) -> tuple[TrialResult, ...]:
+        """The configurations, the best first."""
+
+    @property
+    def best(self) -> TrialResult:
+        """The best of those that finished."""
+
+    @property
+    def best_model(self) -> TunedModel:
+        """The best configuration's network."""
+
+    def explain(self) -> str:
+        """Describe the run."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """List the metrics of each configuration and epoch."""
+
+    def plot(self) -> Figure:
+        """Draw the learning curves."""
+
+    def gantt(self) -> Figure:
+        """Draw who trained what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followers:
+    """Who follows a run, as the user asked for it.
 
     Parameters
     ----------
-    train : callable
-        Takes who is to hear of each epoch.
+    callbacks : sequence of Callback
+        The user's own.
     experiment, tensorboard : str or None
         MLflow's experiment, and the folder for event files.
+    progress : bool
+        Show a live table.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A callback is none.
+    """
+
+    callbacks: Sequence[Callback] = ()
+    experiment: str | None = None
+    tensorboard: str | None = None
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        for place, callback in enumerate(self.callbacks):
+            if not isinstance(callback, Callback):
+                raise InvalidArgumentError(
+                    f"callbacks[{place}]={callback!r}: an object of a subclass of cerebro_spark.callbacks.Callback"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """The callbacks of a run, and the log of its end.
+
+    Attributes
+    ----------
+    callbacks : tuple of Callback
+        The progress table, MLflow and TensorBoard where they are wanted, and the user's own.
+    """
+
+    callbacks: tuple[Callback, ...]
+    _mlflow: _MLflow | None
+
+    def finish(self, result: Finished) -> None:
+        """Log the schedule, the pictures and the best model to MLflow; should the server fail, that is logged alone."""
+        if self._mlflow is not None:
+            self._mlflow.finish(result)
+
+
+@contextmanager
+def tracked(followers: Followers, *, run: str, parameters: Mapping[str, Any]) -> Iterator[Tracked]:
+    """Open what follows a run; an error in the block marks MLflow's run as failed.
+
+    Parameters
+    ----------
+    followers : Followers
     run : str
         Its id in the store.
     parameters : mapping
-        Of the search.
+        Of the search, for MLflow.
     """
-    tracking = None if experiment is None else _Tracking(experiment, run, parameters)
-    files = None if tensorboard is None else _EventFiles(tensorboard)
+    mlflow = None if followers.experiment is None else _MLflow(followers.experiment, run, parameters)
+    callbacks: list[Callback] = []
     try:
-        found = train([follower for follower in (tracking, files) if follower is not None])
+        if followers.progress:
+            callbacks.append(ProgressTable())
+        if mlflow is not None:
+            callbacks.append(mlflow)
+        if followers.tensorboard is not None:
+            callbacks.append(TensorBoard(followers.tensorboard))
+        yield Tracked((*callbacks, *followers.callbacks), mlflow)
     except BaseException:
-        if tracking is not None:
-            tracking.fail()
+        if mlflow is not None:
+            mlflow.fail()
         raise
-    finally:
-        if files is not None:
-            files.close()
-    if tracking is not None:
-        tracking.end(found)
-    return found
 
 
-class _Tracking:
+class _MLflow(Callback):
     """Logs a run to the tracking server that MLflow is set to, epoch by epoch.
 
-    By its client, which has no active run: epochs end in a thread of their own, and the user's own runs go on.
+    It uses MLflow's client, which has no active run: callbacks have a thread of their own, and the user's own active
+    run stays as it is.
 
     Parameters
     ----------
@@ -85,56 +165,84 @@ class _Tracking:
         from mlflow import MlflowClient  # noqa: PLC0415 - takes a second that only tracking should cost
 
         self._client = MlflowClient()
-        found = self._client.get_experiment_by_name(experiment)
-        self._experiment = self._client.create_experiment(experiment) if found is None else found.experiment_id
+        known = self._client.get_experiment_by_name(experiment)
+        self._experiment = self._client.create_experiment(experiment) if known is None else known.experiment_id
         self.parent: str = self._client.create_run(self._experiment, tags={_NAME: run}).info.run_id
         for name, value in parameters.items():
             self._client.log_param(self.parent, name, str(value)[:500])
         for name, version in _environment().items():
             self._client.set_tag(self.parent, f"environment.{name}", version)
         self._children: dict[str, str] = {}
-        self._said: dict[str, int] = {}
+        self._params: dict[str, Mapping[str, Any]] = {}
+        # By trial id: metrics by epoch, and statuses, that the server has not got yet.
+        self._metrics: dict[str, dict[int, Mapping[str, float]]] = {}
+        self._statuses: dict[str, str] = {}
 
-    def epoch(self, epoch: int, trials: Sequence[Trial]) -> None:  # noqa: ARG002 - the histories have all epochs
-        """Log what is new of each configuration."""
-        for trial in trials:
-            child = self._child(trial)
-            for at in range(self._said.get(trial.config, 0), len(trial.history)):
-                for name, value in trial.history[at].items():
-                    self._client.log_metric(child, name, value, step=at)
-            self._said[trial.config] = len(trial.history)
-            if not trial.running:
-                self._client.set_tag(child, "status", trial.status)
-                self._client.set_terminated(child, "FINISHED" if trial.status == "finished" else "FAILED")
+    def run_started(self, event: RunStarted) -> None:
+        """Log the params of each trial; of a resumed run also the epochs that are over."""
+        for trial in event.trials:
+            self._params[trial.trial_id] = trial.params
+            self._metrics[trial.trial_id] = dict(enumerate(trial.history))
+            if trial.status != "running":
+                self._statuses[trial.trial_id] = trial.status
+        self._log()
 
-    def end(self, selection: Selection) -> None:
-        """Log the schedule, the pictures and the best model; should the server fail, that is logged alone.
+    def epoch_finished(self, event: EpochFinished) -> None:
+        """Log the metrics."""
+        for trial_id, metrics in event.metrics.items():
+            self._metrics[trial_id][event.epoch] = metrics
+        self._log()
 
-        Parameters
-        ----------
-        selection : Selection
-        """
+    def trial_finished(self, event: TrialFinished) -> None:
+        """End the trial's child."""
+        self._statuses[event.trial_id] = event.status
+        self._log()
+
+    def _log(self) -> None:
+        """Log what the server has not got yet: what it refused before comes with the next event."""
+        for trial_id, waiting in self._metrics.items():
+            child = self._child(trial_id)
+            for epoch in sorted(waiting):
+                for name, value in waiting[epoch].items():
+                    self._client.log_metric(child, name, value, step=epoch)
+                del waiting[epoch]
+        for trial_id, status in list(self._statuses.items()):
+            self._client.set_tag(self._child(trial_id), "status", status)
+            self._client.set_terminated(self._child(trial_id), "FINISHED" if status == "finished" else "FAILED")
+            del self._statuses[trial_id]
+
+    def _child(self, trial_id: str) -> str:
+        if trial_id not in self._children:
+            tags = {_PARENT: self.parent, _NAME: trial_id}
+            child = self._client.create_run(self._experiment, tags=tags).info.run_id
+            for name, value in self._params[trial_id].items():
+                self._client.log_param(child, name, str(value)[:500])
+            self._children[trial_id] = child
+        return self._children[trial_id]
+
+    def finish(self, selection: Finished) -> None:
+        """Log the schedule, the pictures and the best model; should the server fail, that is logged alone."""
         try:
-            self._end(selection)
+            self._finish(selection)
         except Exception:  # noqa: BLE001 - whatever a tracking server does, hours of training must not go with it
-            _LOG.exception("the search is done, but MLflow could not log the end of run %s", selection.run_id)
+            _LOG.exception("the search is done, but MLflow could not log the end of run %s", selection.spec.run)
 
-    def _end(self, selection: Selection) -> None:
+    def _finish(self, selection: Finished) -> None:
         outcome = selection.outcome
         for name, value in (("seconds", outcome.seconds), ("redone_units", outcome.redone)):
             self._client.log_metric(self.parent, name, value)
         self._client.log_text(self.parent, selection.explain(), "run.txt")
         self._client.log_text(self.parent, selection.to_pandas().to_csv(index=False), "trials.csv")
-        visits = {trial.config: [list(visit) for visit in trial.visits] for trial in selection.trials}
+        visits = {trial.trial_id: [list(visit) for visit in trial.visits] for trial in selection.trials}
         self._client.log_dict(self.parent, visits, "visits.json")
         self._client.log_figure(self.parent, selection.gantt(), "gantt.png")
         self._client.log_figure(self.parent, selection.plot(), "learning_curves.png")
         for trial in selection.trials:
             if trial.traceback:
-                self._client.log_text(self._children[trial.config], trial.traceback, "traceback.txt")
+                self._client.log_text(self._child(trial.trial_id), trial.traceback, "traceback.txt")
         with suppress(LookupError):
             best = selection.best
-            self._client.set_tag(self.parent, "best_config", best.config)
+            self._client.set_tag(self.parent, "best_trial_id", best.trial_id)
             self._client.log_metric(self.parent, f"best_{selection.spec.metric}", best.metric)
             with tempfile.TemporaryDirectory() as folder:
                 network = selection.best_model.network
@@ -144,67 +252,15 @@ class _Tracking:
         self._client.set_terminated(self.parent)
 
     def fail(self) -> None:
-        """The run stopped."""
+        """Mark the run as failed."""
         self._client.set_terminated(self.parent, "FAILED")
-
-    def _child(self, trial: Trial) -> str:
-        if trial.config not in self._children:
-            made = self._client.create_run(self._experiment, tags={_PARENT: self.parent, _NAME: trial.config})
-            for name, value in trial.params.items():
-                self._client.log_param(made.info.run_id, name, str(value)[:500])
-            self._children[trial.config] = made.info.run_id
-        return self._children[trial.config]
-
-
-class _EventFiles:
-    """Writes event files that TensorBoard reads, a folder a configuration.
-
-    Parameters
-    ----------
-    folder : str
-        Local to the driver.
-
-    Raises
-    ------
-    InvalidArgumentError
-        TensorBoard is not installed.
-    """
-
-    def __init__(self, folder: str) -> None:
-        try:
-            from tensorboard.summary import Writer  # noqa: PLC0415 - an optional package
-        except ImportError as error:
-            raise InvalidArgumentError(
-                f"tensorboard={folder!r} needs TensorBoard: pip install 'cerebro-spark[tensorboard]'"
-            ) from error
-        self._open = Writer
-        self._folder = Path(folder)
-        self._writers: dict[str, Any] = {}
-        self._said: dict[str, int] = {}
-
-    def epoch(self, epoch: int, trials: Sequence[Trial]) -> None:  # noqa: ARG002 - the histories have all epochs
-        """Write what is new of each configuration."""
-        for trial in trials:
-            if trial.config not in self._writers:
-                self._writers[trial.config] = self._open(str(self._folder / trial.config))
-            writer = self._writers[trial.config]
-            for at in range(self._said.get(trial.config, 0), len(trial.history)):
-                for name, value in trial.history[at].items():
-                    writer.add_scalar(name, value, at, wall_time=time.time())
-            self._said[trial.config] = len(trial.history)
-            writer.flush()
-
-    def close(self) -> None:
-        """Close the files."""
-        for writer in self._writers.values():
-            writer.close()
 
 
 def _environment() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - beside its only use
 
-    found = {"python": platform.python_version(), "machine": platform.machine()}
+    versions = {"python": platform.python_version(), "machine": platform.machine()}
     for name in _DISTRIBUTIONS:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions

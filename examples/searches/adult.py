@@ -14,7 +14,7 @@ from cerebro_spark import ModelTrainer
 
 feature_columns = ["age", "educational_num", "capital_gain", "capital_loss", "hours_per_week"]
 label_columns = ["label"]
-evaluation_metric = "accuracy"
+metric = "accuracy"
 num_epochs = 2
 search_space = {"lr": [1e-2, 1e-3], "hidden": [16, 32, 64, 128]}
 

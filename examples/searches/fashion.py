@@ -15,7 +15,7 @@ from cerebro_spark import ModelTrainer
 feature_columns = ["image"]
 label_columns = ["label"]
 image_size = 28
-evaluation_metric = "accuracy"
+metric = "accuracy"
 num_epochs = 3
 search_space = {"lr": [3e-3, 1e-3], "channels": [16, 32]}
 

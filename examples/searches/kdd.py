@@ -63,7 +63,7 @@ NUMBERS = [
 
 feature_columns = {"numbers": NUMBERS, "categories": list(CATEGORIES)}
 label_columns = ["label"]
-evaluation_metric = "auc"
+metric = "auc"
 num_epochs = 2
 search_space = {"lr": [1e-2, 1e-3], "embedding": [4, 8], "hidden": [64]}
 

@@ -14,7 +14,7 @@ from cerebro_spark import ModelTrainer
 
 feature_columns = ["signal"]
 label_columns = ["label"]
-evaluation_metric = "accuracy"
+metric = "accuracy"
 num_epochs = 10
 search_space = {"lr": [1e-2, 1e-3], "channels": [8, 16]}
 

@@ -51,10 +51,10 @@ def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
 
 def said(found: Selection) -> dict[str, Any]:
     kept = Checkpoints(found.prepared.store, found.run_id)
-    records = {trial.config: kept.last(trial.config) for trial in found.trials}
+    records = {trial.trial_id: kept.last(trial.trial_id) for trial in found.trials}
     return {
         "digests": {config: record and record.digest for config, record in records.items()},
-        "statuses": {trial.config: trial.status for trial in found.trials},
+        "statuses": {trial.trial_id: trial.status for trial in found.trials},
         "histories": found.history(),
         "redone": found.outcome.redone,
         "losses": [str(loss) for loss in found.outcome.losses],

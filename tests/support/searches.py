@@ -73,7 +73,7 @@ def search(spark: SparkSession, store: Store | Path | str, **settings: Any) -> G
         "num_epochs": 2,
         "feature_columns": FEATURES,
         "label_columns": ["label"],
-        "evaluation_metric": "accuracy",
+        "metric": "accuracy",
         "progress": False,
         "seed": 5,
     }
@@ -111,8 +111,8 @@ def states(found: Selection) -> dict[str, dict[str, np.ndarray]]:
     kept = Checkpoints(found.prepared.store, found.run_id)
     read = {}
     for trial in found.trials:
-        record = kept.last(trial.config)
+        record = kept.last(trial.trial_id)
         if record is not None:
-            state = unpack(kept.read(trial.config, record.version, record.digest), as_tensor)
-            read[trial.config] = {name: value.numpy() for name, value in state["model"].items()}
+            state = unpack(kept.read(trial.trial_id, record.version, record.digest), as_tensor)
+            read[trial.trial_id] = {name: value.numpy() for name, value in state["model"].items()}
     return read

@@ -58,7 +58,7 @@ def test_a_search_of_real_motions_is_resumed_for_more_epochs(tmp_path: Path, spa
     assert "run first" in done.stdout
     trials = pd.read_csv(out / "trials.csv")
     assert sorted(trials["epoch"].unique()) == [0, 1, 2, 3, 4, 5]
-    assert trials["config"].nunique() == 4
+    assert trials["trial_id"].nunique() == 4
     assert (out / "mlflow.db").is_file()
     for name in ("gantt.png", "learning_curves.png"):
         assert (out / name).read_bytes().startswith(b"\x89PNG")
@@ -68,7 +68,7 @@ def test_a_search_of_real_motions_is_resumed_for_more_epochs(tmp_path: Path, spa
     resumed = pd.read_csv(out / "trials.csv")
     assert sorted(resumed["epoch"].unique()) == list(range(10))
     # What was trained before was not trained again.
-    before = [table.sort_values(["config", "epoch"]).reset_index(drop=True) for table in (resumed, trials)]
+    before = [table.sort_values(["trial_id", "epoch"]).reset_index(drop=True) for table in (resumed, trials)]
     pd.testing.assert_frame_equal(before[0].query("epoch < 6").reset_index(drop=True), before[1])
 
     model = TunedModel.load(str(out / "best_model"))

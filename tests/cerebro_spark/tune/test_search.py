@@ -79,9 +79,9 @@ def test_every_model_is_that_of_a_plain_loop(found: Selection) -> None:
     held = states(found)
     assert sorted(held) == ["c000", "c001", "c002", "c003"]
     for trial in found.trials:
-        plain = plain_loop(found.prepared, trial.params, trial.config, trial.visits, seed=5)
+        plain = plain_loop(found.prepared, trial.params, trial.trial_id, trial.visits, seed=5)
         for name, value in plain.items():
-            np.testing.assert_array_equal(held[trial.config][name], value, err_msg=f"{trial.config} {name}")
+            np.testing.assert_array_equal(held[trial.trial_id][name], value, err_msg=f"{trial.trial_id} {name}")
 
 
 def test_completeness_and_what_hops(found: Selection) -> None:
@@ -107,7 +107,7 @@ def last(found: Selection, config: str) -> tuple[int, str]:
 
 def test_a_run_leaves_one_checkpoint_a_model(found: Selection) -> None:
     for trial in found.trials:
-        kept = found.prepared.store.list("runs", "first", "checkpoints", trial.config)
+        kept = found.prepared.store.list("runs", "first", "checkpoints", trial.trial_id)
         assert len(kept) == 2, kept
 
 
@@ -143,7 +143,7 @@ def test_pictures(found: Selection) -> None:
     followed = found.gantt(follow="c001").axes[0].lines[0]
     path = [event for event in found.outcome.events if event.trial_id == "c001" and event.kind == "train"]
     assert list(followed.get_ydata()) == [int(event.worker[1:]) for event in path]
-    with pytest.raises(InvalidArgumentError, match=r"no configuration 'c01'.*did you mean 'c001'"):
+    with pytest.raises(InvalidArgumentError, match=r"no trial 'c01'.*did you mean 'c001'"):
         found.gantt(follow="c01")
 
 
@@ -155,8 +155,8 @@ def test_the_same_data_is_not_prepared_twice(found: Selection, spark: SparkSessi
 def test_a_replay_gives_the_same_bits(found: Selection, spark: SparkSession) -> None:
     again = found.replay(backend=SparkBackend(spark, num_workers=2, threads=1), progress=False)
     equal(states(again), states(found))
-    visits = {trial.config: trial.visits for trial in found.trials}
-    assert {trial.config: trial.visits for trial in again.trials} == visits
+    visits = {trial.trial_id: trial.visits for trial in found.trials}
+    assert {trial.trial_id: trial.visits for trial in again.trials} == visits
     workers = {(event.trial_id, event.epoch, event.partition): event.worker for event in found.outcome.events}
     assert {(event.trial_id, event.epoch, event.partition): event.worker for event in again.outcome.events} == workers
     with pytest.raises(RunError, match="has a run"):
@@ -277,9 +277,9 @@ def test_several_inputs_and_vectors(spark: SparkSession, store: Store, table: Da
 
     joined = VectorAssembler(inputCols=FEATURES[:3], outputCol="deep").transform(table)
     columns = {"wide": FEATURES[3:], "deep": ["deep"]}
-    found = search(
-        spark, store, trainer_fn=two, search_space={"lr": [0.1]}, feature_columns=columns, evaluation_metric="f1"
-    ).fit(joined)
+    found = search(spark, store, trainer_fn=two, search_space={"lr": [0.1]}, feature_columns=columns, metric="f1").fit(
+        joined
+    )
     assert found.best.metric > 0
     scored = found.best_model.transform(joined)
     assert scored.where("prediction = 1").count() > 0
@@ -337,7 +337,7 @@ def test_the_three_functions_of_the_paper(spark: SparkSession, store: Store, tab
         return TrainingFunctions(model_fn=model_fn, train_fn=train_fn)
 
     found = search(
-        spark, store, trainer_fn=functions, search_space={"lr": [0.1, 0.5]}, num_epochs=3, evaluation_metric="loss"
+        spark, store, trainer_fn=functions, search_space={"lr": [0.1, 0.5]}, num_epochs=3, metric="loss"
     ).fit(table)
     assert all(trial.history[-1]["val_loss"] < trial.history[0]["val_loss"] for trial in found.trials)
     assert found.best_model.transform(table.limit(3)).where("prediction is not null").count() == 3
@@ -360,14 +360,14 @@ def test_mlflow_and_tensorboard_have_every_epoch(
     children = {run.info.run_name: run for run in runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id}
     assert sorted(children) == ["c000", "c001"]
     for trial in found.trials:
-        child = children[trial.config]
+        child = children[trial.trial_id]
         assert child.data.params == {name: str(value) for name, value in trial.params.items()}
         logged = mlflow.MlflowClient().get_metric_history(child.info.run_id, "val_accuracy")
         assert [metric.value for metric in logged] == [entry["val_accuracy"] for entry in trial.history]
-        assert list((tmp_path / "events" / trial.config).glob("events.out.tfevents.*"))
+        assert list((tmp_path / "events" / trial.trial_id).glob("events.out.tfevents.*"))
     names = {artifact.path for artifact in mlflow.MlflowClient().list_artifacts(parent.info.run_id)}
     assert names >= {"gantt.png", "learning_curves.png", "visits.json", "run.txt", "best_model"}
-    assert parent.data.tags["best_config"] == found.best.config
+    assert parent.data.tags["best_trial_id"] == found.best.trial_id
     assert parent.data.tags["environment.torch"] == torch.__version__
     mlflow.set_tracking_uri(None)
 
@@ -443,7 +443,7 @@ def test_one_that_was_taken_for_lost_comes_back(
         ({"mode": "best"}, 'mode=.best.: "min" or "max"'),
         ({"schedule": "random"}, "did you mean 'randomized'"),
         ({"replicas": 3}, "from 1 to the 2 workers"),
-        ({"partitions": 1}, "leave some idle"),
+        ({"num_shards": 1}, "leave some idle"),
         ({"trainer_fn": 3}, "a function of a configuration"),
     ],
 )
@@ -464,13 +464,13 @@ def test_what_is_wrong_is_said_before_anything_is_trained(
         search(spark, tmp_path / "unwritten", backend=SparkBackend(spark, num_workers=3)).fit(table)
     assert not (tmp_path / "unwritten").exists()
     with pytest.raises(InvalidArgumentError, match="did you mean 'accuracy'"):
-        search(spark, store, evaluation_metric="acuracy").fit(table)
+        search(spark, store, metric="acuracy").fit(table)
     with pytest.raises(TrainerError, match=r"does not run on the prepared data.*features float32\(4, 2\)"):
         search(spark, store, feature_columns=FEATURES[:2]).fit(table)
     with pytest.raises(TrainerError, match="gave a NoneType"):
         search(spark, store, trainer_fn=lambda _params: None).fit(table)
     with pytest.raises(InvalidArgumentError, match="needs validation rows"):
-        search(spark, store, validation=0.0).fit(table)
+        search(spark, store, test_fraction=0.0).fit(table)
     halves = table.withColumn("label", F.col("label") + 0.5)
     with pytest.raises(TrainerError, match=r"the label [01]\.5 is no number of a class"):
         search(spark, store).fit(halves)
@@ -517,7 +517,7 @@ def test_a_larger_model_than_the_first_ends_alone_before_it_is_trained(
 def test_a_worker_without_validation_rows(spark: SparkSession, store: Store, table: DataFrame) -> None:
     """So few rows are held out that a shard of them is empty: the numbers are those of the others."""
     few = table.limit(20)
-    task = search(spark, store, validation=0.05, num_epochs=1, search_space={"lr": [0.01], "hidden": [4]})
+    task = search(spark, store, test_fraction=0.05, num_epochs=1, search_space={"lr": [0.01], "hidden": [4]})
     prepared = task.prepare(few)
     assert [prepared.shard("validation", part).rows for part in prepared.partitions] == [1, 0]
     (trial,) = task.fit(prepared).trials
@@ -527,7 +527,7 @@ def test_a_worker_without_validation_rows(spark: SparkSession, store: Store, tab
 
 
 def test_without_validation_the_training_loss_decides(spark: SparkSession, store: Store, table: DataFrame) -> None:
-    task = {"validation": 0.0, "evaluation_metric": "loss", "search_space": {"lr": [0.01, 1e-6], "hidden": [8]}}
+    task = {"test_fraction": 0.0, "metric": "loss", "search_space": {"lr": [0.01, 1e-6], "hidden": [8]}}
     found = search(spark, store, **task).fit(table)
     assert found.best.params["lr"] == 0.01
     assert found.spec.metric == "loss"
@@ -535,7 +535,7 @@ def test_without_validation_the_training_loss_decides(spark: SparkSession, store
 
 
 def test_more_shards_than_workers_and_copies(spark: SparkSession, store: Store, table: DataFrame) -> None:
-    task = {"partitions": 5, "replicas": 2, "num_epochs": 1, "search_space": {"lr": [0.01], "hidden": [4, 8]}}
+    task = {"num_shards": 5, "replicas": 2, "num_epochs": 1, "search_space": {"lr": [0.01], "hidden": [4, 8]}}
     found = search(spark, store, **task).fit(table)
     for trial in found.trials:
         assert sorted(trial.visits) == [(0, partition) for partition in range(5)]

@@ -1,0 +1,199 @@
+"""The events of a run, as its callbacks get them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "EpochFinished",
+    "Event",
+    "RunFailed",
+    "RunFinished",
+    "RunStarted",
+    "TrialFinished",
+    "TrialState",
+    "UnitFinished",
+    "WorkerLost",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialState:
+    """A trial as it is when the run starts, or starts again.
+
+    Attributes
+    ----------
+    trial_id : str
+    params : mapping
+    status : str
+        ``"running"``, ``"finished"``, or why it ended early.
+    units : int
+        Training units that earlier parts of the run have trained.
+    history : tuple of mapping
+        The metrics of each epoch that is over.
+    """
+
+    trial_id: str
+    params: Mapping[str, Any]
+    status: str
+    units: int
+    history: tuple[Mapping[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """A run starts; the first event.
+
+    Attributes
+    ----------
+    run_id : str
+    trials : tuple of TrialState
+        All of them. A resumed run's have histories.
+    epoch : int
+        The first one to be trained; later than 0 where a run is resumed.
+    num_epochs : int
+        Of the whole run.
+    num_units : int
+        Training units of the whole run.
+    seconds : float
+        That earlier parts of the run took.
+    metric : str
+        That decides which trial is best.
+    larger_is_better : bool
+        Whether more of the metric is better.
+    """
+
+    run_id: str
+    trials: tuple[TrialState, ...]
+    epoch: int
+    num_epochs: int
+    num_units: int
+    seconds: float
+    metric: str
+    larger_is_better: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitFinished:
+    """A unit ended: one trial on one shard.
+
+    Attributes
+    ----------
+    kind : {"train", "evaluate"}
+    trial_id, worker : str
+    epoch, partition : int
+    began, ended : float
+        Seconds since the start of the run, by the driver's clock, at which the unit was given out, and at which it was
+        reported.
+    seconds : float
+        Time in training or evaluation itself.
+    fetched_bytes : int
+        Size of the checkpoint that the worker fetched for it; 0 where the worker had it. Default 0.
+    from_store : bool
+        Whether the checkpoint came from the store instead of another worker. Default ``False``.
+    """
+
+    kind: str
+    trial_id: str
+    worker: str
+    epoch: int
+    partition: int
+    began: float
+    ended: float
+    seconds: float
+    fetched_bytes: int = 0
+    from_store: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochFinished:
+    """An epoch is over, and the store has its results.
+
+    Attributes
+    ----------
+    epoch : int
+        From 0.
+    metrics : mapping of str to mapping of str to float
+        By trial id: the training loss as ``"loss"``, loss and metrics of validation with ``val_`` before the name.
+        Trials that ended early are not among them.
+    """
+
+    epoch: int
+    metrics: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFinished:
+    """A trial ended: after its last epoch, or early.
+
+    Attributes
+    ----------
+    trial_id : str
+    status : str
+        ``"finished"``, or why it ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
+        ``"killed its workers"``, ``"lost its state"``.
+    traceback : str
+        Of a trial that ended early, in its worker's words.
+    """
+
+    trial_id: str
+    status: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """A worker was lost; its unit is trained again.
+
+    Attributes
+    ----------
+    seconds : float
+        Time since the start of the run.
+    worker, host, why : str
+    """
+
+    seconds: float
+    worker: str
+    host: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s: {self.worker} on {self.host}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """All trials have ended; the last event.
+
+    Attributes
+    ----------
+    run_id : str
+    seconds : float
+        Of this part of the run.
+    """
+
+    run_id: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailed:
+    """The run stopped before its end; the last event. ``Selection.resume`` goes on with it.
+
+    Attributes
+    ----------
+    run_id : str
+    error : str
+        The error that ``fit`` raises, with its type.
+    """
+
+    run_id: str
+    error: str
+
+
+Event = RunStarted | UnitFinished | EpochFinished | TrialFinished | WorkerLost | RunFinished | RunFailed
+"""Any event of a run."""

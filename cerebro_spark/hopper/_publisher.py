@@ -1,0 +1,75 @@
+"""The observer of a run's coordinator: makes events of what it hears and publishes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cerebro_spark.callbacks import RunStarted, TrialFinished, TrialState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cerebro_spark.callbacks import EventStream
+    from cerebro_spark.hopper._events import Event, Loss
+    from cerebro_spark.hopper._journal import RunSpec
+    from cerebro_spark.hopper._trial import Trial
+
+__all__ = ["Publisher", "run_started"]
+
+
+class Publisher:
+    """Publishes what the coordinator tells under its lock; every method returns at once.
+
+    Parameters
+    ----------
+    stream : EventStream
+    """
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+
+    def unit(self, event: Event) -> None:
+        """Publish a unit that ended."""
+        self._stream.publish(event)
+
+    def worker_lost(self, loss: Loss) -> None:
+        """Publish the loss of a worker."""
+        self._stream.publish(loss)
+
+    def trial_ended(self, trial: Trial) -> None:
+        """Publish the end of a trial."""
+        self._stream.publish(TrialFinished(trial_id=trial.config, status=trial.status, traceback=trial.traceback))
+
+
+def run_started(spec: RunSpec, trials: Sequence[Trial], epoch: int, num_shards: int, seconds: float) -> RunStarted:
+    """Describe a run that starts, or starts again.
+
+    Parameters
+    ----------
+    spec : RunSpec
+    trials : sequence of Trial
+    epoch : int
+        The first to be trained.
+    num_shards : int
+    seconds : float
+        That earlier parts of the run took.
+    """
+    return RunStarted(
+        run_id=spec.run,
+        trials=tuple(
+            TrialState(
+                trial_id=trial.config,
+                params=dict(trial.params),
+                status=trial.status,
+                units=trial.version,
+                history=tuple(dict(metrics) for metrics in trial.history),
+            )
+            for trial in trials
+        ),
+        epoch=epoch,
+        num_epochs=spec.epochs,
+        num_units=len(trials) * spec.epochs * num_shards,
+        seconds=seconds,
+        metric=spec.metric,
+        larger_is_better=spec.larger_is_better,
+    )

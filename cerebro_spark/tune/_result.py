@@ -1,0 +1,41 @@
+"""The result of one configuration of a search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["TrialResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """One configuration and how its training went.
+
+    Attributes
+    ----------
+    trial_id : str
+    params : dict
+    status : str
+        ``"finished"``, or why it ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
+        ``"killed its workers"``, ``"lost its state"``.
+    metric : float
+        Value of the search's metric after the last epoch; NaN where there is none.
+    history : list of dict
+        By epoch: the training loss, and loss and metrics of validation with ``val_`` before the name.
+    visits : tuple of (int, int)
+        Epoch and partition of each unit, in the order of training.
+    seconds : float
+        Time in training units.
+    traceback : str
+        Error that ended it early, in its worker's words.
+    """
+
+    trial_id: str
+    params: dict[str, Any]
+    status: str
+    metric: float
+    history: list[dict[str, float]]
+    visits: tuple[tuple[int, int], ...]
+    seconds: float
+    traceback: str
