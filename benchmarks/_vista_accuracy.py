@@ -16,7 +16,7 @@ from pyspark.ml.feature import StringIndexer
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from vista_spark import FeatureTransfer
-from vista_spark.cli import numeric_columns, read_images, read_table
+from vista_spark.files import numeric_columns, read_images, read_table
 
 if TYPE_CHECKING:
     from _vista_job import Workbench

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vista_spark import roster
-from vista_spark.cli import layers_of
+from vista_spark.files import parse_layers
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -90,7 +90,7 @@ def _options(arguments: Sequence[str] | None) -> Options:
         parser.error(f"--figure {', '.join(sorted(unknown))}: all, or some of {', '.join(_FIGURES)}")
     if given["images"] < 16:
         parser.error(f"--images {given['images']}: at least 16, to train and to test on")
-    names = tuple(layer.name for layer in roster.card(given["model"]).resolve(layers_of(given["layers"])))
+    names = tuple(layer.name for layer in roster.card(given["model"]).resolve(parse_layers(given["layers"])))
     weights = found_weights(given["weights"], given["model"])
     return Options(**{**given, "figure": figures, "layers": names, "weights": weights})
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from cerebro_spark.callbacks._callback import Callback
-from udfs.driver import live_table
+from udfs.driver import live_display
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ class ProgressTable(Callback):
     """
 
     def __init__(self) -> None:
-        self._live = live_table()
+        self._live = live_display()
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="progress", daemon=True)

@@ -86,7 +86,7 @@ _SPILLS = """
 import sys
 from pyspark.ml.classification import LogisticRegression
 from vista_spark import FeatureTransfer, session
-from vista_spark.cli import read_images, read_table
+from vista_spark.files import read_images, read_table
 from vista_spark.errors import DiskFullError
 
 inputs, disk = sys.argv[1:]

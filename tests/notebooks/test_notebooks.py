@@ -33,32 +33,51 @@ def _run(name: str) -> nbformat.NotebookNode:
     return notebook
 
 
-WATCHED = """
-from types import SimpleNamespace
-from cerebro_spark import _live
-from cerebro_spark.hopper import Trial
-from cerebro_spark.hopper._monitor import Watching
+def _outputs(code: str) -> list[nbformat.NotebookNode]:
+    """The outputs of a notebook of one cell."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}}).execute()
+    outputs: list[nbformat.NotebookNode] = notebook.cells[0].outputs
+    return outputs
 
-_live._SHOWN_S = 0.01
-trials = [Trial(f"c{number:03d}", {"lr": number / 10}) for number in range(3)]
-spec = SimpleNamespace(metric="val_accuracy", larger_is_better=True)
-run = SimpleNamespace(trials=trials, epoch=0, alive=("w0", "w1"), seconds=0.0, redone=0)
-with Watching(lambda sums: {}, spec=spec, units=60, shown=True) as watching:
-    for number in range(60):
-        run.seconds += 0.25
-        trials[number % 3].visits.append((0, number))
-        watching.look(run)
+
+TABLES = """
+from rich.table import Table
+from udfs.driver import live_display
+
+display = live_display(pause_s=0.01)
+display.start()
+for number in range(60):
+    table = Table(title=f"unit {number + 1} of 60")
+    table.add_row("c002")
+    display.update(table, refresh=True)
+display.stop()
+"""
+
+BAR = """
+from udfs.driver import Progress
+
+with Progress("mobilenet_v2 auto", 9, shown=True) as bar:
+    bar.step("planning")
+    bar.expect(3)
+    bar.step("inference: pool")
+    bar.step("training: pool")
 """
 
 
-def test_the_live_table_is_one_output_that_is_kept() -> None:
-    """Not a line a look, nor a widget that a saved notebook has lost; and the last look is what stays."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(WATCHED)])
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}}).execute()
-    (output,) = notebook.cells[0].outputs
+def test_a_live_table_is_one_output_that_is_kept() -> None:
+    """Not a line a drawing, nor a widget that a saved notebook has lost; and the last drawing is what stays."""
+    (output,) = _outputs(TABLES)
     assert output.output_type == "display_data"
-    assert "epoch 1, 60 of 60 units, 2 workers, 15 s" in output.data["text/plain"]
+    assert "unit 60 of 60" in output.data["text/plain"]
     assert "c002" in output.data["text/html"]
+
+
+def test_a_progress_bar_is_one_output_and_no_warning() -> None:
+    (output,) = _outputs(BAR)
+    assert output.output_type == "display_data"
+    for part in ("mobilenet_v2 auto", "3/3", "done"):
+        assert part in output.data["text/plain"]
 
 
 def _pictures(notebook: nbformat.NotebookNode) -> int:

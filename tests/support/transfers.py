@@ -11,7 +11,7 @@ import pandas as pd
 from photographs import crops, encode
 from pyspark.ml import PipelineModel
 
-from vista_spark.cli import read_images, read_table
+from vista_spark.files import read_images, read_table
 
 if TYPE_CHECKING:
     from pathlib import Path

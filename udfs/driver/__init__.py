@@ -2,9 +2,10 @@
 
 from udfs.driver._arrow import as_vector, count_reasons, map_rows, quoted, reason_of
 from udfs.driver._columns import check_absent, check_image, check_numbers, check_present, check_text, holds_several
+from udfs.driver._files import check_file_columns, file_columns, file_infos, is_csv, is_here, is_parquet, open_files
 from udfs.driver._keywords import UnknownKeywordError, hint_keywords
 from udfs.driver._launch import JavaNotFoundError, launch
-from udfs.driver._live import live_table
+from udfs.driver._live import live_display
 from udfs.driver._params import UNBOUND, above, at_least, one_of, sizes
 from udfs.driver._persistence import NetworkReader, NetworkWriter
 from udfs.driver._progress import Progress
@@ -22,18 +23,25 @@ __all__ = [
     "as_vector",
     "at_least",
     "check_absent",
+    "check_file_columns",
     "check_image",
     "check_numbers",
     "check_present",
     "check_text",
     "count_reasons",
+    "file_columns",
+    "file_infos",
     "hint_keywords",
     "holds_several",
+    "is_csv",
+    "is_here",
     "is_local",
+    "is_parquet",
     "launch",
-    "live_table",
+    "live_display",
     "map_rows",
     "one_of",
+    "open_files",
     "quoted",
     "reason_of",
     "sizes",

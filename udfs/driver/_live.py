@@ -1,4 +1,4 @@
-"""A table that is drawn anew where it stands, in a terminal or in a notebook."""
+"""A display that is redrawn in place, in a terminal or in a notebook."""
 
 from __future__ import annotations
 
@@ -9,57 +9,69 @@ from rich import get_console
 from rich.live import Live
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
-__all__ = ["LiveTable", "live_table"]
+__all__ = ["LiveDisplay", "live_display"]
 
 # Seconds between two messages to the browser, which keeps up with more but gains nothing.
-_SHOWN_S = 1.0
+_PAUSE_S = 1.0
 
 
-class LiveTable(Protocol):
-    """What both are."""
+class LiveDisplay(Protocol):
+    """What a terminal and a notebook have in common."""
 
     def start(self) -> None:
-        """Before the first table."""
+        """Prepare to draw."""
 
-    def update(self, table: Table, *, refresh: bool) -> None:
-        """Draw this one instead."""
+    def update(self, renderable: RenderableType, *, refresh: bool) -> None:
+        """Draw this in place of what was drawn before."""
 
     def stop(self) -> None:
-        """The last one stays."""
+        """Draw what was given last; it stays."""
 
 
-def live_table() -> LiveTable:
-    """One for where this process's output goes."""
-    return _NotebookTable() if get_console().is_jupyter else Live(auto_refresh=False, transient=False)
+def live_display(*, pause_s: float = _PAUSE_S, ticking: bool = False) -> LiveDisplay:
+    """Make a display for where this process's output goes.
+
+    Parameters
+    ----------
+    pause_s : float
+        In a notebook: seconds between two drawings; what comes sooner waits for the next call. Default 1.
+    ticking : bool
+        In a terminal: draw by itself four times a second, for what has a clock in it.
+    """
+    if get_console().is_jupyter:
+        return _NotebookDisplay(pause_s)
+    return Live(auto_refresh=ticking, transient=False)
 
 
-class _NotebookTable:
-    """An output of the cell that is replaced.
+class _NotebookDisplay:
+    """One output of the cell, replaced at each drawing.
 
-    Rich's own way there takes ipywidgets: without it nothing is shown, and with it nothing stays in the saved notebook.
+    Rich's own way there takes ipywidgets: without it nothing is shown but a warning, and with it nothing stays in the
+    saved notebook.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pause_s: float) -> None:
+        self._pause_s = pause_s
         self._handle: Any = None
-        self._waiting: Table | None = None
-        self._shown = 0.0
+        self._waiting: RenderableType | None = None
+        self._drawn = float("-inf")
 
     def start(self) -> None:
-        """Nothing is shown yet."""
+        """Draw nothing yet."""
 
-    def update(self, table: Table, *, refresh: bool) -> None:
-        """Show it, or keep it until the last one was long enough ago."""
-        self._waiting = table
-        if refresh and time.monotonic() - self._shown >= _SHOWN_S:
-            self._show()
+    def update(self, renderable: RenderableType, *, refresh: bool) -> None:
+        """Draw it, or keep it until the pause is over."""
+        self._waiting = renderable
+        if refresh and time.monotonic() - self._drawn >= self._pause_s:
+            self._draw()
 
     def stop(self) -> None:
-        """Show the last one."""
-        self._show()
+        """Draw what still waits."""
+        self._draw()
 
-    def _show(self) -> None:
+    def _draw(self) -> None:
         from IPython.display import display  # noqa: PLC0415 - there is one in a notebook only
 
         if self._waiting is None:
@@ -68,4 +80,4 @@ class _NotebookTable:
             self._handle = display(self._waiting, display_id=True)  # type: ignore[no-untyped-call]
         else:
             self._handle.update(self._waiting)
-        self._waiting, self._shown = None, time.monotonic()
+        self._waiting, self._drawn = None, time.monotonic()

@@ -1,16 +1,5 @@
 """The ``vista`` command."""
 
-from vista_spark.cli._app import app, layers_of, main
-from vista_spark.cli._files import numeric_columns, read_images, read_table
-from vista_spark.cli._survey import Survey, survey
+from vista_spark.cli._app import app, main
 
-__all__ = [
-    "Survey",
-    "app",
-    "layers_of",
-    "main",
-    "numeric_columns",
-    "read_images",
-    "read_table",
-    "survey",
-]
+__all__ = ["app", "main"]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
+
+from udfs.driver.command import Master, choice, picture_file, refused_before_spark
+from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS
+from vista_spark import roster
+from vista_spark.cli._options import Model, Weights
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,35 +25,69 @@ _CONSOLE = Console()
 
 def explain_command(
     image: Annotated[str, typer.Argument(help="Path or URI of an image.")],
-    model: Annotated[str, typer.Option(help="The network; `vista models` lists them.")],
-    out: Annotated[Path, typer.Option(help="Where to draw the heat map: .png, .svg or .pdf.")],
-    weights: Annotated[str | None, typer.Option(help="Path or URI of a state dict; random weights without it.")] = None,
-    target: Annotated[int | None, typer.Option(help="The class; the predicted one by default.")] = None,
-    patch_size: Annotated[int, typer.Option(help="Of the occluding patch, in pixels of the network's input.")] = 16,
-    stride: Annotated[int, typer.Option(help="Between two places of it.")] = 4,
-    perturbation: Annotated[str, typer.Option(help="What the patch has: color (grey), mean or blur.")] = "color",
-    mode: Annotated[str, typer.Option(help="exact: what a patch changes; approximate: nearly; naive: everything.")] = (
-        "exact"
-    ),
-    tau: Annotated[float, typer.Option(help="Approximate: how much of each change is followed.")] = 0.8,
-    target_speed_up: Annotated[float, typer.Option(help="Approximate: by drill-down; 1 is without.")] = 3.0,
-    drill_down_fraction: Annotated[float, typer.Option(help="Approximate: computed at the full stride.")] = 0.25,
-    precision: Annotated[str, typer.Option(help="Approximate: bfloat16 is faster where there is hardware for it.")] = (
-        "float32"
-    ),
+    model: Model,
+    out: Annotated[
+        Path, typer.Option(help="Where to draw the heat map: .png, .svg or .pdf.", parser=picture_file, metavar="FILE")
+    ],
+    weights: Weights = None,
+    target: Annotated[int | None, typer.Option(min=0, help="The class; the predicted one by default.")] = None,
+    patch_size: Annotated[
+        int, typer.Option(min=1, help="Of the occluding patch, in pixels of the network's input.")
+    ] = 16,
+    stride: Annotated[int, typer.Option(min=1, help="Pixels between two places of the patch.")] = 4,
+    perturbation: Annotated[
+        str,
+        typer.Option(
+            help="Of the patch: color (grey), mean or blur.", parser=choice(*PERTURBATIONS), metavar="PERTURBATION"
+        ),
+    ] = "color",
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="exact: compute what a patch changes; approximate: most of it; naive: everything.",
+            parser=choice(*MODES),
+            metavar="MODE",
+        ),
+    ] = "exact",
+    tau: Annotated[float, typer.Option(min=0, max=1, help="Approximate: how much of each change is followed.")] = 0.8,
+    target_speed_up: Annotated[float, typer.Option(min=1, help="Approximate: by drill-down; 1 is without.")] = 3.0,
+    drill_down_fraction: Annotated[
+        float, typer.Option(min=0, max=1, help="Approximate: share computed at the full stride.")
+    ] = 0.25,
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="Approximate: bfloat16 is faster where there is hardware for it.",
+            parser=choice(*PRECISIONS),
+            metavar="PRECISION",
+        ),
+    ] = "float32",
     region: Annotated[
         tuple[int, int, int, int] | None, typer.Option(help="Top, bottom, left and right that the patch stays in.")
     ] = None,
-    image_size: Annotated[int | None, typer.Option(help="Of the network's input; the model's own by default.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Places of the patch at a time.")] = 32,
-    master: Annotated[
-        str | None, typer.Option(help="local[*], spark://..., sc://...: its tasks share the places; else this process.")
+    image_size: Annotated[
+        int | None, typer.Option(min=1, help="Of the network's input; the model's own by default.")
     ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Places of the patch at a time.")] = 32,
+    seed: Annotated[int, typer.Option(help="Of random weights.")] = 0,
+    master: Master = None,
 ) -> None:
-    """Show which parts of an image a prediction depends on."""
-    from vista_spark.occlusion import explain  # noqa: PLC0415
-    from vista_spark.sessions import session  # noqa: PLC0415 - `vista --help` is not to wait for it
+    """Show which parts of an image a prediction depends on; with --master, Spark's tasks share the places."""
+    from udfs.images import decode  # noqa: PLC0415 - `vista --help` is not to wait for it
+    from vista_spark.network import network  # noqa: PLC0415
+    from vista_spark.occlusion import check_explainable, check_occlusion, explain  # noqa: PLC0415
+    from vista_spark.sessions import session  # noqa: PLC0415
 
+    places = None if region is None else ((region[0], region[1]), (region[2], region[3]))
+    with refused_before_spark():
+        card = roster.card(model)
+        check_explainable(card)
+        net = network(card, weights, seed, image_size)
+        check_occlusion(
+            net.preprocessing, patch_size=patch_size, stride=stride, patch_color=(0, 0, 0), region=places, mode=mode,
+            perturbation=perturbation, precision=precision,
+        )  # fmt: skip
+        decode(image, net.preprocessing)
     spark = None
     if master is not None:
         with _CONSOLE.status("starting Spark"):
@@ -56,11 +95,11 @@ def explain_command(
     with Progress(console=_CONSOLE, transient=True) as progress:
         task = progress.add_task(model)
 
-        def seen(heat_map: NDArray[np.float32]) -> None:
+        def show(heat_map: NDArray[np.float32]) -> None:
             done = int((heat_map == heat_map).sum())  # noqa: PLR0124 - NaN is not there yet
             progress.update(task, completed=done, total=heat_map.size)
 
-        found = explain(
+        explanation = explain(
             image,
             model,
             weights,
@@ -68,7 +107,7 @@ def explain_command(
             patch_size=patch_size,
             stride=stride,
             perturbation=perturbation,
-            region=None if region is None else ((region[0], region[1]), (region[2], region[3])),
+            region=places,
             mode=mode,
             tau=tau,
             target_speed_up=target_speed_up,
@@ -76,10 +115,12 @@ def explain_command(
             precision=precision,
             image_size=image_size,
             batch_size=batch_size,
-            on_update=seen,
+            on_update=show,
             on_estimate=lambda seconds: _CONSOLE.print(f"about {seconds:.0f} s", highlight=False),
+            seed=seed,
             spark=spark,
         )
-    found.plot().savefig(out, dpi=120)
-    _CONSOLE.print(found.explain(), highlight=False, markup=False, soft_wrap=True)
-    _CONSOLE.print(f"drawn: {out}", highlight=False, markup=False, soft_wrap=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    explanation.plot().savefig(out, dpi=120)
+    typer.echo(explanation.explain())
+    typer.echo(f"drawn: {out}")

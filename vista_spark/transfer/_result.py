@@ -32,9 +32,10 @@ class LayerResult:
     score : float
         Of the evaluator, on the rows held out.
     inference_seconds, training_seconds : float
-        Wall time of the pass that made the features, and of fitting and scoring.
+        Wall time of the pass that made the features, and of fitting and scoring. Layers that one pass delivers share
+        its seconds by their FLOPs.
     gflops : float
-        Of that pass, a record.
+        Of that pass, a record: of several layers, what this one needs beyond those below it.
     model : pyspark.ml.Model
         Reads the assembled vector; :attr:`TransferResult.best_model` is the one that reads images.
     """

@@ -17,6 +17,7 @@ from udfs.inference import HOGExtraction, Pooling, feature_length
 from vista_spark.errors import DiskFullError, EmptyInputError, LabelError
 from vista_spark.transfer._downstream import is_classification, point_at
 from vista_spark.transfer._result import LayerResult
+from vista_spark.transfer._shares import flops_by_target
 from vista_spark.transfer._stage import ERROR, feature_column, run_stage, stage_inference
 
 if TYPE_CHECKING:
@@ -163,13 +164,14 @@ class Run:
                     self.tick("training: structured features")
                     baseline = self._train(table, "structured")
                     hog = self._hog(source, matched) if self.hog else None
+                flops = flops_by_target(self.network.graph, stage)
                 for target in stage.targets:
                     self.tick(f"training: {plan.names[target]}")
                     shape, layout = self.network.graph[target].output_shape, self.network.reads.layout
                     size = feature_length(shape, self.pooling, layout)
                     trained = self._train(table, plan.names[target], feature_column(target), size)
-                    layers.append(replace(trained, inference_seconds=seconds, gflops=stage.flops / 1e9))
-                    seconds = 0.0  # the layers of one stage share a pass
+                    share = flops[target] / stage.flops if stage.flops else 1 / len(stage.targets)
+                    layers.append(replace(trained, inference_seconds=share * seconds, gflops=flops[target] / 1e9))
         finally:
             held.release(before=len(plan.stages) + 1)
         assert baseline is not None  # noqa: S101 - a plan has at least one stage

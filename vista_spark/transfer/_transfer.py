@@ -26,7 +26,7 @@ from vista_spark.transfer._run import FEATURES, Run
 from vista_spark.transfer._tracking import log
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.ml import Estimator
     from pyspark.ml.evaluation import Evaluator
@@ -191,6 +191,7 @@ class FeatureTransfer:
         featuresCol: str | Sequence[str] = "features",
         labelCol: str = "label",
         imageCol: str = "image",
+        on_plan: Callable[[Choice], object] | None = None,
     ) -> TransferResult:
         """Join, infer, train and score.
 
@@ -209,6 +210,8 @@ class FeatureTransfer:
         imageCol : str
             What the model reads: encoded bytes, paths, Spark ``image`` structs, arrays of floats, arrays of one of the
             first three (several images a record), or strings for a text encoder.
+        on_plan : callable, optional
+            Called with the plan that was chosen, before it runs.
 
         Returns
         -------
@@ -237,6 +240,8 @@ class FeatureTransfer:
             matched = match(structured, images, columns, self.errors, classification=is_classification(self.downstream))
             bar.step("planning")
             choice = self._choice(net, matched, columns)
+            if on_plan is not None:
+                on_plan(choice)
             stages = choice.logical.stages
             bar.expect(3 + len(stages) + sum(len(stage.targets) for stage in stages) + self.hog)
             run = Run(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from places import EXAMPLES
 from real_inputs import require
@@ -17,7 +19,6 @@ from typer.testing import CliRunner
 
 from cerebro_spark import TunedModel
 from cerebro_spark.cli import app
-from cerebro_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,8 +53,8 @@ def test_a_search_of_real_motions_is_resumed_for_more_epochs(tmp_path: Path, spa
     table = _table("motions", tmp_path)
     out = tmp_path / "out"
     command = ["-m", "cerebro_spark", "tune", str(EXAMPLES / "searches" / "motions.py"), "--out", str(out)]
-    common = ["--master", "local[2]", "--workers", "2"]
-    done = _run(*command, *common, "--table", str(table), "--epochs", "6", "--run-id", "first")
+    common = ["--master", "local[2]", "--num-workers", "2"]
+    done = _run(*command, *common, "--table", str(table), "--num-epochs", "6", "--run-id", "first")
     assert done.returncode == 0, done.stderr
     assert "run first" in done.stdout
     trials = pd.read_csv(out / "trials.csv")
@@ -63,7 +64,7 @@ def test_a_search_of_real_motions_is_resumed_for_more_epochs(tmp_path: Path, spa
     for name in ("gantt.png", "learning_curves.png"):
         assert (out / name).read_bytes().startswith(b"\x89PNG")
 
-    more = _run(*command, *common, "--resume", "first", "--epochs", "10")
+    more = _run(*command, *common, "--resume", "first", "--num-epochs", "10")
     assert more.returncode == 0, more.stderr
     resumed = pd.read_csv(out / "trials.csv")
     assert sorted(resumed["epoch"].unique()) == list(range(10))
@@ -109,27 +110,67 @@ def _searched(name: str, table: Path, folder: Path, metric: str, at_least: float
     assert pd.read_csv(out / "trials.csv")[metric].max() > at_least
 
 
+SEARCH = """
+trainer_fn = print
+search_space = {'lr': [1]}
+feature_columns = ['x']
+label_columns = ['y']
+"""
+TABLE = ("--table", "{folder}/t.parquet")
+
+
 @pytest.mark.parametrize(
-    ("text", "options", "said"),
+    ("text", "options", "reason"),
     [
-        (None, [], "is not a Python file"),
-        ("search_space = {'lr': [1]}", [], "does not define trainer_fn"),
-        ("trainer_fn = print\nsearch_spaces = {'lr': [1]}", [], "search_space; did you mean 'search_spaces'"),
-        ("trainer_fn = print\nsearch_space = {'lr': [1]}", ["--table", "t.parquet"], "no label_columns"),
-        ("trainer_fn = print\nsearch_space = {'lr': [1]}\nlabel_columns = ['y']", [], "--table names the data"),
+        (None, TABLE, "is not a Python file"),
+        ("search_space = {'lr': [1]}", TABLE, "does not define trainer_fn"),
+        ("trainer_fn = print\nsearch_spaces = {'lr': [1]}", TABLE, "search_space; did you mean 'search_spaces'"),
+        ("trainer_fn = print\nsearch_space = {'lr': [1]}", TABLE, "no label_columns"),
+        ("x = 1\ny = z", TABLE, "search_of_mine.py, line 2: NameError: name 'z' is not defined"),
+        ("def f(:", TABLE, "SyntaxError"),
+        (SEARCH, (), "--table names the data"),
+        (SEARCH, ("--table", "{folder}/nothere.parquet"), "no such file or folder"),
+        (SEARCH, ("--table", "{folder}/t.csv"), "a .parquet"),
+        (SEARCH, (*TABLE, "--labels", "label"), "--table has no column 'label'; columns: x, y"),
+        (SEARCH, (*TABLE, "--features", "x,zz"), "--table has no column 'zz'"),
+        (SEARCH, (*TABLE, "--num-workers", "0"), "Invalid value for '--num-workers'"),
+        (SEARCH, (*TABLE, "--replicas", "3"), "from 1 to the 2 workers"),
+        (SEARCH, (*TABLE, "--num-shards", "1"), "fewer than the 2 workers"),
+        (SEARCH, (*TABLE, "--num-epochs", "0"), "Invalid value for '--num-epochs'"),
+        (SEARCH, (*TABLE, "--schedule", "randomised"), "did you mean 'randomized'"),
+        (SEARCH, (*TABLE, "--errors", "null"), "drop, raise"),
+        (SEARCH, (*TABLE, "--store", "s4://bucket"), "no file system for the store 's4://bucket'"),
+        (SEARCH, (*TABLE, "--master", "lcoal"), "local[*]"),
+        (SEARCH, (*TABLE, "--out", "s3://bucket/out"), "is a URI"),
+        (SEARCH, ("--resume", "no-such-run"), "no-such-run"),
     ],
 )
-def test_what_is_wrong_is_said_before_spark_starts(
-    text: str | None, options: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_wrong_argument_is_refused_before_spark_starts(
+    text: str | None, options: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def launch(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("cerebro_spark.cli._app.launch", launch)
+    monkeypatch.setattr("udfs.driver.launch", launch)
+    monkeypatch.chdir(tmp_path)
     search = tmp_path / "search_of_mine.py"
     if text is not None:
         search.write_text(text)
-    done = CliRunner().invoke(app, ["tune", str(search), "--out", str(tmp_path / "out"), *options])
-    assert isinstance(done.exception, InvalidArgumentError), done.output
-    assert said in str(done.exception)
-    assert not (tmp_path / "out").exists()
+    pq.write_table(pa.table({"x": [1.0], "y": [0]}), tmp_path / "t.parquet")
+    before = sorted(tmp_path.iterdir())
+    given = [option.format(folder=tmp_path) for option in options]
+    done = CliRunner().invoke(
+        app, ["tune", str(search), "--out", str(tmp_path / "out"), *given], env={"COLUMNS": "400"}
+    )
+    assert done.exit_code == 2, done.output + repr(done.exception)
+    assert reason in " ".join(done.output.replace("│", " ").split())
+    assert sorted(path for path in tmp_path.iterdir() if path.name != "__pycache__") == before
+
+
+def test_a_missing_table_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "search_of_mine.py").write_text(SEARCH)
+    files = ("--table", str(tmp_path / "nothere.parquet"), "--out", str(tmp_path / "out"))
+    done = _run("-m", "cerebro_spark", "tune", str(tmp_path / "search_of_mine.py"), *files)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "nothere.parquet" in line

@@ -9,15 +9,16 @@ import sys
 from typing import TYPE_CHECKING
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from photographs import crops, encode
 from pyspark.ml import PipelineModel
-from pyspark.sql import functions as F  # noqa: N812
 from sessions import CONNECT
 from typer.testing import CliRunner
 
-from vista_spark.cli import app, numeric_columns, read_images, read_table
-from vista_spark.errors import ColumnError, InvalidArgumentError
+from vista_spark.cli import app
+from vista_spark.files import read_images, read_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,12 +67,13 @@ def test_transfer_from_files(data: Path, tmp_path: Path, spark: SparkSession) ->
         *("--master", "local[2]", "--test-fraction", "0.4"),
     )
     assert done.returncode == 0, done.stderr
-    assert "staged plan for squeezenet1_1" in done.stdout
+    assert (out / "plan.txt").read_text() in done.stdout, "the plan that is printed is not the one that ran"
     assert "structured row without an image (1 rows)" in done.stdout
     assert "image: not a JPEG, PNG, WEBP, GIF, BMP or TIFF image (1 rows)" in done.stdout
     layers = pd.read_csv(out / "layers.csv")
     assert list(layers["features"]) == ["structured only", "structured + fire9", "structured + pool10"]
     assert list(layers["size"]) == [0, 2048, 1000]
+    assert (layers["inference_seconds"][1:] > 0).all(), "layers of one pass share its seconds"
     assert (out / "layers.png").read_bytes().startswith(b"\x89PNG")
     assert (out / "mlflow.db").is_file()
     assert list((out / "mlruns").rglob("layers.png"))
@@ -85,73 +87,186 @@ def test_transfer_from_files(data: Path, tmp_path: Path, spark: SparkSession) ->
     assert sum(row.kind == row.predicted_kind for row in rows) > 0.8 * len(rows)
 
 
+@pytest.fixture
+def inputs(tmp_path: Path) -> dict[str, str]:
+    """Options of a transfer with which nothing is wrong."""
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "1.jpg").write_bytes(encode(next(iter(crops(1)))[3]))
+    (tmp_path / "table.csv").write_text("id,price,kind\n1,2.5,a\n2,3.5,b\n")
+    pq.write_table(pa.table({"id": [1], "picture": [b"x"]}), tmp_path / "images.parquet")
+    return {
+        "--images": str(tmp_path / "images"),
+        "--table": str(tmp_path / "table.csv"),
+        "--label": "kind",
+        "--model": "squeezenet1_1",
+        "--out": str(tmp_path / "out"),
+    }
+
+
+def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """What a command prints that ends with exit code 2, having started and written nothing."""
+
+    def session(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("vista_spark.sessions.session", session)
+    words = [word for pair in options.items() for word in pair]
+    result = CliRunner().invoke(app, [command, *arguments, *words], env={"COLUMNS": "400"})
+    assert result.exit_code == 2, result.output + repr(result.exception)
+    return " ".join(result.output.replace("│", " ").split())
+
+
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("option", "value", "reasons"),
     [
-        (["--model", "resnet19"], ["no model 'resnet19'", "did you mean 'resnet1"]),
-        (["--layers", "pol5"], ["no layer 'pol5'", "did you mean 'pool5'", "conv5_2"]),
-        (["--layers", "99"], ["no layer '99'", "1 to 11 from the top"]),
-        (["--downstream", "logstic"], ["did you mean 'logistic'"]),
-        (["--downstream", "no.such.module:Thing"], ["no.such.module"]),
+        ("--model", "resnet19", ["no model 'resnet19'", "did you mean 'resnet1"]),
+        ("--layers", "fire99", ["no layer 'fire99'", "did you mean 'fire9'"]),
+        ("--layers", "99", ["no layer '99'", "from the top"]),
+        ("--downstream", "logstic", ["did you mean 'logistic'"]),
+        ("--downstream", "no.such.module:Thing", ["no.such.module"]),
+        ("--images", "{folder}/nowhere", ["--images", "no such file or folder"]),
+        ("--images", "{folder}/images.parquet", ["--images has no column 'image'", "id, picture"]),
+        ("--table", "{folder}/absent.parquet", ["absent.parquet", "no such file or folder"]),
+        ("--table", "{folder}/table.xlsx", ["a .csv file"]),
+        ("--label", "knd", ["--table has no column 'knd'; did you mean 'kind'?"]),
+        ("--on", "key", ["--table has no column 'key'"]),
+        ("--features", "price,weight", ["--table has no column 'weight'"]),
+        ("--weights", "{folder}/absent.pt", ["absent.pt"]),
+        ("--pooling", "max", ["'max'; did you mean 'max2x2'?"]),
+        ("--pooling", "cls", ["squeezenet1_1 reads image"]),
+        ("--image-aggregation", "sum", ["'sum'", "mean, max"]),
+        ("--plan", "stagged", ["did you mean 'staged'"]),
+        ("--errors", "drp", ["did you mean 'drop'"]),
+        ("--test-fraction", "1", ["test_fraction=1.0"]),
+        ("--batch-size", "0", ["Invalid value for '--batch-size'"]),
+        ("--device", "gpu0", ["'gpu0'", "cuda"]),
+        ("--master", "lcoal[2]", ["'lcoal[2]'", "local[*]"]),
+        ("--out", "s3://bucket/out", ["'s3://bucket/out' is a URI"]),
+        ("--out", "file:/tmp/out", ["is a URI"]),
+        ("--out", "{folder}/table.csv", ["is a file"]),
     ],
 )
-def test_words_that_are_wrong_are_refused_before_spark_starts(
-    arguments: list[str], said: list[str], tmp_path: Path
+def test_transfer_refuses_a_wrong_argument_before_spark_starts(
+    option: str,
+    value: str,
+    reasons: list[str],
+    inputs: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    given = {"--images": "i", "--table": "t.csv", "--label": "l", "--model": "resnet18", "--out": str(tmp_path / "out")}
-    given |= {arguments[0]: arguments[1]}
-    result = CliRunner().invoke(app, ["transfer", *(word for pair in given.items() for word in pair)])
-    assert result.exit_code != 0
-    text = " ".join((result.output + str(result.exception)).replace("│", " ").split())
-    for part in said:
-        assert part in text
-    assert not (tmp_path / "out").exists()
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    output = _refused("transfer", inputs | {option: value.format(folder=tmp_path)}, monkeypatch)
+    for reason in reasons:
+        assert reason in output
+    assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_error_of_ours_is_a_message_and_not_a_traceback(tmp_path: Path) -> None:
-    done = _vista(
-        *("transfer", "--images", "i", "--table", "t.csv", "--label", "l", "--model", "resnet19"),
-        *("--out", str(tmp_path)),
-    )
+class _Started(Exception):  # noqa: N818
+    """Spark would have been started."""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"--table": "s3://bucket/t.parquet"},
+        {"--images": "photos/*/"},
+        {"--master": "yarn", "--table": "/of/hdfs.csv", "--images": "/of/hdfs"},
+    ],
+)
+def test_what_this_machine_cannot_see_is_left_to_spark(
+    options: dict[str, str], inputs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def session(*_: object, **__: object) -> None:
+        raise _Started
+
+    monkeypatch.setattr("vista_spark.sessions.session", session)
+    words = [word for pair in (inputs | options).items() for word in pair]
+    assert isinstance(CliRunner().invoke(app, ["transfer", *words]).exception, _Started)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("--label", "knd", "did you mean 'kind'"),
+        ("--table", "{folder}/absent.csv", "no such file or folder"),
+        ("--layers", "fire99", "did you mean 'fire9'"),
+        ("--pooling", "cls", "squeezenet1_1 reads image"),
+        ("--downstream", "logstic", "did you mean 'logistic'"),
+        ("--weights", "{folder}/absent.pt", "absent.pt"),
+        ("--memory", "32q", "'32q'"),
+        ("--cores", "0", "Invalid value for '--cores'"),
+        ("--rows", "0", "Invalid value for '--rows'"),
+        ("--picture", "{folder}/memory.txt", "a picture ends with"),
+        ("--defaults", "hdfs://host/conf", "is a URI"),
+    ],
+)
+def test_plan_refuses_a_wrong_argument_before_it_measures(
+    option: str, value: str, reason: str, inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del inputs["--out"]
+    monkeypatch.setattr("vista_spark.transfer.plan_feature_transfer", lambda *_, **__: pytest.fail("it measures"))
+    assert reason in _refused("plan", inputs | {option: value.format(folder=tmp_path)}, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("--model", "keras_vgg16", "explanations are for images and PyTorch"),
+        ("--weights", "{folder}/absent.pt", "absent.pt"),
+        ("--mode", "exat", "did you mean 'exact'"),
+        ("--perturbation", "grey", "color, mean, blur"),
+        ("--stride", "32", "larger than the patch"),
+        ("--patch-size", "999", "999"),
+        ("--precision", "float16", "did you mean 'bfloat16'"),
+        ("--out", "heat.txt", "a picture ends with"),
+        ("--out", "s3://bucket/heat.png", "is a URI"),
+    ],
+)
+def test_explain_refuses_a_wrong_argument_before_spark_starts(
+    option: str, value: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"--model": "squeezenet1_1", "--out": str(tmp_path / "heat.png"), "--master": "local[2]"}
+    image = tmp_path / "image.jpg"
+    image.write_bytes(encode(next(iter(crops(1)))[3]))
+    output = _refused("explain", options | {option: value.format(folder=tmp_path)}, monkeypatch, str(image))
+    assert reason in output
+    assert not (tmp_path / "heat.png").exists()
+
+
+def test_explain_refuses_what_is_no_image(
+    inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"--model": "squeezenet1_1", "--out": str(tmp_path / "heat.png"), "--master": "local[2]"}
+    assert "not a JPEG" in _refused("explain", options, monkeypatch, inputs["--table"])
+    assert "no such file" in _refused("explain", options, monkeypatch, str(tmp_path / "nowhere.jpg"))
+
+
+def test_a_mistake_is_one_line_and_no_traceback(inputs: dict[str, str]) -> None:
+    options = inputs | {"--table": "absent.parquet"}
+    done = _vista("transfer", *(word for pair in options.items() for word in pair))
     assert done.returncode == 2
-    assert "UnknownModelError" in done.stderr
-    assert "Traceback" not in done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "absent.parquet" in line
 
 
-def test_a_file_that_is_not_there_is_a_message_too(tmp_path: Path) -> None:
-    done = _vista(
-        *("transfer", "--images", "i", "--table", str(tmp_path / "absent.parquet"), "--label", "l"),
-        *("--model", "resnet18", "--out", str(tmp_path / "out"), "--master", "local[1]"),
-    )
-    assert done.returncode == 2
-    assert "absent.parquet" in done.stderr
+def test_a_failed_job_is_one_line_and_exit_code_1(inputs: dict[str, str]) -> None:
+    """Two rows, one of which has an image: too few to train and test on, which only Spark can count."""
+    options = inputs | {"--master": "local[1]"}
+    done = _vista("transfer", *(word for pair in options.items() for word in pair))
+    assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
+    assert "LabelError" in done.stderr or "EmptyInputError" in done.stderr
+
+
+def test_help_waits_for_no_framework() -> None:
+    code = "import sys, vista_spark.cli, cerebro_spark.cli; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"torch", "tensorflow", "keras", "mlflow", "matplotlib", "skimage", "pulp"}
+    assert not heavy & set(done.stdout.split())
 
 
 def test_models_lists_layers_from_the_top() -> None:
     result = CliRunner().invoke(app, ["models"], env={"COLUMNS": "250"})
     assert result.exit_code == 0
     assert "1 fc8, 2 fc7, 3 fc6" in result.output
-
-
-def test_a_table_is_csv_or_parquet(spark: SparkSession, tmp_path: Path) -> None:
-    spark.range(3).write.parquet(str(tmp_path / "t.parquet"))
-    assert read_table(spark, str(tmp_path / "t.parquet")).count() == 3
-    with pytest.raises(InvalidArgumentError, match=r"t\.xlsx"):
-        read_table(spark, "t.xlsx")
-
-
-def test_ids_of_image_files_take_the_tables_type(spark: SparkSession, tmp_path: Path) -> None:
-    for name in ("007.jpg", "12.tar.gz", "cover.png", "9"):
-        (tmp_path / name).write_bytes(b"x")
-    as_number = read_images(spark, str(tmp_path), "id", "image", spark.range(1).schema["id"].dataType)
-    assert {row.id for row in as_number.collect()} == {7, None, 9}
-    as_text = read_images(spark, str(tmp_path), "id", "image", spark.range(1).select(F.lit("")).schema[0].dataType)
-    assert {row.id for row in as_text.collect()} == {"007", "12.tar", "cover", "9"}
-
-
-def test_numeric_columns_are_the_structured_features(spark: SparkSession) -> None:
-    table = spark.sql("select 1 as id, 'a' as word, 2.5D as price, true as new, 3 as label")
-    assert numeric_columns(table, ["id", "label"]) == ["price", "new"]
-    with pytest.raises(ColumnError, match="--features"):
-        numeric_columns(table.select("id", "word", "label"), ["id", "label"])

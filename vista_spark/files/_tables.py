@@ -1,4 +1,4 @@
-"""The two tables of a feature transfer, read from files."""
+"""The two tables of a feature transfer, read from files by Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import BooleanType, NumericType
 
-from udfs.driver import check_present
+from udfs.driver import check_present, is_csv, is_parquet
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -20,27 +20,27 @@ __all__ = ["numeric_columns", "read_images", "read_table"]
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:
-    """A table from CSV (with a header; types are inferred) or Parquet, by the path's ending.
+    """Read a table from CSV (with a header; types are inferred) or Parquet, by the path's ending.
 
     Raises
     ------
     InvalidArgumentError
         Another ending.
     """
-    if path.endswith((".csv", ".csv.gz")):
+    if is_csv(path):
         return spark.read.csv(path, header=True, inferSchema=True, escape='"')
-    if path.rstrip("/").endswith(".parquet"):
+    if is_parquet(path):
         return spark.read.parquet(path)
     raise InvalidArgumentError(f"--table {path!r}: a .csv file (gzipped too) or .parquet")
 
 
 def read_images(spark: SparkSession, path: str, on: str, image: str, id_type: DataType) -> DataFrame:
-    """Images from a Parquet file with the columns ``on`` and ``image``, or from a folder of files.
+    """Read images from a Parquet file with the columns ``on`` and ``image``, or from a folder of files.
 
     In a folder, searched to any depth, a file's id is its name without the ending, as the table's type of id; a name
     that does not fit the type gives a null.
     """
-    if path.rstrip("/").endswith(".parquet"):
+    if is_parquet(path):
         table = spark.read.parquet(path)
         check_present(table, [on, image], "--images")
         return table.select(on, image)
@@ -50,7 +50,7 @@ def read_images(spark: SparkSession, path: str, on: str, image: str, id_type: Da
 
 
 def numeric_columns(table: DataFrame, without: Sequence[str]) -> list[str]:
-    """The structured features where none are named: every numeric column but these.
+    """List the structured features where none are named: every numeric column but these.
 
     Raises
     ------
@@ -58,9 +58,9 @@ def numeric_columns(table: DataFrame, without: Sequence[str]) -> list[str]:
         There is none.
     """
     kinds = (NumericType, BooleanType)
-    found = [field.name for field in table.schema if isinstance(field.dataType, kinds) and field.name not in without]
-    if not found:
+    numeric = [field.name for field in table.schema if isinstance(field.dataType, kinds) and field.name not in without]
+    if not numeric:
         raise ColumnError(
             f"no numeric column beside {', '.join(without)}: name the structured features with --features"
         )
-    return found
+    return numeric

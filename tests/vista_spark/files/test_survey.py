@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vista_spark.cli import Survey, survey
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
+from vista_spark.files import Survey, survey
 
 if TYPE_CHECKING:
     from pathlib import Path

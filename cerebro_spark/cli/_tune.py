@@ -1,0 +1,151 @@
+"""``cerebro tune``: many configurations over one table, from a file of a search to pictures and a model."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from cerebro_spark.cli._search_file import load_search, search_settings
+from cerebro_spark.errors import InvalidArgumentError
+from optimizer.hopper import POLICIES
+from udfs.driver.command import Device, Master, OutFolder, choice, comma_separated, refused_before_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from cerebro_spark.tune import Selection
+
+__all__ = ["tune_command"]
+
+_CONSOLE = Console()
+
+
+def tune_command(
+    search: Annotated[Path, typer.Argument(help="A Python file with trainer_fn and search_space.")],
+    out: OutFolder,
+    table: Annotated[str | None, typer.Option(help="The data: a .parquet; not needed with --resume.")] = None,
+    store: Annotated[
+        str | None, typer.Option(help="URI of the store that driver and workers reach; <out>/store by default.")
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(help="Feature columns, with commas; every one but the labels by default.")
+    ] = None,
+    labels: Annotated[str | None, typer.Option(help="Label columns, with commas.")] = None,
+    num_epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs; the file's num_epochs by default, or 10.")
+    ] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric that decides; the file's by default, or loss.")] = None,
+    test_fraction: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of rows held out for the metric; 0.25 by default.")
+    ] = None,
+    num_shards: Annotated[
+        int | None, typer.Option(min=1, help="Shards of the data; one per worker by default.")
+    ] = None,
+    num_workers: Annotated[int, typer.Option(min=1, help="Long-lived tasks that train.")] = 2,
+    replicas: Annotated[int, typer.Option(min=1, help="Workers that keep each shard.")] = 1,
+    schedule: Annotated[
+        str, typer.Option(help=f"{', '.join(POLICIES)}.", parser=choice(*POLICIES), metavar="SCHEDULE")
+    ] = POLICIES[0],
+    errors: Annotated[
+        str, typer.Option(help="Bad rows: drop or raise.", parser=choice("drop", "raise"), metavar="ERRORS")
+    ] = "drop",
+    device: Device = "auto",
+    seed: Annotated[int, typer.Option(help="Of shuffles, splits, initial weights and visits.")] = 0,
+    run_id: Annotated[str | None, typer.Option(help="Name of the run in the store.")] = None,
+    resume: Annotated[str | None, typer.Option(help="Go on with this run.")] = None,
+    experiment: Annotated[str, typer.Option(help="MLflow experiment.")] = "model-selection",
+    master: Master = None,
+) -> None:
+    """Train every configuration of a search over one table, all in parallel, and keep the best."""
+    from cerebro_spark import GridSearch, Selection, SparkBackend, Store  # noqa: PLC0415 - `--help` is not to wait
+    from cerebro_spark.hopper import Journal  # noqa: PLC0415
+    from udfs.driver import launch, track_into  # noqa: PLC0415
+
+    with refused_before_spark():
+        module = load_search(search)
+        place = Store.from_uri(store or str((out / "store").resolve()))
+        settings: dict[str, Any] = {}
+        make_backend = partial(SparkBackend, num_workers=num_workers, device=device)
+        make_search = partial(
+            GridSearch,
+            store=place,
+            trainer_fn=module.trainer_fn,
+            search_space=module.search_space,
+            replicas=replicas,
+            schedule=schedule,
+            errors=errors,
+            seed=seed,
+            experiment=experiment,
+        )
+        if resume is not None:
+            Journal(place, resume).spec()
+        else:
+            given = {
+                "feature_columns": comma_separated(features),
+                "label_columns": comma_separated(labels),
+                "num_epochs": num_epochs,
+                "metric": metric,
+                "test_fraction": test_fraction,
+                "num_shards": num_shards,
+            }
+            settings = search_settings(module, given)
+            _check_table(table, settings, master)
+            # Sessions and columns come later; the rest is checked now.
+            absent: Any = None
+            make_search(backend=make_backend(absent), **{"feature_columns": (), **settings})
+    with _CONSOLE.status("starting Spark"):
+        spark = launch(master, {"spark.log.level": "ERROR"}, name="cerebro")
+    backend = make_backend(spark)
+    if resume is None:
+        assert table is not None  # noqa: S101 - seen above, before Spark
+        df = spark.read.parquet(table)
+        settings.setdefault("feature_columns", [name for name in df.columns if name not in settings["label_columns"]])
+    out.mkdir(parents=True, exist_ok=True)
+    track_into(out, experiment)
+    if resume is not None:
+        selection = Selection.resume(
+            place,
+            resume,
+            backend=backend,
+            trainer_fn=module.trainer_fn,
+            num_epochs=num_epochs,
+            experiment=experiment,
+        )
+    else:
+        selection = make_search(backend=backend, **settings).fit(df, run_id=run_id)
+    _write(selection, out)
+
+
+def _check_table(table: str | None, settings: Mapping[str, Any], master: str | None) -> None:
+    from udfs.driver import check_file_columns, is_here, is_parquet  # noqa: PLC0415 - as above
+
+    if table is None:
+        raise InvalidArgumentError("--table names the data, unless a run is resumed")
+    if not is_parquet(table):
+        raise InvalidArgumentError(f"--table {table!r}: a .parquet")
+    if not is_here(table, master):
+        return
+    features = settings.get("feature_columns", ())
+    groups = features.values() if hasattr(features, "values") else (features,)
+    check_file_columns(table, [*(name for group in groups for name in group), *settings["label_columns"]], "--table")
+
+
+def _write(selection: Selection, out: Path) -> None:
+    selection.to_pandas().to_csv(out / "trials.csv", index=False)
+    selection.gantt().savefig(out / "gantt.png", dpi=120)
+    selection.plot().savefig(out / "learning_curves.png", dpi=120)
+    (out / "run.txt").write_text(selection.explain() + "\n")
+    table = RichTable("", "params", "status", selection.spec.metric)
+    for trial in selection.trials:
+        params = ", ".join(f"{name}={value}" for name, value in trial.params.items())
+        table.add_row(trial.trial_id, params, trial.status, f"{trial.metric:.4f}")
+    _CONSOLE.print(table)
+    typer.echo(selection.explain())
+    selection.best_model.write().overwrite().save(str((out / "best_model").resolve()))
+    typer.echo(f"best: {selection.best.trial_id}; files in {out}; run {selection.run_id}")

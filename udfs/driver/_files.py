@@ -1,0 +1,158 @@
+"""Files of tables, looked at without Spark, so that a wrong path or column is refused before Spark starts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from typing import TYPE_CHECKING, Any
+
+from pyarrow import dataset
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
+
+from optimizer.errors import ColumnError, EmptyInputError, InvalidArgumentError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["check_file_columns", "file_columns", "file_infos", "is_csv", "is_here", "is_parquet", "open_files"]
+
+_GLOB = "*?[{"
+_HIDDEN = ("_", ".")
+
+
+def is_csv(path: str) -> bool:
+    """Whether a path is named like a CSV file, gzipped ones included."""
+    return path.endswith((".csv", ".csv.gz"))
+
+
+def is_parquet(path: str) -> bool:
+    """Whether a path is named like a Parquet file or folder."""
+    return path.rstrip("/").endswith(".parquet")
+
+
+def is_here(path: str, master: str | None) -> bool:
+    """Whether Spark will read a path from this machine's disk, so that this process can look at it first.
+
+    Parameters
+    ----------
+    path : str
+        Of Spark: a path or a URI, perhaps with wildcards, which are left to Spark.
+    master : str or None
+        Where Spark will run; ``None`` as for :func:`udfs.driver.launch`.
+
+    Examples
+    --------
+    >>> is_here("s3://bucket/table.parquet", "local[2]"), is_here("file:///table.parquet", "local[2]")
+    (False, True)
+    """
+    if any(character in path for character in _GLOB):
+        return False
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if submitted if master is None else not master.startswith("local"):
+        return False
+    # A path without a scheme is one of Hadoop's default file system, wherever that is.
+    return path.startswith("file:") or ("://" not in path and "HADOOP_CONF_DIR" not in os.environ)
+
+
+def open_files(path: str, option: str) -> tuple[FileSystem, str]:
+    """Open the file system of a path or URI.
+
+    Parameters
+    ----------
+    path : str
+    option : str
+        Of the command line or a signature, for messages.
+
+    Returns
+    -------
+    pyarrow.fs.FileSystem
+    str
+        The path within it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        pyarrow has no such file system, or it cannot be opened.
+    """
+    if path.startswith("file:"):
+        path = "/" + path.removeprefix("file:").lstrip("/")
+    if "://" not in path:
+        return LocalFileSystem(), path
+    try:
+        system, inner = FileSystem.from_uri(path)
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(f"{option} {path!r} cannot be read: {error}") from error
+    return system, inner
+
+
+def file_infos(path: str, option: str) -> list[FileInfo]:
+    """List a file, or the files of a folder at any depth, hidden ones left out.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such file or folder, or it cannot be read.
+    """
+    system, inner = open_files(path, option)
+    try:
+        info = system.get_file_info(inner)
+        if info.type == FileType.NotFound:
+            raise InvalidArgumentError(f"{option} {path!r} cannot be read: there is no such file or folder")
+        infos = [info] if info.is_file else system.get_file_info(FileSelector(inner, recursive=True))
+    except OSError as error:
+        raise InvalidArgumentError(f"{option} {path!r} cannot be read: {error}") from error
+    return [info for info in infos if info.is_file and (len(infos) == 1 or not info.base_name.startswith(_HIDDEN))]
+
+
+def file_columns(path: str, option: str) -> list[str]:
+    """Read the names of a table's columns: of a Parquet file its schema, of a CSV file its header.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The file is neither, there is none, or it cannot be read.
+    EmptyInputError
+        A folder without a file, or a CSV file without a header.
+    """
+    if not is_csv(path) and not is_parquet(path):
+        raise InvalidArgumentError(f"{option} {path!r}: a .csv file (gzipped too) or .parquet")
+    infos = file_infos(path, option)
+    if not infos:
+        raise EmptyInputError(f"{option} {path!r} holds no file")
+    system, inner = open_files(path, option)
+    try:
+        if is_csv(path):
+            return _header(system, infos[0].path, f"{option} {path!r}")
+        schema: Any = dataset.dataset(inner, format="parquet", filesystem=system, partitioning="hive").schema
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(f"{option} {path!r} cannot be read: {error}") from error
+    return list(schema.names)
+
+
+def check_file_columns(path: str, columns: Iterable[str], option: str) -> list[str]:
+    """Raise ``ColumnError`` for the first column that a file of a table lacks, and return those that it has.
+
+    Raises
+    ------
+    ColumnError
+        A column is missing; the message has the nearest, and all.
+    InvalidArgumentError, EmptyInputError
+        As :func:`file_columns`.
+    """
+    present = file_columns(path, option)
+    for column in columns:
+        if column not in present:
+            raise ColumnError(
+                f"{option} has no column {column!r}{nearest(column, present)}; columns: {', '.join(present)}"
+            )
+    return present
+
+
+def _header(system: FileSystem, path: str, name: str) -> list[str]:
+    with system.open_input_stream(path, compression="detect") as stream:
+        lines = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace"))
+        header = next(lines, None)
+    if not header:
+        raise EmptyInputError(f"{name} is empty: a .csv file has a header")
+    return header

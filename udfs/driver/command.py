@@ -1,0 +1,176 @@
+"""How the commands of both front rooms read shared options, where they may write, and how they end."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from optimizer.errors import CerebroError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = [
+    "FAILED",
+    "USAGE",
+    "Device",
+    "Master",
+    "OutFolder",
+    "choice",
+    "comma_separated",
+    "out_file",
+    "out_folder",
+    "picture_file",
+    "refused_before_spark",
+    "run_command",
+]
+
+USAGE = 2
+"""Exit code: an argument or a file is wrong, and nothing was started or written."""
+
+FAILED = 1
+"""Exit code: the job failed."""
+
+# A drive of Windows is one letter.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_MASTER = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[.+\]|yarn|(spark|k8s|sc)://.+")
+_DEVICE = re.compile(r"auto|cpu|(cuda|gpu|mps|xpu)(:\d+)?")
+_PICTURES = (".png", ".svg", ".pdf", ".jpg")
+
+
+@contextmanager
+def refused_before_spark() -> Iterator[None]:
+    """End the process with one line and exit code 2 for what is wrong with a command's arguments or files."""
+    try:
+        yield
+    except CerebroError as error:
+        _end(USAGE, type(error).__name__, str(error))
+
+
+def run_command(app: Callable[[], object]) -> None:
+    """Run a typer app: an error of this project, or a path that Spark does not find, is one line and exit code 1.
+
+    Parameters
+    ----------
+    app : callable
+        Usage errors end it with exit code 2 by themselves.
+    """
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - beside its only use
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        app()
+    except CerebroError as error:
+        _end(FAILED, type(error).__name__, str(error))
+    except AnalysisException as error:
+        _end(FAILED, "Spark", str(error).split(" SQLSTATE", 1)[0].strip().splitlines()[0])
+
+
+def _end(code: int, kind: str, message: str) -> NoReturn:
+    sys.stderr.write(f"{kind}: {message}\n")
+    raise SystemExit(code)
+
+
+def choice(*allowed: str) -> Callable[[str], str]:
+    """Make the parser of an option that takes one of some words; a wrong one is answered with the nearest."""
+
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise typer.BadParameter(f"{text!r}{nearest(text, allowed)}; one of: {', '.join(allowed)}")
+        return text
+
+    return parse
+
+
+def comma_separated(text: str | None) -> list[str] | None:
+    """Split names with commas; ``None`` stays.
+
+    Examples
+    --------
+    >>> comma_separated("price, weight")
+    ['price', 'weight']
+    """
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def out_folder(text: str | Path) -> Path:
+    """Read ``--out``: a folder of this machine, which need not exist.
+
+    Raises
+    ------
+    typer.BadParameter
+        A URI, or a file.
+    """
+    path = _local(text, "a folder")
+    if path.exists() and not path.is_dir():
+        raise typer.BadParameter(f"{str(text)!r} is a file: name a folder")
+    return path
+
+
+def picture_file(text: str | Path) -> Path:
+    """Read where to draw: a file of this machine whose ending is a picture's.
+
+    Raises
+    ------
+    typer.BadParameter
+        A URI, a folder, or another ending.
+    """
+    path = out_file(text)
+    if path.suffix.lower() not in _PICTURES:
+        raise typer.BadParameter(f"{str(text)!r}: a picture ends with {', '.join(_PICTURES)}")
+    return path
+
+
+def out_file(text: str | Path) -> Path:
+    """Read where to write: a file of this machine.
+
+    Raises
+    ------
+    typer.BadParameter
+        A URI, or a folder.
+    """
+    path = _local(text, "a file")
+    if path.is_dir():
+        raise typer.BadParameter(f"{str(text)!r} is a folder: name a file")
+    return path
+
+
+def _local(text: str | Path, kind: str) -> Path:
+    if _SCHEME.match(str(text)):
+        raise typer.BadParameter(f"{str(text)!r} is a URI: results are written to {kind} of this machine; copy it then")
+    return Path(text)
+
+
+def _master(text: str) -> str:
+    if not _MASTER.fullmatch(text):
+        raise typer.BadParameter(f"{text!r}: local[*], spark://..., yarn, k8s://..., or sc://... for Connect")
+    return text
+
+
+def _device(text: str) -> str:
+    if not _DEVICE.fullmatch(text):
+        raise typer.BadParameter(f"{text!r}: auto, cpu, cuda, cuda:1, mps or xpu")
+    return text
+
+
+Master = Annotated[
+    str | None,
+    typer.Option(help="local[*], spark://..., yarn, k8s://..., sc://... for Connect.", parser=_master, metavar="TEXT"),
+]
+Device = Annotated[
+    str, typer.Option(help="auto (an accelerator where there is one), cpu, cuda, ...", parser=_device, metavar="TEXT")
+]
+OutFolder = Annotated[
+    Path,
+    typer.Option(
+        help="Folder for the tables, the pictures, the best model and MLflow's files.",
+        parser=out_folder,
+        metavar="FOLDER",
+    ),
+]

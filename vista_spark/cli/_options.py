@@ -1,0 +1,124 @@
+"""Options that several commands of ``vista`` share."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optimizer.errors import nearest
+from optimizer.logical import LOGICAL_PLANS
+from udfs.driver.command import choice
+from udfs.inference import POOLINGS
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.network import TEXT_POOLINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "BatchSize",
+    "Downstream",
+    "Features",
+    "Image",
+    "Images",
+    "Label",
+    "Layers",
+    "Model",
+    "On",
+    "Plan",
+    "Pooling",
+    "Table",
+    "Weights",
+    "downstream_factory",
+    "downstream_name",
+]
+
+# The paper's downstream model is the first (Vista, Figure 8).
+_DOWNSTREAM: dict[str, tuple[str, dict[str, Any]]] = {
+    "logistic": (
+        "pyspark.ml.classification:LogisticRegression",
+        {"maxIter": 10, "regParam": 0.01, "elasticNetParam": 0.5},
+    ),
+    "forest": ("pyspark.ml.classification:RandomForestClassifier", {"seed": 0}),
+    "linear": ("pyspark.ml.regression:LinearRegression", {"regParam": 0.01}),
+    "mlp": ("vista_spark.mlp:MLPClassifier", {}),
+    "forest-regression": ("pyspark.ml.regression:RandomForestRegressor", {"seed": 0}),
+}
+_POOLINGS = tuple(dict.fromkeys((*POOLINGS, *TEXT_POOLINGS)))
+
+Images = Annotated[
+    str, typer.Option(help="Folder of image files (the name is the id), or a .parquet of images or texts.")
+]
+Table = Annotated[str, typer.Option(help="Structured data: a .csv with a header, or a .parquet.")]
+Label = Annotated[str, typer.Option(help="The label's column; strings are indexed.")]
+On = Annotated[str, typer.Option(help="The id's column.")]
+Features = Annotated[str | None, typer.Option(help="Structured columns, with commas; every numeric one by default.")]
+Image = Annotated[str, typer.Option(help="The column of images or texts, where --images is a .parquet.")]
+Model = Annotated[str, typer.Option(help="The network; `vista models` lists them.")]
+Weights = Annotated[str | None, typer.Option(help="Path or URI of a state dict; without it the network is random.")]
+Layers = Annotated[str, typer.Option(help="Names or numbers from the top, with commas; a bare number k: the top k.")]
+Downstream = Annotated[
+    str, typer.Option(help=f"{', '.join(_DOWNSTREAM)}, or package.module:callable that returns an estimator.")
+]
+Pooling = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Of images {', '.join(POOLINGS)}; of texts {', '.join(TEXT_POOLINGS)}; the first of each by default.",
+        parser=choice(*_POOLINGS),
+        metavar="POOLING",
+    ),
+]
+Plan = Annotated[
+    str,
+    typer.Option(
+        help="auto, or a logical plan by name; `vista plan` compares them.",
+        parser=choice("auto", *LOGICAL_PLANS),
+        metavar="PLAN",
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(min=1, help="Images per run of the network; 32 by default, fewer where memory is short."),
+]
+
+
+def downstream_factory(text: str) -> Callable[[], Any]:
+    """Find the estimator of ``--downstream``, without making it: that takes Spark.
+
+    Returns
+    -------
+    callable
+        Makes the estimator.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such name, module or attribute.
+    """
+    target, settings = _DOWNSTREAM.get(text, (text, {}))
+    attribute = downstream_name(text)
+    try:
+        estimator = getattr(import_module(target.partition(":")[0]), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InvalidArgumentError(f"--downstream {target!r}: {error}") from error
+    return lambda: estimator(**settings)
+
+
+def downstream_name(text: str) -> str:
+    """Name the estimator of ``--downstream`` within its module.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is neither a known word nor ``package.module:callable``.
+    """
+    target, _ = _DOWNSTREAM.get(text, (text, {}))
+    attribute = target.partition(":")[2]
+    if not attribute:
+        raise InvalidArgumentError(
+            f"--downstream {text!r}{nearest(text, _DOWNSTREAM)}; one of {', '.join(_DOWNSTREAM)}, or "
+            "package.module:callable"
+        )
+    return attribute

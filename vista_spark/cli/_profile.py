@@ -1,0 +1,30 @@
+"""``vista profile``: what a model takes on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from udfs.driver.command import Device, refused_before_spark
+from vista_spark.cli._options import Weights
+
+__all__ = ["profile_command"]
+
+
+def profile_command(
+    model: Annotated[str, typer.Argument(help="The network; `vista models` lists them.")],
+    weights: Weights = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images per run of the network.")] = 32,
+    device: Device = "auto",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again, whatever is remembered.")] = False,
+) -> None:
+    """Measure a model's memory and speed on this machine, as the planner takes them."""
+    from vista_spark.network import network, profile  # noqa: PLC0415 - `vista --help` is not to wait for it
+
+    with refused_before_spark():
+        network(model, weights, 0)
+    with Console().status(f"measuring {model}"):
+        measured = profile(model, weights=weights, batch_size=batch_size, device=device, fresh=fresh)
+    typer.echo(measured.explain())

@@ -1,0 +1,7 @@
+"""The two tables of a feature transfer in files: read by Spark, or surveyed without it."""
+
+from vista_spark.files._layers import parse_layers
+from vista_spark.files._survey import Survey, check_tables, survey
+from vista_spark.files._tables import numeric_columns, read_images, read_table
+
+__all__ = ["Survey", "check_tables", "numeric_columns", "parse_layers", "read_images", "read_table", "survey"]
