@@ -74,7 +74,7 @@ class Labelled:
             device="cpu",
             experiment=None,
             progress=False,
-        ).run(table, pictures, featuresCol=features, labelCol="class")
+        ).run(table, pictures, feature_columns=features, label_column="class")
         names = result.to_pandas()["features"]
         rows = tuple((name, row.size, row.score) for name, row in zip(names, result.rows, strict=True))
         return Scores(rows, result.train_rows, result.test_rows)

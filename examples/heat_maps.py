@@ -18,7 +18,7 @@ from weights import mobilenet_v2
 
 from udfs.driver.figure import NotebookFigure
 from udfs.occlusion import similarity
-from vista_spark import Explanation, OcclusionExplainer, explain, session
+from vista_spark import Explanation, OcclusionExplainer, explain_image, session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found: dict[str, Explanation] = {}
         for mode in ("naive", "exact", "approximate"):
             is_drilled = model.getStageOneStride() > options.tuning_stride
-            found[mode] = explain(
+            found[mode] = explain_image(
                 str(folder() / name), "mobilenet_v2", str(mobilenet_v2()), patch_size=PATCH, stride=options.stride,
                 mode=mode, tau=model.getTau(), target_speed_up=2.0 if is_drilled else 1.0,
             )  # fmt: skip

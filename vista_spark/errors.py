@@ -1,4 +1,4 @@
-"""What the RUN room raises: one tree over :class:`optimizer.errors.CerebroError`."""
+"""Errors and warnings of the RUN room: one tree over :class:`optimizer.errors.CerebroError`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ __all__ = [
     "JavaNotFoundError",
     "LabelError",
     "MissingIdError",
+    "RandomWeightsWarning",
     "UnknownLayerError",
     "UnknownModelError",
     "VistaError",
@@ -41,7 +42,7 @@ class VistaError(CerebroError):
 
 
 class DuplicateIdError(VistaError, ValueError):
-    """Rows of one table that share an id: a join would multiply them, and which one is meant cannot be told."""
+    """Rows of one table that share an id: a join would multiply them, and nothing tells which one is meant."""
 
 
 class MissingIdError(VistaError, ValueError):
@@ -49,7 +50,11 @@ class MissingIdError(VistaError, ValueError):
 
 
 class DiskFullError(VistaError, OSError):
-    """Tables that do not fit into storage memory go to disk, and the disk is full; the message says what would help."""
+    """Tables that do not fit into storage memory go to disk, and the disk is full; the message has the remedies."""
+
+
+class RandomWeightsWarning(UserWarning):
+    """A network runs without trained weights: its features and explanations say nothing of the images."""
 
 
 class UnknownModelError(VistaError, KeyError):
@@ -58,9 +63,9 @@ class UnknownModelError(VistaError, KeyError):
     Parameters
     ----------
     name : str
-        What was asked for.
+        The name that was asked for.
     known : iterable of str
-        What there is, in the order to be shown.
+        The names of the roster, in the order to be shown.
     """
 
     def __init__(self, name: str, known: Iterable[str]) -> None:

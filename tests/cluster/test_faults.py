@@ -105,13 +105,13 @@ ids = "key * 24 + copy as id"
 try:
     job.run(
         many.selectExpr(ids, "left", "top", "label"), many_images.selectExpr(ids, "image"),
-        featuresCol=["left", "top"],
+        feature_columns=["left", "top"],
     )
 except DiskFullError as error:
     print("said:", error)
 # What was cached is gone with the run: the next one computes its own.
 assert not spark.sparkContext._jsc.getPersistentRDDs()
-found = job.run(table, images, on="key", featuresCol=["left", "top"])
+found = job.run(table, images, on="key", feature_columns=["left", "top"])
 print("then:", len(found.layers), "layers")
 """
 

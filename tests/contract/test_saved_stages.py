@@ -51,6 +51,7 @@ def test_a_pipeline_predicts_as_it_did(spark: SparkSession) -> None:
     loaded = PipelineModel.load(str(SAVED / "pipeline"))
     rows = loaded.transform(stages.images(spark, 12)).sort("id").collect()
     assert [type(stage) for stage in loaded.stages] == [CNNFeaturizer, MLPClassificationModel]
+    assert loaded.stages[0].getImageAggregation() == "max", "the Param was called several"
     assert np.allclose([row["probability"][1] for row in rows], EXPECTED, atol=1e-5)
 
 
@@ -76,9 +77,24 @@ def test_a_stage_keeps_its_params(spark: SparkSession, folder: str, kind: type, 
     assert loaded.getOrDefault(param) == value
 
 
-def test_a_model_of_another_class_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="holds a TunedModel, not a MLPClassificationModel"):
-        MLPClassificationModel.load(str(SAVED / "tuned_model"))
+@pytest.mark.parametrize(
+    ("kind", "folder", "saved"),
+    [(MLPClassificationModel, "tuned_model", "TunedModel"), (CNNFeaturizer, "text_featurizer", "TextFeaturizer")],
+)
+def test_a_stage_of_another_class_is_refused(kind: type[MLPClassificationModel], folder: str, saved: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"holds a {saved}, not a {kind.__name__}"):
+        kind.load(str(SAVED / folder))
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_value_of_a_former_name_is_translated(tmp_path: Path) -> None:
+    path = tmp_path / "stage"
+    CNNFeaturizer(pooling="mean").save(str(path))
+    (metadata,) = (path / "metadata").glob("part-*")
+    metadata.write_text(metadata.read_text().replace('"pooling":"mean"', '"pooling":"avg"'))
+    for checksum in (path / "metadata").glob(".*.crc"):
+        checksum.unlink()
+    assert CNNFeaturizer.load(str(path)).getPooling() == "mean"
 
 
 @pytest.mark.usefixtures("spark")

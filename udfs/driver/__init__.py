@@ -7,7 +7,7 @@ from udfs.driver._keywords import UnknownKeywordError, hint_keywords
 from udfs.driver._launch import JavaNotFoundError, launch
 from udfs.driver._live import live_display
 from udfs.driver._params import UNBOUND, above, at_least, one_of, sizes
-from udfs.driver._persistence import NetworkReader, NetworkWriter
+from udfs.driver._persistence import NetworkReader, NetworkWriter, StageReadable, StageReader
 from udfs.driver._progress import Progress
 from udfs.driver._slots import is_local, task_slots
 from udfs.driver._tracking import track_into
@@ -18,6 +18,8 @@ __all__ = [
     "NetworkReader",
     "NetworkWriter",
     "Progress",
+    "StageReadable",
+    "StageReader",
     "UnknownKeywordError",
     "above",
     "as_vector",

@@ -19,6 +19,9 @@ _Target = TypeVar("_Target", bound="Callable[..., Any]")
 FORMER_NAMES: dict[str, tuple[str, ...]] = {
     "config": ("trial_id",),
     "evaluation_metric": ("metric",),
+    "featuresCol": ("feature_columns",),
+    "imageCol": ("image_column",),
+    "labelCol": ("label_column",),
     "num_partitions": ("num_shards",),
     "partitions": ("num_shards",),
     "several": ("image_aggregation", "imageAggregation"),

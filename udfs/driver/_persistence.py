@@ -1,17 +1,61 @@
-"""Saving and loading a Spark ML model whose state is a network: Params and facts as JSON, the network as bytes."""
+"""Saving and loading of Spark ML stages: former names in what is loaded, and models whose state is a network."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter
+from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReadable
 
 from optimizer.errors import InvalidArgumentError
 
-__all__ = ["NetworkReader", "NetworkWriter"]
+__all__ = ["NetworkReader", "NetworkWriter", "StageReadable", "StageReader"]
 
 _FACTS = "network"
+
+# Params and values of stages that were saved before a rename, by their former names.
+_RENAMED_PARAMS = {"several": "imageAggregation"}
+_RENAMED_VALUES = {("pooling", "avg"): "mean"}
+
+
+class StageReader(DefaultParamsReader[Any]):
+    """Reads a stage that ``DefaultParamsWritable`` saved; Params and values may have the names of former versions."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        super().__init__(cls)
+
+    def load(self, path: str) -> Any:
+        """Load from a path.
+
+        Raises
+        ------
+        optimizer.errors.InvalidArgumentError
+            The path holds a stage of another class.
+        """
+        metadata = self._metadata(path)
+        return self._with_params(self.cls(), metadata)
+
+    def _metadata(self, path: str) -> dict[str, Any]:
+        """Read what was saved of a stage, refuse another class, and rename what has a new name."""
+        metadata: dict[str, Any] = self.loadMetadata(path, self.sparkSession)
+        saved = metadata["class"].rpartition(".")[2]
+        if saved != self.cls.__name__:
+            raise InvalidArgumentError(f"{path} holds a {saved}, not a {self.cls.__name__}: load it with {saved}.load")
+        return metadata | {name: _renamed(metadata[name]) for name in ("paramMap", "defaultParamMap")}
+
+    def _with_params(self, stage: Any, metadata: dict[str, Any]) -> Any:
+        stage._resetUid(metadata["uid"])  # noqa: SLF001 - as Spark ML's own readers
+        self.getAndSetParams(stage, metadata)
+        return stage
+
+
+class StageReadable(MLReadable[Any]):
+    """A stage that :class:`StageReader` loads."""
+
+    @classmethod
+    def read(cls) -> StageReader:
+        """Make a reader of what the stage's ``write()`` wrote."""
+        return StageReader(cls)
 
 
 class NetworkWriter(DefaultParamsWriter):
@@ -28,11 +72,8 @@ class NetworkWriter(DefaultParamsWriter):
         held.coalesce(1).write.parquet(os.path.join(path, "network"))  # noqa: PTH118 - may be a URI
 
 
-class NetworkReader(DefaultParamsReader[Any]):
+class NetworkReader(StageReader):
     """Reads what :class:`NetworkWriter` wrote, by ``Model(network, facts)``."""
-
-    def __init__(self, cls: type[Any]) -> None:
-        super().__init__(cls)
 
     def load(self, path: str) -> Any:
         """Load from a path.
@@ -42,13 +83,16 @@ class NetworkReader(DefaultParamsReader[Any]):
         optimizer.errors.InvalidArgumentError
             The path holds a model of another class.
         """
-        metadata = self.loadMetadata(path, self.sparkSession)
-        saved = metadata["class"].rpartition(".")[2]
-        if saved != self.cls.__name__:
-            raise InvalidArgumentError(f"{path} holds a {saved}, not a {self.cls.__name__}: load it with {saved}.load")
+        metadata = self._metadata(path)
         row = self.sparkSession.read.parquet(os.path.join(path, "network")).first()  # noqa: PTH118
         assert row is not None  # noqa: S101 - the writer's one row
-        model: Any = self.cls(bytes(row["network"]), metadata[_FACTS])  # type: ignore[call-arg]
-        model._resetUid(metadata["uid"])  # noqa: SLF001
-        self.getAndSetParams(model, metadata)
-        return model
+        return self._with_params(self.cls(bytes(row["network"]), metadata[_FACTS]), metadata)  # type: ignore[call-arg]
+
+
+def _renamed(params: dict[str, Any]) -> dict[str, Any]:
+    """Give Params and values their names of today."""
+    current = {_RENAMED_PARAMS.get(name, name): value for name, value in params.items()}
+    return {
+        name: _RENAMED_VALUES.get((name, value), value) if isinstance(value, str) else value
+        for name, value in current.items()
+    }

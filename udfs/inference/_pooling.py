@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["POOLINGS", "Pooling", "feature_length", "pool"]
 
-Pooling = Literal["max2x2", "avg", "none"]
+Pooling = Literal["max2x2", "mean", "none"]
 POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 _GRID = 2
@@ -32,7 +32,7 @@ def pool(tensors: NDArray[np.generic], pooling: Pooling, layout: Layout = "NCHW"
     Parameters
     ----------
     tensors : array of shape (n, *shape)
-    pooling : {"max2x2", "avg", "none"}
+    pooling : {"max2x2", "mean", "none"}
     layout : {"NCHW", "NHWC"}
         Where a feature map has its channels.
 
@@ -49,7 +49,7 @@ def pool(tensors: NDArray[np.generic], pooling: Pooling, layout: Layout = "NCHW"
         if layout == "NHWC":
             tensors = tensors.transpose(0, 3, 1, 2)
         height, width = tensors.shape[2:]
-        if pooling == "avg":
+        if pooling == "mean":
             # In one memory layout, or the order of summation would tell how the tensor came here.
             tensors = np.ascontiguousarray(tensors).mean(axis=(2, 3), dtype=np.float32)
         elif pooling == "max2x2":
@@ -73,7 +73,7 @@ def feature_length(shape: tuple[int, ...], pooling: Pooling, layout: Layout = "N
     if len(shape) != _MAP_RANK or pooling == "none":
         return math.prod(shape)
     channels, *sides = shape if layout == "NCHW" else (shape[2], *shape[:2])
-    return channels if pooling == "avg" else channels * math.prod(min(side, _GRID) for side in sides)
+    return channels if pooling == "mean" else channels * math.prod(min(side, _GRID) for side in sides)
 
 
 def _spans(size: int) -> list[slice]:

@@ -75,7 +75,7 @@ def explain_command(
     """Show which parts of an image a prediction depends on; with --master, Spark's tasks share the places."""
     from udfs.images import decode  # noqa: PLC0415 - `vista --help` is not to wait for it
     from vista_spark.network import network  # noqa: PLC0415
-    from vista_spark.occlusion import check_explainable, check_occlusion, explain  # noqa: PLC0415
+    from vista_spark.occlusion import OcclusionOptions, check_explainable, explain_image  # noqa: PLC0415
     from vista_spark.sessions import session  # noqa: PLC0415
 
     places = None if region is None else ((region[0], region[1]), (region[2], region[3]))
@@ -83,10 +83,9 @@ def explain_command(
         card = roster.card(model)
         check_explainable(card)
         net = network(card, weights, seed, image_size)
-        check_occlusion(
-            net.preprocessing, patch_size=patch_size, stride=stride, patch_color=(0, 0, 0), region=places, mode=mode,
-            perturbation=perturbation, precision=precision,
-        )  # fmt: skip
+        OcclusionOptions(patch=(patch_size,) * 2, stride=(stride,) * 2, region=places).grid(
+            (net.preprocessing.crop,) * 2
+        )
         decode(image, net.preprocessing)
     spark = None
     if master is not None:
@@ -99,7 +98,7 @@ def explain_command(
             done = int((heat_map == heat_map).sum())  # noqa: PLR0124 - NaN is not there yet
             progress.update(task, completed=done, total=heat_map.size)
 
-        explanation = explain(
+        explanation = explain_image(
             image,
             model,
             weights,

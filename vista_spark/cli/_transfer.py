@@ -95,7 +95,7 @@ def transfer_command(
             weights=weights,
             layers=parse_layers(layers),
             pooling=pooling,
-            several=image_aggregation,
+            image_aggregation=image_aggregation,
             plan=plan,
             test_fraction=test_fraction,
             errors=errors,
@@ -126,9 +126,9 @@ def transfer_command(
         structured,
         pictures,
         on=on,
-        featuresCol=columns,
-        labelCol=target,
-        imageCol=image,
+        feature_columns=columns,
+        label_column=target,
+        image_column=image,
         on_plan=lambda chosen: typer.echo(chosen.explain()),
     )
     _write(result, _with_words(result.best_model, label, words), out)

@@ -1,4 +1,4 @@
-"""What the featurizers of images and of text share: a network of the roster over one column."""
+"""The base of the featurizers of images and of text: a network of the roster over a column."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from pyspark.ml import Transformer
 from pyspark.ml.param import Param
 from pyspark.ml.param.shared import HasOutputCols
-from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
+from pyspark.ml.util import DefaultParamsWritable
 
 from udfs.arrow import ErrorPolicy, RowMap, RowPolicy
-from udfs.driver import UNBOUND, check_absent, map_rows, one_of
+from udfs.driver import UNBOUND, StageReadable, check_absent, map_rows, one_of
 from udfs.inference import COMBINATIONS, Combination, Combined, Inference, Reduction, feature_length
 from vista_spark import roster
 from vista_spark.errors import ColumnError, InvalidArgumentError
-from vista_spark.network import HasNetwork, HasNetworkInput, Network, layer_list, network
+from vista_spark.network import HasNetwork, HasNetworkInput, Network, layer_list, network, warn_of_random_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["NetworkFeaturizer"]
 
 
-class NetworkFeaturizer(
-    Transformer, HasNetworkInput, HasNetwork, HasOutputCols, DefaultParamsReadable[Any], DefaultParamsWritable
-):
-    """Params and work of a stage that passes a column through a network; see the stages for what they mean."""
+class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols, StageReadable, DefaultParamsWritable):
+    """Base of a stage that passes a column through a network; the stages document the Params."""
 
     _kind: ClassVar[str]
     _another: ClassVar[str]
@@ -59,11 +57,11 @@ class NetworkFeaturizer(
         return self._set(layers=value)
 
     def getPooling(self) -> str:
-        """How feature maps are reduced."""
+        """Pooling of feature maps."""
         return self.getOrDefault(self.pooling)
 
     def setPooling(self, value: str) -> Self:
-        """Set how feature maps are reduced."""
+        """Set the pooling of feature maps."""
         return self._set(pooling=value)
 
     def getOutputFormat(self) -> str:
@@ -75,15 +73,15 @@ class NetworkFeaturizer(
         return self._set(outputFormat=value)
 
     def getCombine(self) -> str | None:
-        """What makes one column of all layers, or ``None`` for one column each."""
+        """The way in which all layers become one column, or ``None`` for a column per layer."""
         return self.getOrDefault(self.combine) if self.isDefined(self.combine) else None
 
     def setCombine(self, value: str) -> Self:
-        """Set what makes one column of all layers."""
+        """Set the way in which all layers become one column."""
         return self._set(combine=value)
 
     def setOutputCols(self, value: list[str]) -> Self:
-        """Set the output columns, one a layer, from the bottom to the top; with ``combine`` one for all."""
+        """Set the output columns, one per layer, from the bottom to the top; with ``combine`` one for all."""
         return self._set(outputCols=value)
 
     def getOutputCols(self) -> list[str]:
@@ -101,7 +99,7 @@ class NetworkFeaturizer(
         layers, columns, combine = net.layers(self.getLayers()), self.getOutputCols(), self.getCombine()
         if len(columns) != (len(layers) if combine is None else 1):
             named = ", ".join(layer.name for layer in layers)
-            remedy = "give one a layer" if combine is None else f"combine={combine!r} makes one of them"
+            remedy = "give one per layer" if combine is None else f"combine={combine!r} makes one of them"
             raise ColumnError(f"{len(columns)} outputCols for {len(layers)} layers ({named}): {remedy}")
         read = self._read()
         for column in read:
@@ -116,6 +114,7 @@ class NetworkFeaturizer(
         if combine == "sum" and len(set(sizes)) > 1:
             named = ", ".join(f"{layer.name} {size}" for layer, size in zip(layers, sizes, strict=True))
             raise ColumnError(f'combine="sum" adds vectors of one length, and these differ: {named}; take "concat"')
+        warn_of_random_weights(net.card, net.weights, net.seed)
         net = net.shipped(dataset.sparkSession)
         inference = Inference(
             source=net.source,
@@ -124,7 +123,7 @@ class NetworkFeaturizer(
             materialised=(),
             batch_size=self.getBatchSize(),
             device=self.getDevice(),
-            several=self._several(),
+            several=self._aggregation(),
             combined=None if combine is None else Combined(columns[0], cast("Combination", combine)),
         )
         policy = RowPolicy(cast("ErrorPolicy", self.getErrors()), self.getErrorCol(), net.reads.error)
@@ -136,10 +135,10 @@ class NetworkFeaturizer(
         return map_rows(dataset, rows, vectors=dict(zip(inference.vectors, sizes, strict=True)))
 
     def _checked(self) -> Network:
-        found = self._card(self._kind).kind
-        if found != self._kind:
+        kind = self._card(self._kind).kind
+        if kind != self._kind:
             raise InvalidArgumentError(
-                f"{type(self).__name__} runs models that read {self._kind}, and {self.getModel()!r} reads {found}: "
+                f"{type(self).__name__} runs models that read {self._kind}, and {self.getModel()!r} reads {kind}: "
                 f"take {self._another}"
             )
         return self._network()
@@ -150,7 +149,7 @@ class NetworkFeaturizer(
     def _read(self) -> list[str]:
         return [self.getInputCol()]
 
-    def _several(self) -> Reduction:
+    def _aggregation(self) -> Reduction:
         return "mean"
 
 

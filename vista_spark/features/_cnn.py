@@ -8,7 +8,7 @@ from pyspark import keyword_only
 from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasInputCols
 
-from udfs.driver import UNBOUND, one_of
+from udfs.driver import UNBOUND, hint_keywords, one_of
 from udfs.inference import POOLINGS, REDUCTIONS, Reduction
 from vista_spark.features._base import NetworkFeaturizer
 from vista_spark.network import HasImageSize, Network, network
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["CNNFeaturizer"]
 
 
+@hint_keywords
 class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
-    """Pass images through a pre-trained CNN once and keep the features of several of its layers.
+    """Pass images through a pre-trained CNN once and keep the features of some of its layers.
 
     Parameters
     ----------
@@ -30,37 +31,36 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         Path or URI of a state dict (torch, safetensors, numpy), or of Keras's own weights (``.weights.h5``, ``.h5``,
         ``.keras``) for a network of Keras. A path is the driver's, and on a cluster the file is sent to the workers; a
         URI, ``file://`` included, is opened by every worker itself. Without it the weights are random, drawn from
-        ``seed``.
+        ``seed``, and a ``RandomWeightsWarning`` says so.
     layers : int, str or list of int and str
         Names; ``n`` in a list is the n-th layer from the top; a bare ``k`` stands for the top ``k`` layers. Default 1.
     inputCol : str
         Encoded bytes (JPEG, PNG, WEBP), Spark's ``image`` struct, a path, or a float tensor of ``(3, size, size)``,
         with Keras ``(size, size, 3)``, as an array (flat or nested) that is preprocessed already; or an array of one of
-        the first three, several images a record. Default ``"image"``.
+        the first three, a record's images. Default ``"image"``.
     inputCols : list of str, optional
-        Of a registered network with several inputs the column of each, instead of `inputCol`.
+        Columns of a registered network with more than one input, instead of `inputCol`.
     outputCols : list of str, optional
-        One a layer, from the bottom to the top; default ``<model>_<layer>``. With `combine` one for all.
+        One per layer, from the bottom to the top; default ``<model>_<layer>``. With `combine` one for all.
     combine : {"concat", "sum"}, optional
         Put the features of all layers into one column, one after the other or added up, which needs equal lengths;
-        default ``<model>_<combine>``. Without it, a column a layer.
-    several : {"mean", "max"}
-        What the features of several images become those of the record by, number by number; default ``"mean"``. Images
-        that cannot be read are left out; the record is bad where none can.
-    pooling : {"max2x2", "avg", "none"}
-        What feature maps are reduced to before they are flattened; ``"max2x2"`` (default) is the grid of Vista,
-        section 5.
+        default ``<model>_<combine>``. Without it, a column per layer.
+    imageAggregation : {"mean", "max"}
+        How the features of a record's images are aggregated to one vector, number by number; default ``"mean"``. Images
+        that cannot be read are left out; a record without a readable image is bad.
+    pooling : {"max2x2", "mean", "none"}
+        Pooling of feature maps before they are flattened; ``"max2x2"`` (default) is the grid of Vista, section 5.
     imageSize : int, optional
         Height and width of the network's input in pixels; the model's own by default.
     startLayer : str, optional
         A layer that was materialised before: `inputCol` then holds its tensors instead of images, as vectors or arrays
-        of float (what ``pooling="none"`` gives), and nothing below it is computed.
+        of float (as ``pooling="none"`` gives them), and nothing below it is computed.
     batchSize : int
-        Images a run of the network, which reads as many records at a time. Default 32.
+        Images per run of the network, which reads as many records at a time. Default 32.
     device : str
         ``"auto"`` (default), ``"cpu"``, ``"cuda"``, ...
     errors : {"null", "drop", "raise"}
-        What becomes of an image that cannot be read: nulls, with the reason in ``errorCol`` (default); no row; or a
+        Policy for an image that cannot be read: nulls, with the reason in ``errorCol`` (default); no row; or a
         failed job.
     errorCol : str
         Default ``"image_error"``; null for a good row. Only with ``errors="null"``.
@@ -93,11 +93,11 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
     startLayer: Param[str] = Param(
         UNBOUND, "startLayer", "layer whose tensors inputCol holds instead of images", TypeConverters.toString
     )
-    several: Param[str] = Param(
+    imageAggregation: Param[str] = Param(
         UNBOUND,
-        "several",
-        "what makes one vector of several images: " + " | ".join(REDUCTIONS),
-        one_of("several", REDUCTIONS),
+        "imageAggregation",
+        "aggregation of the vectors of a record's images: " + " | ".join(REDUCTIONS),
+        one_of("imageAggregation", REDUCTIONS),
     )
 
     @keyword_only
@@ -114,7 +114,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         pooling: str | None = None,
         imageSize: int | None = None,
         startLayer: str | None = None,
-        several: str | None = None,
+        imageAggregation: str | None = None,
         batchSize: int | None = None,
         device: str | None = None,
         errors: str | None = None,
@@ -123,7 +123,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        self._setDefault(inputCol="image", errorCol="image_error", pooling="max2x2", several="mean")
+        self._setDefault(inputCol="image", errorCol="image_error", pooling="max2x2", imageAggregation="mean")
         self.setParams(**self._input_kwargs)
 
     @keyword_only
@@ -140,23 +140,23 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         return self._set(startLayer=value)
 
     def setInputCols(self, value: list[str]) -> Self:
-        """Set the columns of a network with several inputs."""
+        """Set the columns of a network with more than one input."""
         return self._set(inputCols=value)
 
-    def getSeveral(self) -> str:
-        """What makes one vector of several images."""
-        return self.getOrDefault(self.several)
+    def getImageAggregation(self) -> str:
+        """Aggregation of the vectors of a record's images."""
+        return self.getOrDefault(self.imageAggregation)
 
-    def setSeveral(self, value: str) -> Self:
-        """Set what makes one vector of several images."""
-        return self._set(several=value)
+    def setImageAggregation(self, value: str) -> Self:
+        """Set aggregation of the vectors of a record's images."""
+        return self._set(imageAggregation=value)
 
     def _network(self) -> Network:
-        whole = network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
-        return whole.above(self.getStartLayer())
+        net = network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
+        return net.above(self.getStartLayer())
 
     def _read(self) -> list[str]:
         return self.getInputCols() if self.isDefined(self.inputCols) else super()._read()
 
-    def _several(self) -> Reduction:
-        return cast("Reduction", self.getSeveral())
+    def _aggregation(self) -> Reduction:
+        return cast("Reduction", self.getImageAggregation())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark import keyword_only
 from pyspark.ml.param import Param
 
-from udfs.driver import UNBOUND, at_least, one_of
+from udfs.driver import UNBOUND, at_least, hint_keywords, one_of
 from vista_spark.features._base import NetworkFeaturizer
 from vista_spark.network import TEXT_POOLINGS, Network, network
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["TextFeaturizer"]
 
 
+@hint_keywords
 class TextFeaturizer(NetworkFeaturizer):
-    """Pass texts through a pre-trained transformer once and keep the features of several of its layers.
+    """Pass texts through a pre-trained transformer once and keep the features of some of its layers.
 
     Parameters
     ----------
@@ -35,10 +36,10 @@ class TextFeaturizer(NetworkFeaturizer):
     inputCol : str
         Strings; an empty one is a text, a null is not. Default ``"text"``.
     outputCols : list of str, optional
-        One a layer, from the bottom to the top; default ``<model>_<layer>``. With `combine` one for all.
+        One per layer, from the bottom to the top; default ``<model>_<layer>``. With `combine` one for all.
     combine : {"concat", "sum"}, optional
         Put the features of all layers into one column, one after the other or added up; default
-        ``<model>_<combine>``. Without it, a column a layer.
+        ``<model>_<combine>``. Without it, a column per layer.
     pooling : {"mean", "cls", "none"}
         The mean of the text's tokens (default), its first token, or all tokens one after the other, padding included.
     maxLength : int, optional
@@ -46,11 +47,11 @@ class TextFeaturizer(NetworkFeaturizer):
         is 128 for ``minilm_l6``. The network works on all of them: a quarter of the tokens takes less than a quarter of
         the time.
     batchSize : int
-        Texts a run of the network. Default 32.
+        Texts per run of the network. Default 32.
     device : str
         ``"auto"`` (default), ``"cpu"``, ``"cuda"``, ...
     errors : {"null", "drop", "raise"}
-        What becomes of a null: nulls, with the reason in ``errorCol`` (default); no row; or a failed job.
+        Policy for a null: nulls, with the reason in ``errorCol`` (default); no row; or a failed job.
     errorCol : str
         Default ``"text_error"``; null for a good row. Only with ``errors="null"``.
     outputFormat : {"vector", "array"}

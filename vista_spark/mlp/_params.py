@@ -1,4 +1,4 @@
-"""What the perceptron's stages share: Params, columns as the network reads them, and weights on disk."""
+"""Params of the perceptron's stages, and their columns as the network reads them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SOLVERS = ("adam", "sgd")
 
 
 class HasNetworkCols(HasFeaturesCol, HasLabelCol, HasPredictionCol):
-    """The columns of a network that predicts, and where it runs."""
+    """Params for the columns of a network that predicts, and for its device."""
 
     device: Param[str] = Param(UNBOUND, "device", "auto | cpu | cuda | ...", TypeConverters.toString)
 
@@ -56,16 +56,16 @@ class HasNetworkCols(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         return self._set(predictionCol=value)
 
     def getDevice(self) -> str:
-        """Where the network runs."""
+        """Device of the network."""
         return self.getOrDefault(self.device)
 
     def setDevice(self, value: str) -> Self:
-        """Set where the network runs."""
+        """Set the device of the network."""
         return self._set(device=value)
 
 
 class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasSeed):
-    """How a network is trained."""
+    """Params of a training."""
 
     layers: Param[list[int]] = Param(UNBOUND, "layers", "units of each hidden layer", sizes("layers"))
     maxIter: Param[int] = Param(UNBOUND, "maxIter", "epochs: passes over the rows", at_least("maxIter", 1))
@@ -139,11 +139,11 @@ class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasS
         return self._set(batchSize=value)
 
     def getBackend(self) -> str:
-        """What sums gradients over the workers."""
+        """Backend of the all-reduce that sums gradients over the workers."""
         return self.getOrDefault(self.backend)
 
     def setBackend(self, value: str) -> Self:
-        """Set what sums gradients over the workers."""
+        """Set the backend of the all-reduce that sums gradients over the workers."""
         return self._set(backend=value)
 
     def getNumWorkers(self) -> int | None:
@@ -160,7 +160,7 @@ class HasTraining(HasMaxIter, HasStepSize, HasRegParam, HasStandardization, HasS
 
 
 def features_array(df: DataFrame, column: str, what: str, size: int | None = None) -> Column:
-    """Features as ``array<float>``, null where they are null.
+    """Cast features to ``array<float>``, null where they are null.
 
     Raises
     ------
@@ -172,11 +172,11 @@ def features_array(df: DataFrame, column: str, what: str, size: int | None = Non
     known = field.metadata.get("ml_attr", {}).get("num_attrs")
     if size is not None and known not in (None, size):
         raise ColumnError(f"{what}: column {column!r} has {known} features, the model was trained on {size}")
-    found = F.col(quoted(column))
+    features = F.col(quoted(column))
     if isinstance(field.dataType, VectorUDT):
-        return F.when(found.isNotNull(), vector_to_array(found, "float32"))
+        return F.when(features.isNotNull(), vector_to_array(features, "float32"))
     if isinstance(field.dataType, ArrayType) and isinstance(field.dataType.elementType, NumericType):
-        return found.cast("array<float>")
+        return features.cast("array<float>")
     raise ColumnError(
         f"{what}: column {column!r} is {field.dataType.simpleString()}; features are a Spark ML vector "
         "(pyspark.ml.feature.VectorAssembler makes one) or an array of numbers"
@@ -184,7 +184,7 @@ def features_array(df: DataFrame, column: str, what: str, size: int | None = Non
 
 
 def label_number(df: DataFrame, column: str, what: str) -> Column:
-    """A label as a double.
+    """Cast a label to a double.
 
     Raises
     ------

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 from pyspark import keyword_only
 from pyspark.ml import Estimator, Model
 from pyspark.ml.param.shared import HasProbabilityCol
-from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable, MLReadable, MLWritable
+from pyspark.ml.util import DefaultParamsWritable, MLReadable, MLWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.utils import is_remote
 
 from udfs.arrow import RowMap, RowPolicy
-from udfs.driver import NetworkReader, NetworkWriter, check_absent, map_rows, task_slots
+from udfs.driver import (
+    NetworkReader,
+    NetworkWriter,
+    StageReadable,
+    check_absent,
+    hint_keywords,
+    map_rows,
+    task_slots,
+)
 from udfs.mlp import Scoring, Training
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError
 from vista_spark.mlp._params import HasNetworkCols, HasTraining, features_array, label_number
@@ -42,7 +50,7 @@ _FAULTS: Mapping[str, type[ColumnError | EmptyInputError | InvalidArgumentError 
 
 
 class _Fitted(HasNetworkCols, MLReadable[Any], MLWritable):
-    """A trained network, and what is known of its training."""
+    """A trained network, and the facts of its training."""
 
     _regression: ClassVar[bool]
 
@@ -107,7 +115,7 @@ class _Fitted(HasNetworkCols, MLReadable[Any], MLWritable):
 
 
 class MLPClassificationModel(Model, _Fitted, HasProbabilityCol):
-    """What :class:`MLPClassifier` fits: classes and their probabilities, added as the last columns.
+    """The model of :class:`MLPClassifier`: adds classes and their probabilities as the last columns.
 
     Rows whose features are null, or have NaN or infinity among them, get null for both. Every other column passes
     through. The weights travel with the query: up to 120 MiB on Spark Connect.
@@ -137,7 +145,7 @@ class MLPClassificationModel(Model, _Fitted, HasProbabilityCol):
 
 
 class MLPRegressionModel(Model, _Fitted):
-    """What :class:`MLPRegressor` fits: a prediction, added as the last column.
+    """The model of :class:`MLPRegressor`: adds a prediction as the last column.
 
     Rows whose features are null, or have NaN or infinity among them, get null. Every other column passes through. The
     weights travel with the query: up to 120 MiB on Spark Connect.
@@ -161,7 +169,7 @@ _M = TypeVar("_M", bound=_Fitted)
 
 
 class _Trained(HasNetworkCols, HasTraining):
-    """What fits a network."""
+    """Base of the estimators: Params and training."""
 
     _input_kwargs: dict[str, Any]  # of keyword_only
     _regression: ClassVar[bool]
@@ -222,11 +230,12 @@ class _Trained(HasNetworkCols, HasTraining):
         )
 
 
+@hint_keywords
 class MLPClassifier(
     Estimator[MLPClassificationModel],
     _Trained,
     HasProbabilityCol,
-    DefaultParamsReadable["MLPClassifier"],
+    StageReadable,
     DefaultParamsWritable,
 ):
     """Train a multi-layer perceptron on the cluster, data-parallel: the downstream deep-learning model of Vista.
@@ -260,8 +269,8 @@ class MLPClassifier(
     numWorkers : int, optional
         Tasks that train together, each of one slot; all slots by default.
     backend : {"gloo", "horovod"}
-        What sums gradients over the workers: torch's gloo (default), or Horovod, which has to be installed where they
-        run. Both give the same weights.
+        Sums the gradients of the workers: torch's gloo (default), or Horovod, which has to be installed where they run.
+        Both give the same weights.
     standardization : bool
         Features to mean 0 and standard deviation 1 over all rows. Default true.
     regParam : float
@@ -278,8 +287,8 @@ class MLPClassifier(
         be a number.
     vista_spark.errors.ColumnError, vista_spark.errors.LabelError, vista_spark.errors.EmptyInputError
         On fit: a column is missing or of the wrong type, before the job starts; features are null, NaN, infinite or of
-        several lengths; labels are null, negative, fractional, or of one class; there are no rows. All are found after
-        the rows are read, before a step is taken.
+        different lengths; labels are null, negative, fractional, or of one class; there are no rows. All are found
+        after the rows are read, before a step is taken.
 
     Examples
     --------
@@ -328,9 +337,8 @@ class MLPClassifier(
         return self._fitted(MLPClassificationModel, dataset)
 
 
-class MLPRegressor(
-    Estimator[MLPRegressionModel], _Trained, DefaultParamsReadable["MLPRegressor"], DefaultParamsWritable
-):
+@hint_keywords
+class MLPRegressor(Estimator[MLPRegressionModel], _Trained, StageReadable, DefaultParamsWritable):
     """Train a multi-layer perceptron for a number on the cluster, data-parallel, by the mean squared error.
 
     As :class:`MLPClassifier` in all that is not about classes. With ``standardization`` the label is standardised

@@ -4,6 +4,7 @@ from vista_spark.network._inputs import TEXT_POOLINGS
 from vista_spark.network._network import Network, network
 from vista_spark.network._params import HasImageSize, HasNetwork, HasNetworkInput, layer_list
 from vista_spark.network._profile import profile, profile_network
+from vista_spark.network._random import warn_of_random_weights
 
 __all__ = [
     "TEXT_POOLINGS",
@@ -15,4 +16,5 @@ __all__ = [
     "network",
     "profile",
     "profile_network",
+    "warn_of_random_weights",
 ]

@@ -1,4 +1,4 @@
-"""What a network reads, images or text: how a column becomes its inputs, and its layers features."""
+"""Inputs of a network, images or text: a column becomes its inputs, and its layers become features."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ class Images:
     def resized(self, image_size: int | None, max_length: int | None) -> Images:
         """The same for another image size."""
         if max_length is not None:
-            raise InvalidArgumentError(f"max_length={max_length} is of text, and this model reads images")
+            raise InvalidArgumentError(f"max_length={max_length} is for text, and this model reads images")
         return self if image_size is None else Images(self.preprocessing.with_size(image_size))
 
     def pooled(self, card: ModelCard, layer: FeatureLayer, pooling: str) -> str:  # noqa: ARG002 - as of texts
-        """Which module gives a layer's features."""
+        """Name the module that gives a layer's features."""
         return layer.module
 
-    def left(self, pooling: str) -> Pooling:
-        """What of a pooling is done outside the network: all of it."""
+    def remaining_pooling(self, pooling: str) -> Pooling:
+        """The part of a pooling that remains outside of the network: all of it."""
         return cast("Pooling", pooling)
 
     def feeds(self, inputs: Sequence[str], columns: Sequence[str]) -> tuple[Feed, ...]:
-        """What fills the graph's inputs, each from a column of its own."""
+        """Feed the graph's inputs, each from a column of its own."""
         parts = zip(columns, inputs, self.preprocessing.parts, strict=True)
         return tuple(ImageFeed(column, layer, preprocessing) for column, layer, preprocessing in parts)
 
@@ -98,28 +98,28 @@ class Texts:
 
     @property
     def layout(self) -> Layout:
-        """Of no meaning here."""
+        """Unused for text."""
         return "NCHW"
 
     def resized(self, image_size: int | None, max_length: int | None) -> Texts:
         """The same for another number of tokens."""
         if image_size is not None:
-            raise InvalidArgumentError(f"image_size={image_size} is of images, and this model reads text")
+            raise InvalidArgumentError(f"image_size={image_size} is for images, and this model reads text")
         return self if max_length is None else Texts(self.preprocessing.with_size(max_length))
 
     def pooled(self, card: ModelCard, layer: FeatureLayer, pooling: str) -> str:
-        """Which module gives a layer's features; pooling over tokens needs the mask, so the network has it built in."""
+        """Name the module that gives a layer's features; pooling over tokens needs the mask: it is in the network."""
         if pooling == "none":
             return layer.module
         if layer not in card.layers:
-            known = ", ".join(found.name for found in card.layers)
+            known = ", ".join(entry.name for entry in card.layers)
             raise InvalidArgumentError(
                 f'pooling={pooling!r} is of the layers {known}: for {layer.name!r} take pooling="none"'
             )
         return f"{pooling}.{card.layers.index(layer)}"
 
-    def left(self, pooling: str) -> Pooling:  # noqa: ARG002 - as of images
-        """What of a pooling is done outside the network: nothing."""
+    def remaining_pooling(self, pooling: str) -> Pooling:  # noqa: ARG002 - as of images
+        """The part of a pooling that remains outside of the network: nothing."""
         return "none"
 
     @property
@@ -128,7 +128,7 @@ class Texts:
         return 1
 
     def feeds(self, inputs: Sequence[str], columns: Sequence[str]) -> tuple[Feed, ...]:
-        """What fills the graph's two inputs from one column."""
+        """Feed the graph's two inputs from one column."""
         if self.preprocessing.tokenizer is None:
             raise WeightsError(
                 "a text encoder needs the tokenizer that its weights were trained with: "
@@ -143,7 +143,7 @@ class Texts:
         check_text(df, column, what)
 
     def sample(self) -> Any:
-        """A value to measure with: as many tokens as there may be."""
+        """A value to measure with: the most tokens that a text may have."""
         return "a " * self.preprocessing.max_length
 
 
@@ -170,15 +170,15 @@ class Layers:
         return self.images.layout
 
     def pooled(self, card: ModelCard, layer: FeatureLayer, pooling: str) -> str:
-        """Which module gives a layer's features."""
+        """Name the module that gives a layer's features."""
         return self.images.pooled(card, layer, pooling)
 
-    def left(self, pooling: str) -> Pooling:
-        """What of a pooling is done outside the network: all of it."""
-        return self.images.left(pooling)
+    def remaining_pooling(self, pooling: str) -> Pooling:
+        """The part of a pooling that remains outside of the network: all of it."""
+        return self.images.remaining_pooling(pooling)
 
     def feeds(self, inputs: Sequence[str], columns: Sequence[str]) -> tuple[Feed, ...]:
-        """What fills the layer that the network begins with."""
+        """Feed the layer that the network begins with."""
         return (NumbersFeed(columns[0], inputs[0], self.spec),)
 
     def check(self, df: DataFrame, column: str, what: str) -> None:
@@ -191,6 +191,6 @@ class Layers:
 
 
 def reads(card: ModelCard) -> Images | Texts:
-    """What a model of the roster reads."""
-    found = card.preprocessing
-    return Texts(found) if isinstance(found, Tokenization) else Images(found)
+    """Describe the input of a model of the roster."""
+    preprocessing = card.preprocessing
+    return Texts(preprocessing) if isinstance(preprocessing, Tokenization) else Images(preprocessing)

@@ -1,4 +1,4 @@
-"""A model of the roster made ready on the driver: weights checked, graph at hand, and what workers build it from."""
+"""A model of the roster made ready on the driver: weights checked, graph at hand, ready for workers to build."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Network:
     @property
     def structure(self) -> str:
         """Tells networks apart by all but their weights."""
-        whole = self.source.key.partition("|weights|")[0]
-        return f"{whole}|{'+'.join(self.graph.inputs)}" if isinstance(self.reads, Layers) else whole
+        structure = self.source.key.partition("|weights|")[0]
+        return f"{structure}|{'+'.join(self.graph.inputs)}" if isinstance(self.reads, Layers) else structure
 
     def above(self, start: str | None) -> Network:
-        """The part of it that begins at a layer which the user has materialised; all of it without one.
+        """Cut off what lies below a layer that the user has materialised; all of it stays without one.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class Network:
         return {names[0]: self.reads.kind} if len(names) == 1 else {name: name for name in names}
 
     def feeds(self, *columns: str) -> tuple[Feed, ...]:
-        """What fills the graph's inputs, however many they are, from the user's columns.
+        """Feed the graph's inputs, however many they are, from the user's columns.
 
         Raises
         ------
@@ -130,7 +130,7 @@ class Network:
         return self.traced.layer(feature.module)
 
     def feature(self, layer: FeatureLayer, column: str, pooling: str | None) -> Feature:
-        """How the features of a layer are delivered.
+        """Describe how the features of a layer are delivered.
 
         Parameters
         ----------
@@ -145,19 +145,19 @@ class Network:
             Another pooling, or a layer below the one that the network begins at.
         """
         wanted = self.pooling(pooling)
-        found = self.traced.layer(self.reads.pooled(self.card, layer, wanted))
-        if found not in self.graph:
+        source = self.traced.layer(self.reads.pooled(self.card, layer, wanted))
+        if source not in self.graph:
             begin = ", ".join(self.graph.inputs)
             raise InvalidArgumentError(f"layer {layer.name!r} lies below the start layer ({begin}): it is not computed")
-        return Feature(found, column, self.reads.left(wanted), self.reads.layout)
+        return Feature(source, column, self.reads.remaining_pooling(wanted), self.reads.layout)
 
     def targets(self, wanted: int | str | Sequence[int | str], pooling: str | None) -> dict[str, str]:
         """The graph's layers that give the features of the wanted ones, bottom to top, and what the user calls them."""
         return {self.feature(layer, "", pooling).layer: layer.name for layer in self.layers(wanted)}
 
-    def left(self, pooling: str | None) -> Pooling:
-        """What of a pooling is left to do on a target's tensor, which the network may have pooled itself."""
-        return self.reads.left(self.pooling(pooling))
+    def remaining_pooling(self, pooling: str | None) -> Pooling:
+        """The pooling that remains for a target's tensor, which the network may have pooled itself."""
+        return self.reads.remaining_pooling(self.pooling(pooling))
 
     def pooling(self, wanted: str | None) -> str:
         """Check a pooling; ``None`` is the network's usual one."""
@@ -193,7 +193,7 @@ def network(
     image_size: int | None = None,
     max_length: int | None = None,
 ) -> Network:
-    """Build a model of the roster on the driver, so that what is wrong with it is said before Spark starts a job.
+    """Build a model of the roster on the driver, so that a fault is found before Spark starts a job.
 
     Parameters
     ----------
@@ -238,9 +238,9 @@ def _beside(card: ModelCard, weights: str | None, held: Texts) -> tuple[str | No
         folder, _, name = weights.rpartition("/")
         is_file = name.endswith(_FILES) if "://" in weights else not Path(weights).expanduser().is_dir()
         folder, weights = (folder or ".", weights) if is_file else (weights, f"{weights.rstrip('/')}/{WEIGHTS}")
-        found = f"{folder.rstrip('/')}/{TOKENIZER}"
+        beside = f"{folder.rstrip('/')}/{TOKENIZER}"
         if tokenizer is None or not is_file:
-            tokenizer = found
+            tokenizer = beside
     if tokenizer is None:
         return weights, held
     tokenization = replace(held.preprocessing, tokenizer=tokenizer, version=_file_version(tokenizer))
@@ -271,7 +271,7 @@ def _network(card: ModelCard, weights: str | None, version: str, seed: int) -> N
 
 
 def _pickled(builder: object) -> bytes:
-    """What Spark's own closures would send."""
+    """Serialize a builder as Spark's own closures would."""
     return bytes(cloudpickle.dumps(builder))  # type: ignore[no-untyped-call]
 
 

@@ -1,4 +1,4 @@
-"""Params that several of the stages have."""
+"""Params that stages share."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def layer_list(value: Any) -> int | str | list[int | str]:
 
 
 class HasNetworkInput(HasInputCol):
-    """The column that a network reads, and what becomes of values that it cannot."""
+    """Params for the column that a network reads, and the policy for values that it cannot read."""
 
     errors: Param[str] = Param(
         UNBOUND,
         "errors",
-        "what becomes of a bad value: " + " | ".join(ERROR_POLICIES),
+        "policy for a bad value: " + " | ".join(ERROR_POLICIES),
         one_of("errors", ERROR_POLICIES),
     )
     errorCol: Param[str] = Param(UNBOUND, "errorCol", "column for the reason a value is bad", TypeConverters.toString)
@@ -75,7 +75,7 @@ class HasNetworkInput(HasInputCol):
 
 
 class HasNetwork(HasSeed):
-    """The network of the roster that a stage runs, its weights, and where it runs."""
+    """Params for the network of the roster that a stage runs, its weights and its device."""
 
     model: Param[str] = Param(UNBOUND, "model", "name of the roster, or of a registered model", TypeConverters.toString)
     weights: Param[str] = Param(
@@ -104,11 +104,11 @@ class HasNetwork(HasSeed):
         return self._set(weights=value)
 
     def getDevice(self) -> str:
-        """Where the network runs."""
+        """Device of the network."""
         return self.getOrDefault(self.device)
 
     def setDevice(self, value: str) -> Self:
-        """Set where the network runs."""
+        """Set the device of the network."""
         return self._set(device=value)
 
     def setSeed(self, value: int) -> Self:
@@ -116,7 +116,7 @@ class HasNetwork(HasSeed):
         return self._set(seed=value)
 
     def _card(self, kind: str) -> ModelCard:
-        """The model's card; without a model, an error that names those of a kind."""
+        """Find the model's card; without a model, raise an error that names those of a kind."""
         if not self.isDefined(self.model):
             fitting = ", ".join(name for name in roster.names() if roster.card(name).kind == kind)
             raise InvalidArgumentError(f"{type(self).__name__} has no model: set one of {fitting}")
@@ -124,7 +124,7 @@ class HasNetwork(HasSeed):
 
 
 class HasImageSize(Params):
-    """The size of the images that the network sees."""
+    """Param for the size of the images that the network sees."""
 
     imageSize: Param[int] = Param(
         UNBOUND, "imageSize", "height and width of the network's input, in pixels", at_least("imageSize", 1)

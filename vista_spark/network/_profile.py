@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from optimizer._version import __version__
 from optimizer.transfer import ModelProfile
+from udfs.driver import hint_keywords
 from udfs.inference import Inference
 from udfs.inference.profiling import ProfilingRequest, measure
 from udfs.node import node_folder, written_once
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["profile", "profile_network"]
 
 
+@hint_keywords
 def profile(
     model: str,
     *,
@@ -33,7 +35,7 @@ def profile(
     device: str = "auto",
     fresh: bool = False,
 ) -> ModelProfile:
-    """Measure what a model takes: bytes of a worker and of a node, and seconds an image by depth.
+    """Measure a model's costs: bytes per worker and per node, and seconds per image by depth.
 
     In a process of its own that does what a Spark worker does, with one thread. Remembered in the node's cache folder
     (``CEREBRO_SPARK_CACHE``) until the network, its input's size, the batch, the device or a version changes; the
@@ -69,7 +71,7 @@ def profile(
 
 
 def profile_network(net: Network, *, batch_size: int, device: str, fresh: bool = False) -> ModelProfile:
-    """As :func:`profile`, of a network that is open already.
+    """Measure a network that is open already, as :func:`profile` does.
 
     Parameters
     ----------
@@ -92,10 +94,10 @@ def profile_network(net: Network, *, batch_size: int, device: str, fresh: bool =
         device=device,
     )
     batch = pa.RecordBatch.from_pydict({name: [net.reads.sample()] * batch_size for name in samples})
-    found = measure(ProfilingRequest(net.card.name, inference, batch, tuple(targets)))
+    measured = measure(ProfilingRequest(net.card.name, inference, batch, tuple(targets)))
     with written_once(path) as partial:
-        partial.write_text(json.dumps(found.to_dict()))
-    return found
+        partial.write_text(json.dumps(measured.to_dict()))
+    return measured
 
 
 def _path(net: Network, batch_size: int, device: str) -> Path:

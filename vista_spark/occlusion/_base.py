@@ -1,4 +1,4 @@
-"""What explanations of an image and of another tensor have in common."""
+"""The base of explanations of an image and of another tensor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Explained"]
 
 @dataclass(frozen=True)
 class Explained:
-    """A heat map and what is said of it; :class:`vista_spark.Explanation` says what the attributes mean."""
+    """A heat map and its facts; :class:`vista_spark.Explanation` documents the attributes."""
 
     heat_map: NDArray[np.float32]
     grid: OcclusionGrid
@@ -29,7 +29,7 @@ class Explained:
     seconds: float
 
     def explain(self) -> str:
-        """What was computed, in words."""
+        """Say in words what was computed and how long it took."""
         rows, extents = (" x ".join(map(str, numbers)) for numbers in (self.grid.shape, self.grid.patch))
         predicted = f" (predicted: class {self.predicted})" if self.predicted != self.target else ""
         lowest = f"lowest {np.nanmin(self.heat_map):.4f} without a patch of {extents}, of {rows} places"

@@ -48,7 +48,7 @@ class Spread:
     def __call__(
         self, pixels: NDArray[np.float32], target: int, places: NDArray[np.bool_]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield indices of the heat map and what it has there, as :meth:`Occluder.values` does."""
+        """Yield indices of the heat map and its values there, as :meth:`Occluder.values` does."""
         wanted = np.flatnonzero(places)
         for number in range(self.rounds):
             part = wanted[number :: self.rounds]
@@ -56,9 +56,9 @@ class Spread:
                 yield self._computed(pixels, target, part)
 
     def cost_model(self) -> CostModel:
-        """What all places cost with every task at work: what a job takes without any, and a task's slope shared by all.
+        """Measure the cost of all places with every task at work: an empty job, and a task's slope shared by all.
 
-        Takes as long as a few batches do.
+        Takes the time of a few batches.
         """
         cost = ShareCost(self.source, self.occlusion, "auto")
         measured = self._numbers.mapInArrow(cost, from_arrow_schema(COST)).collect()
@@ -70,13 +70,13 @@ class Spread:
 
     @property
     def _numbers(self) -> DataFrame:
-        """A row a task."""
+        """A row per task."""
         return self.spark.range(0, self.slots, 1, self.slots)
 
     def _computed(
         self, pixels: NDArray[np.float32], target: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         share = Share(self.source, self.occlusion, "auto", pixels, target, places, self.slots)
-        found = self._numbers.mapInArrow(share, from_arrow_schema(VALUES)).toArrow()
-        index = np.stack(np.unravel_index(found.column("place").to_numpy(), self.occlusion.grid.shape), axis=1)
-        return index, found.column("value").to_numpy()
+        computed = self._numbers.mapInArrow(share, from_arrow_schema(VALUES)).toArrow()
+        index = np.stack(np.unravel_index(computed.column("place").to_numpy(), self.occlusion.grid.shape), axis=1)
+        return index, computed.column("value").to_numpy()

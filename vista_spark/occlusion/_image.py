@@ -1,25 +1,27 @@
-"""Why did the CNN say that? Occlusion heat maps of one image, incrementally (Krypton, chapters 6 and 7)."""
+"""Occlusion heat maps of one image, computed incrementally (Krypton, chapters 6 and 7)."""
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from udfs.driver import task_slots
+from udfs.driver import hint_keywords, task_slots
 from udfs.handlers import handler
 from udfs.images import decode
 from udfs.occlusion import TargetError
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.network import network
+from vista_spark.network import network, warn_of_random_weights
 from vista_spark.occlusion._base import Explained
-from vista_spark.occlusion._checks import check_explainable, check_occlusion, cost_model, first_step, occlusion_of
+from vista_spark.occlusion._checks import check_explainable
 from vista_spark.occlusion._cluster import Spread
+from vista_spark.occlusion._cost import cost_model
+from vista_spark.occlusion._options import OcclusionOptions, color_fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,15 +38,15 @@ if TYPE_CHECKING:
     from vista_spark.network import Network
     from vista_spark.roster import ModelCard
 
-__all__ = ["Explanation", "explain", "explain_sizes"]
+__all__ = ["Explanation", "explain_image", "explain_image_sizes"]
 
-# Jobs of a heat map that somebody watches, where a cluster computes it.
+# Jobs of a heat map with an on_update, where a cluster computes it.
 _ROUNDS = 4
 
 
 @dataclass(frozen=True)
 class Explanation(Explained):
-    """How much the probability of a class depends on each part of an image. Made by :func:`explain`.
+    """How much the probability of a class depends on each part of an image. Made by :func:`explain_image`.
 
     Attributes
     ----------
@@ -67,7 +69,7 @@ class Explanation(Explained):
     image: NDArray[np.uint8]
 
     def plot(self) -> Figure:
-        """The heat map over the image: red where the prediction needs what is there.
+        """Draw the heat map over the image: red where the prediction needs what is there.
 
         Colours go from 0.75 to 1.25 times the probability of the whole image, at most 1 (Krypton, section 6.5).
         """
@@ -84,14 +86,14 @@ class Explanation(Explained):
         return figure
 
     def draw(self, axes: Axes) -> QuadMesh:
-        """The heat map over the image, on axes of one's own; what is returned is for a colour bar.
+        """Draw the heat map over the image on the caller's axes; the mesh returned is for a colour bar.
 
         Parameters
         ----------
         axes : matplotlib.axes.Axes
         """
         height, width = self.image.shape[:2]
-        # A position stands for the middle of its patch.
+        # A place stands for the middle of its patch.
         rows, columns = (self.grid.starts(axis) + self.grid.patch[axis] / 2 for axis in (0, 1))
         edges = [
             (*(values - step / 2), values[-1] + step / 2)
@@ -105,7 +107,8 @@ class Explanation(Explained):
         )  # fmt: skip
 
 
-def explain(
+@hint_keywords
+def explain_image(  # noqa: PLR0913 - every option by its name
     image: bytes | str | os.PathLike[str] | NDArray[np.float32],
     model: str | ModelCard,
     weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None = None,
@@ -128,30 +131,31 @@ def explain(
     seed: int = 0,
     spark: SparkSession | None = None,
 ) -> Explanation:
-    """Lay a patch on every place of an image and see what the network makes of it (Krypton, equations 6.1 to 6.6).
+    """Lay a patch on every place of an image and see what the network predicts then (Krypton, equations 6.1 to 6.6).
 
     Parameters
     ----------
     image : bytes, path or array
-        What :func:`udfs.images.decode` reads.
+        As :func:`udfs.images.decode` reads it.
     model : str or ModelCard
         Of the roster; of PyTorch.
     weights : path, URI or mapping, optional
-        As for :func:`vista_spark.roster.load`; random ones without.
+        As for :func:`vista_spark.roster.load`. Without them the network is random, and a ``RandomWeightsWarning`` says
+        so.
     target : int, optional
         The class whose probability counts; the predicted one by default.
     patch_size, stride : int
         Of the patch, in pixels of the network's input. Default 16 and 4; the stride is at most the patch.
     perturbation : {"color", "mean", "blur"}
-        What the patch has: `patch_color` (default); the mean of the image; or the image blurred, each pixel the mean of
-        as large a neighbourhood as the patch.
+        What the patch holds: `patch_color` (default); the mean of the image; or the image blurred, each pixel the mean
+        of as large a neighbourhood as the patch.
     patch_color : tuple of 3 int
         Of a patch of one colour, in RGB from 0 to 255; grey by default.
     region : tuple of two pairs of int, optional
         Rows and columns that the patch stays in, half-open; the whole image by default.
     mode : {"exact", "approximate", "naive"}
-        Whether only what the patch changes is computed, or the whole network for each place: the same heat map. Or
-        nearly the same, much sooner: by `tau` and drill-down.
+        ``"exact"`` computes only what the patch changes, ``"naive"`` the whole network for each place: the same heat
+        map. ``"approximate"`` gives nearly the same, much sooner, by `tau` and drill-down.
     tau : float
         In the approximate mode: at most this fraction of a tensor's height and width is kept up to date around a
         patch (projective field thresholding, section 6.4.1). Default 0.8. What it takes for a wanted likeness,
@@ -169,7 +173,7 @@ def explain(
     batch_size : int
         Places at a time. Default 32.
     on_update : callable, optional
-        Called with the heat map so far after each batch; what is not there yet is NaN.
+        Called after each batch with the heat map so far; places that are not computed yet are NaN.
     on_estimate : callable, optional
         Called before the first place with the seconds that all will take, by a line fitted to what a few batches took
         on this machine; remembered in the node's cache folder for this network, patch and mode.
@@ -186,8 +190,8 @@ def explain(
     Raises
     ------
     InvalidArgumentError
-        A mode, class, colour, stride or model that cannot be; a model of several outputs; with `spark`, weights that
-        are no file.
+        An unknown mode, perturbation or precision; a class, colour or stride that does not do; a model of several
+        outputs; with `spark`, weights that are not a file.
     optimizer.occlusion.PatchError
         A patch that does not fit, a region outside of the image, a tau that is no fraction.
     udfs.images.ImageError
@@ -197,20 +201,40 @@ def explain(
     --------
     >>> import numpy as np
     >>> picture = np.random.default_rng(0).normal(size=(3, 64, 64)).astype("float32")
-    >>> found = explain(picture, "squeezenet1_1", image_size=64, patch_size=16, stride=16)
-    >>> found.heat_map.shape
+    >>> explanation = explain_image(picture, "squeezenet1_1", image_size=64, patch_size=16, stride=16)
+    >>> explanation.heat_map.shape
     (4, 4)
     """
-    (found,) = _explanations(
-        image, model, weights, (patch_size,), target, stride=stride, perturbation=perturbation, region=region,
-        patch_color=patch_color, mode=mode, tau=tau, target_speed_up=target_speed_up, image_size=image_size,
-        drill_down_fraction=drill_down_fraction, precision=precision, batch_size=batch_size, on_update=on_update,
-        on_estimate=on_estimate, seed=seed, spark=spark,
-    )  # fmt: skip
-    return found
+    options = OcclusionOptions(
+        patch=(patch_size,) * 2,
+        stride=(stride,) * 2,
+        region=region,
+        perturbation=perturbation,
+        mode=mode,
+        tau=tau,
+        target_speed_up=target_speed_up,
+        drill_down_fraction=drill_down_fraction,
+        precision=precision,
+        batch_size=batch_size,
+    )
+    question = _Question(
+        image=image,
+        model=model,
+        weights=weights,
+        target=target,
+        patch_color=patch_color,
+        image_size=image_size,
+        seed=seed,
+        on_update=on_update,
+        on_estimate=on_estimate,
+        spark=spark,
+    )
+    (explanation,) = _answers(question, [options])
+    return explanation
 
 
-def explain_sizes(
+@hint_keywords
+def explain_image_sizes(  # noqa: PLR0913 - every option by its name
     image: bytes | str | os.PathLike[str] | NDArray[np.float32],
     model: str | ModelCard,
     weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None = None,
@@ -230,16 +254,16 @@ def explain_sizes(
     batch_size: int = 32,
     seed: int = 0,
 ) -> tuple[Explanation, ...]:
-    """The heat maps of several sizes of the patch: the network is opened once, and its views are made once for all.
+    """Explain an image by patches of several sizes; the network is opened once, and its views are made once for all.
 
-    A small patch finds a detail, and misses what the network has seen twice; a large one does not say where. What
+    A small patch finds a detail, and misses what the network sees twice; a large one does not say where. A part that
     counts at every size is seldom an accident of the patch.
 
     Parameters
     ----------
     image, model, weights, target, perturbation, patch_color, region, mode, tau, target_speed_up, drill_down_fraction, \
     precision, image_size, batch_size, seed
-        As for :func:`explain`.
+        As for :func:`explain_image`.
     patch_sizes : sequence of int
         Default 8, 16 and 32.
     stride : int
@@ -253,104 +277,124 @@ def explain_sizes(
     Raises
     ------
     InvalidArgumentError, optimizer.occlusion.PatchError, udfs.images.ImageError
-        As :func:`explain`; without a size.
+        As :func:`explain_image`; without a size.
 
     Examples
     --------
     >>> import numpy as np
     >>> picture = np.random.default_rng(0).normal(size=(3, 64, 64)).astype("float32")
-    >>> found = explain_sizes(picture, "squeezenet1_1", image_size=64, patch_sizes=(16, 32), stride=16)
-    >>> [one.heat_map.shape for one in found]
+    >>> explanations = explain_image_sizes(picture, "squeezenet1_1", image_size=64, patch_sizes=(16, 32), stride=16)
+    >>> [each.heat_map.shape for each in explanations]
     [(4, 4), (3, 3)]
     """
     if not patch_sizes:
         raise InvalidArgumentError("patch_sizes=(): no size of a patch")
-    return _explanations(
-        image, model, weights, patch_sizes, target, stride=stride, perturbation=perturbation, region=region,
-        patch_color=patch_color, mode=mode, tau=tau, target_speed_up=target_speed_up, image_size=image_size,
-        drill_down_fraction=drill_down_fraction, precision=precision, batch_size=batch_size, seed=seed,
-    )  # fmt: skip
+    options = [
+        OcclusionOptions(
+            patch=(patch_size,) * 2,
+            stride=(stride,) * 2,
+            region=region,
+            perturbation=perturbation,
+            mode=mode,
+            tau=tau,
+            target_speed_up=target_speed_up,
+            drill_down_fraction=drill_down_fraction,
+            precision=precision,
+            batch_size=batch_size,
+        )
+        for patch_size in patch_sizes
+    ]
+    question = _Question(
+        image=image,
+        model=model,
+        weights=weights,
+        target=target,
+        patch_color=patch_color,
+        image_size=image_size,
+        seed=seed,
+    )
+    return _answers(question, options)
 
 
-def _explanations(
-    image: bytes | str | os.PathLike[str] | NDArray[np.float32],
-    model: str | ModelCard,
-    weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None,
-    patch_sizes: Sequence[int],
-    target: int | None,
-    *,
-    tau: float,
-    target_speed_up: float,
-    drill_down_fraction: float,
-    image_size: int | None,
-    batch_size: int,
-    seed: int,
-    on_update: Callable[[NDArray[np.float32]], object] | None = None,
-    on_estimate: Callable[[float], object] | None = None,
-    spark: SparkSession | None = None,
-    **options: Any,
-) -> tuple[Explanation, ...]:
-    card = roster.card(model) if isinstance(model, str) else model
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Question:
+    """An image, the network that is asked about it, who is told of the progress, and where places are computed."""
+
+    image: bytes | str | os.PathLike[str] | NDArray[np.float32]
+    model: str | ModelCard
+    weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None
+    target: int | None
+    patch_color: tuple[int, int, int]
+    image_size: int | None
+    seed: int
+    on_update: Callable[[NDArray[np.float32]], object] | None = None
+    on_estimate: Callable[[float], object] | None = None
+    spark: SparkSession | None = None
+
+    def network(self, card: ModelCard) -> Network:
+        """Open the network from a file of weights, as workers read it."""
+        if self.weights is not None and not isinstance(self.weights, str | os.PathLike):
+            raise InvalidArgumentError(
+                f"weights of type {type(self.weights).__name__}: with spark, workers read them from a file; save them, "
+                "and pass its path or URI"
+            )
+        weights = None if self.weights is None else os.fspath(self.weights)
+        return network(card, weights, self.seed, self.image_size)
+
+
+def _answers(question: _Question, options: Sequence[OcclusionOptions]) -> tuple[Explanation, ...]:
+    """Explain one image with each of some options; the network is opened, and its views made, once for all."""
+    card = roster.card(question.model) if isinstance(question.model, str) else question.model
     check_explainable(card)
-    preprocessing: Any = card.preprocessing if image_size is None else card.preprocessing.with_size(image_size)
-    for patch_size in patch_sizes:
-        check_occlusion(preprocessing, patch_size=patch_size, **options)
-    pixels = decode(image, preprocessing)
+    preprocessing: Any = card.preprocessing
+    if question.image_size is not None:
+        preprocessing = preprocessing.with_size(question.image_size)
+    extents = (preprocessing.crop,) * 2
+    for option in options:
+        option.grid(extents)
+    fill = color_fill(question.patch_color, preprocessing)
+    pixels = decode(question.image, preprocessing)
 
     import torch  # noqa: PLC0415 - an optional package
 
     from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - needs torch
 
-    spreading: Callable[[Occlusion], Spread] | None = None
-    if spark is None:
-        traced: Any = handler("torch").trace(roster.load(card, weights, seed=seed), list(preprocessing.inputs))
-    else:
-        net = _network(card, weights, seed, image_size)
-        traced = net.traced
-    occlusions = [
-        occlusion_of(traced, preprocessing, batch_size=batch_size, patch_size=size, **options) for size in patch_sizes
-    ]
-    if options["mode"] == "approximate":
-        occlusions = [
-            replace(
-                one, tau=tau, fraction=drill_down_fraction,
-                step=first_step(one.grid, target_speed_up, drill_down_fraction),
-            )
-            for one in occlusions
-        ]  # fmt: skip
+    warn_of_random_weights(card, question.weights, question.seed)
     where: tuple[object, ...] = (torch.get_num_threads(),)
-    if spark is not None:
-        slots, rounds = task_slots(spark), 1 if on_update is None else _ROUNDS
-        where = (spark.conf.get("spark.master", ""), slots, rounds)
-        spreading = partial(Spread, spark, net.shipped(spark).source, slots=slots, rounds=rounds)
+    spreading: Callable[[Occlusion], Spread] | None = None
+    traced: Any
+    if question.spark is None:
+        network_here = roster.load(card, question.weights, seed=question.seed)
+        traced = handler("torch").trace(network_here, list(preprocessing.inputs))
+    else:
+        net = question.network(card)
+        traced = net.traced
+    occlusions = [option.occlusion(traced.graph, extents, fill) for option in options]
+    if question.spark is not None:
+        slots, rounds = task_slots(question.spark), 1 if question.on_update is None else _ROUNDS
+        where = (question.spark.conf.get("spark.master", ""), slots, rounds)
+        source = net.shipped(question.spark).source
+        spreading = partial(Spread, question.spark, source, slots=slots, rounds=rounds)
     ready = traced.prepare(torch.get_num_threads())
-    opened, found = None, []
+    opened, explanations = None, []
     for occlusion in occlusions:
         occluder, spread = Occluder(ready, occlusion), spreading and spreading(occlusion)
-        if on_estimate is not None:
+        if question.on_estimate is not None:
             key = (card.name, preprocessing.size, occlusion, *where)
-            on_estimate(cost_model((spread or occluder).cost_model, key).seconds(occluder.places))
+            cost = cost_model((spread or occluder).cost_model, key)
+            question.on_estimate(cost.seconds(occluder.places))
         started = time.perf_counter()
         opened = opened or occluder.opened(pixels)
         try:
-            heat = occluder.heat_map(opened, target, on_update, spread)
+            heat = occluder.heat_map(opened, question.target, question.on_update, spread)
         except TargetError as error:
-            raise InvalidArgumentError(f"target={target!r}: {error}") from None
+            raise InvalidArgumentError(f"target={question.target!r}: {error}") from None
         explanation = Explanation(
-            heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, options["mode"],
+            heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, occlusion.mode,
             occluder.patches.overall_speed_up, time.perf_counter() - started, _shown(pixels, preprocessing),
         )  # fmt: skip
-        found.append(explanation)
-    return tuple(found)
-
-
-def _network(card: ModelCard, weights: object, seed: int, image_size: int | None) -> Network:
-    if weights is not None and not isinstance(weights, str | os.PathLike):
-        raise InvalidArgumentError(
-            f"weights of type {type(weights).__name__}: with spark, workers read them from a file; save them, and pass "
-            "its path or URI"
-        )
-    return network(card, None if weights is None else os.fspath(weights), seed, image_size)
+        explanations.append(explanation)
+    return tuple(explanations)
 
 
 def _shown(pixels: NDArray[np.float32], preprocessing: Preprocessing) -> NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""What an occlusion explainer and its model can be told."""
+"""Params of an occlusion explainer and its model."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def _color(value: Any) -> list[int]:
 
 
 class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
-    """Params that the estimator and its model share; see the estimator for what they mean."""
+    """Params that the estimator and its model share; the estimator documents them."""
 
     detailsCol: Param[str] = Param(
-        UNBOUND, "detailsCol", "column for what is said beside the heat map", TypeConverters.toString
+        UNBOUND, "detailsCol", "column for the details of the heat map", TypeConverters.toString
     )
     targetCol: Param[str] = Param(
         UNBOUND, "targetCol", "column of the class to explain; the predicted one without", TypeConverters.toString
@@ -51,7 +51,7 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
     perturbation: Param[str] = Param(
         UNBOUND,
         "perturbation",
-        "what the patch has: " + " | ".join(PERTURBATIONS),
+        "content of the patch: " + " | ".join(PERTURBATIONS),
         one_of("perturbation", PERTURBATIONS),
     )
     patchColor: Param[list[int]] = Param(UNBOUND, "patchColor", "red, green and blue of the patch", _color)
@@ -80,11 +80,11 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(outputCol=value)
 
     def getDetailsCol(self) -> str:
-        """Column of what is said beside the heat map."""
+        """Column of the details of the heat map."""
         return self.getOrDefault(self.detailsCol)
 
     def setDetailsCol(self, value: str) -> Self:
-        """Set the column of what is said beside the heat map."""
+        """Set the column of the details of the heat map."""
         return self._set(detailsCol=value)
 
     def getTargetCol(self) -> str | None:
@@ -112,11 +112,11 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(stride=value)
 
     def getPerturbation(self) -> str:
-        """What the patch has."""
+        """Content of the patch."""
         return self.getOrDefault(self.perturbation)
 
     def setPerturbation(self, value: str) -> Self:
-        """Set what the patch has."""
+        """Set the content of the patch."""
         return self._set(perturbation=value)
 
     def getPatchColor(self) -> list[int]:
@@ -128,27 +128,27 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
         return self._set(patchColor=value)
 
     def getMode(self) -> str:
-        """How heat maps are computed."""
+        """Mode in which heat maps are computed."""
         return self.getOrDefault(self.mode)
 
     def setMode(self, value: str) -> Self:
-        """Set how heat maps are computed."""
+        """Set the mode in which heat maps are computed."""
         return self._set(mode=value)
 
     def getDrillDownFraction(self) -> float:
-        """Of the heat map, in drill-down's second stage."""
+        """Fraction of the heat map in drill-down's second stage."""
         return self.getOrDefault(self.drillDownFraction)
 
     def setDrillDownFraction(self, value: float) -> Self:
-        """Set how much of the heat map drill-down's second stage computes."""
+        """Set the fraction of the heat map that drill-down's second stage computes."""
         return self._set(drillDownFraction=value)
 
     def getPrecision(self) -> str:
-        """How precisely places are computed in the approximate mode."""
+        """Precision of places in the approximate mode."""
         return self.getOrDefault(self.precision)
 
     def setPrecision(self, value: str) -> Self:
-        """Set how precisely places are computed in the approximate mode."""
+        """Set the precision of places in the approximate mode."""
         return self._set(precision=value)
 
     def getRegion(self) -> list[int] | None:

@@ -10,17 +10,29 @@ import numpy as np
 from pyspark import keyword_only
 from pyspark.ml import Estimator, Model
 from pyspark.ml.param import Param, TypeConverters
-from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
+from pyspark.ml.util import DefaultParamsWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import IntegralType
 
 from optimizer.occlusion import update_patches
 from udfs.arrow import RowMap, RowPolicy
-from udfs.driver import UNBOUND, above, at_least, check_absent, check_present, holds_several, map_rows, quoted
+from udfs.driver import (
+    UNBOUND,
+    StageReadable,
+    above,
+    at_least,
+    check_absent,
+    check_present,
+    hint_keywords,
+    holds_several,
+    map_rows,
+    quoted,
+)
 from udfs.occlusion import Explaining, Lattice, fitted
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
-from vista_spark.network import Network, network
-from vista_spark.occlusion._checks import check_explainable, first_step, occlusion_of
+from vista_spark.network import Network, network, warn_of_random_weights
+from vista_spark.occlusion._checks import check_explainable
+from vista_spark.occlusion._options import OcclusionOptions, color_fill
 from vista_spark.occlusion._params import HasOcclusion
 
 if TYPE_CHECKING:
@@ -32,36 +44,45 @@ if TYPE_CHECKING:
 
 __all__ = ["OcclusionExplainer", "OcclusionExplainerModel"]
 
-# Places along an axis of a heat map from which on it can be likened to another.
+# The fewest places along an axis with which a heat map can be compared with another.
 _SMALLEST = 3
 
 
 class _OcclusionStage(HasOcclusion):
-    """What the estimator and its model do alike."""
+    """Work that the estimator and its model share."""
 
     def _checked(self, dataset: DataFrame) -> tuple[Network, Occlusion]:
-        """The network and what to lay on its images, or why not; before Spark starts a job."""
+        """Open the network and describe its occlusion, or raise; before Spark starts a job."""
         check_explainable(self._card("image"))
         net = network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
         column, target = self.getInputCol(), self.getTargetCol()
         net.reads.check(dataset, column, type(self).__name__)
         if holds_several(dataset, column):
-            raise ColumnError(f"{type(self).__name__}: column {column!r} has several images a record: explode it first")
+            raise ColumnError(f"{type(self).__name__}: column {column!r} has arrays of images: explode it first")
         if target is not None:
             check_present(dataset, [target], type(self).__name__)
-            found = dataset.schema[target].dataType
-            if not isinstance(found, IntegralType):
+            kind = dataset.schema[target].dataType
+            if not isinstance(kind, IntegralType):
                 raise ColumnError(
-                    f"{type(self).__name__}: targetCol {target!r} is {found.simpleString()}; a class is an int"
+                    f"{type(self).__name__}: targetCol {target!r} is {kind.simpleString()}; a class is an int"
                 )
+        fill = color_fill(tuple(self.getPatchColor()), net.preprocessing)
+        occlusion = self._options().occlusion(net.graph, (net.preprocessing.crop,) * 2, fill)
+        warn_of_random_weights(net.card, net.weights, net.seed)
+        return net, occlusion
+
+    def _options(self) -> OcclusionOptions:
         region = self.getRegion()
-        sides = None if region is None else ((region[0], region[1]), (region[2], region[3]))
-        occlusion = occlusion_of(
-            net.traced, net.preprocessing, patch_size=self.getPatchSize(), stride=self.getStride(),
-            patch_color=tuple(self.getPatchColor()), region=sides, mode=self.getMode(), batch_size=self.getBatchSize(),
-            perturbation=self.getPerturbation(), precision=self.getPrecision(),
-        )  # fmt: skip
-        return net, replace(occlusion, fraction=self.getDrillDownFraction())
+        return OcclusionOptions(
+            patch=(self.getPatchSize(),) * 2,
+            stride=(self.getStride(),) * 2,
+            region=None if region is None else ((region[0], region[1]), (region[2], region[3])),
+            perturbation=self.getPerturbation(),
+            mode=self.getMode(),
+            drill_down_fraction=self.getDrillDownFraction(),
+            precision=self.getPrecision(),
+            batch_size=self.getBatchSize(),
+        )
 
     def _explaining(self, dataset: DataFrame, net: Network, occlusion: Occlusion, **options: Any) -> Explaining:
         net = net.shipped(dataset.sparkSession)
@@ -78,13 +99,12 @@ class _OcclusionStage(HasOcclusion):
         )
 
 
-class OcclusionExplainer(
-    Estimator["OcclusionExplainerModel"], _OcclusionStage, DefaultParamsReadable[Any], DefaultParamsWritable
-):
+@hint_keywords
+class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, StageReadable, DefaultParamsWritable):
     """Heat maps of how much a network's prediction depends on each part of an image.
 
-    A patch is laid on every place of an image; the heat map has the probability of the class that is left there. Modes
-    ``"exact"`` and ``"naive"`` give the same numbers, the first from what the patch changes alone. Mode
+    A patch is laid on every place of an image; the heat map has the probability of the class with the patch there.
+    Modes ``"exact"`` and ``"naive"`` give the same numbers, the first from what the patch changes alone. Mode
     ``"approximate"`` gives nearly the same much sooner, and :meth:`fit` measures on some images how nearly: it chooses
     how much of each change is followed (tau), and whether to compute only every so many places where the prediction
     does not depend on them, as the cheapest that reaches ``targetSSIM``.
@@ -96,7 +116,7 @@ class OcclusionExplainer(
     weights : str, optional
         As for :class:`vista_spark.CNNFeaturizer`.
     inputCol : str
-        Images, one a record, as for :class:`vista_spark.CNNFeaturizer`. Default ``"image"``.
+        Images, one per record, as for :class:`vista_spark.CNNFeaturizer`. Default ``"image"``.
     outputCol : str
         A Spark ML vector, row by row: the probability of the target with the patch at each place. Default
         ``"heat_map"``.
@@ -108,7 +128,7 @@ class OcclusionExplainer(
     patchSize, stride : int
         In pixels of the network's input. Default 16 and 4.
     perturbation : {"color", "mean", "blur"}
-        What the patch has: one colour (default), the image's mean, or the image blurred.
+        Content of the patch: one colour (default), the image's mean, or the image blurred.
     patchColor : list of 3 int
         Red, green and blue from 0 to 255. Default grey, 128 each.
     mode : {"exact", "approximate", "naive"}
@@ -133,7 +153,7 @@ class OcclusionExplainer(
     device : str
         ``"auto"`` (default), ``"cpu"``, ``"cuda"``, ...
     errors : {"null", "drop", "raise"}
-        What becomes of an image that cannot be read, or of a target that is no class; as for ``CNNFeaturizer``.
+        Policy for an image that cannot be read, or a target that is not a class; as for ``CNNFeaturizer``.
     errorCol : str
         Default ``"image_error"``; null for a good row. Only with ``errors="null"``.
     seed : int
@@ -162,7 +182,7 @@ class OcclusionExplainer(
         UNBOUND, "targetSSIM", "likeness of approximate heat maps with exact ones", above("targetSSIM", 0)
     )
     targetSpeedup: Param[float] = Param(
-        UNBOUND, "targetSpeedup", "by drill-down; 1 is without", above("targetSpeedup", 1, or_equal=True)
+        UNBOUND, "targetSpeedup", "speed-up by drill-down; 1 is without", above("targetSpeedup", 1, or_equal=True)
     )
     sampleSize: Param[int] = Param(UNBOUND, "sampleSize", "images that fit measures", at_least("sampleSize", 1))
 
@@ -224,51 +244,54 @@ class OcclusionExplainer(
         return self.getOrDefault(self.sampleSize)
 
     def setSampleSize(self, value: int) -> Self:
-        """Set how many images fit measures."""
+        """Set the number of images that fit measures."""
         return self._set(sampleSize=value)
+
+    def _options(self) -> OcclusionOptions:
+        return replace(super()._options(), target_speed_up=self.getTargetSpeedup())
 
     def _fit(self, dataset: DataFrame) -> OcclusionExplainerModel:
         net, occlusion = self._checked(dataset)
         if occlusion.mode != "approximate":
             return self._made(1.0, occlusion.grid.stride[0], None)
-        step = first_step(occlusion.grid, self.getTargetSpeedup(), occlusion.fraction)
-        plain, drilled = self._measured(dataset, net, replace(occlusion, step=step))
+        step = occlusion.step
+        plain, drilled = self._measured(dataset, net, occlusion)
         rows, columns = occlusion.grid.shape
-        found: list[tuple[float, float, int, float]] = []
+        candidates: list[tuple[float, float, int, float]] = []
         for measured, taken in ((plain, 1), (drilled, step)):
             curve = fitted(measured)
             tau = curve.lowest(self.getTargetSSIM())
             if tau is not None:
                 patches = update_patches(net.graph, occlusion.grid, threshold=tau)
                 places = Lattice((rows, columns), taken).places(occlusion.fraction)
-                found.append((places * (patches.mean_flops + patches.whole_flops), tau, taken, curve.at(tau)))
-        if not found:
+                candidates.append((places * (patches.mean_flops + patches.whole_flops), tau, taken, curve.at(tau)))
+        if not candidates:
             warnings.warn(
                 f"no tau reaches an SSIM of {self.getTargetSSIM():g} on the sample ({len(plain)} images): the model "
                 "computes exact heat maps; set a lower targetSSIM for approximate ones",
                 stacklevel=4,
             )
             return self._made(1.0, occlusion.grid.stride[0], 1.0).setPrecision("float32")
-        _, tau, taken, ssim = min(found)
+        _, tau, taken, ssim = min(candidates)
         return self._made(tau, taken * occlusion.grid.stride[0], ssim)
 
     def _measured(self, dataset: DataFrame, net: Network, occlusion: Occlusion) -> tuple[list[Any], list[Any]]:
-        """SSIM by image and tau, of all places and after drill-down; an image a task."""
+        """Measure the SSIM by image and tau, of all places and after drill-down; an image per task."""
         if min(occlusion.grid.shape) < _SMALLEST:
             rows = " x ".join(map(str, occlusion.grid.shape))
             raise InvalidArgumentError(
-                f"a heat map of {rows} is too small to be likened to another: take a smaller stride, or mode='exact'"
+                f"a heat map of {rows} is too small to be compared with another: take a smaller stride, or mode='exact'"
             )
         taken = [name for name in (self.getInputCol(), self.getTargetCol()) if name is not None]
         sample = dataset.select(*(F.col(quoted(name)) for name in taken)).limit(self.getSampleSize())
         explaining = self._explaining(dataset, net, occlusion, tuning=True)
         spread = sample.repartition(self.getSampleSize())
-        found = [row[0] for row in map_rows(spread, RowMap(explaining, (), RowPolicy("drop"))).collect()]
-        if not found:
+        curves = [row[0] for row in map_rows(spread, RowMap(explaining, (), RowPolicy("drop"))).collect()]
+        if not curves:
             raise EmptyInputError(
                 f"{type(self).__name__} has no rows to tune on: no image of column {self.getInputCol()!r} can be read"
             )
-        return [row[: len(row) // 2] for row in found], [row[len(row) // 2 :] for row in found]
+        return [row[: len(row) // 2] for row in curves], [row[len(row) // 2 :] for row in curves]
 
     def _made(self, tau: float, stride: int, ssim: float | None) -> OcclusionExplainerModel:
         made = OcclusionExplainerModel()
@@ -278,7 +301,7 @@ class OcclusionExplainer(
         return made
 
 
-class OcclusionExplainerModel(Model, _OcclusionStage, DefaultParamsReadable[Any], DefaultParamsWritable):
+class OcclusionExplainerModel(Model, _OcclusionStage, StageReadable, DefaultParamsWritable):
     """Makes heat maps as :class:`OcclusionExplainer` has tuned them.
 
     Beside the estimator's Params: ``tau``, ``stageOneStride`` (in pixels; that of ``stride`` where there is no
@@ -300,11 +323,11 @@ class OcclusionExplainerModel(Model, _OcclusionStage, DefaultParamsReadable[Any]
         self._setDefault(tau=1.0, stageOneStride=4)
 
     def getTau(self) -> float:
-        """Which fraction of each change is followed."""
+        """Fraction of each change that is followed."""
         return self.getOrDefault(self.tau)
 
     def setTau(self, value: float) -> Self:
-        """Set which fraction of each change is followed; the estimate is no longer of it then."""
+        """Set the fraction of each change that is followed; the estimate no longer holds then."""
         return self._set(tau=value)
 
     def getStageOneStride(self) -> int:
@@ -312,7 +335,7 @@ class OcclusionExplainerModel(Model, _OcclusionStage, DefaultParamsReadable[Any]
         return self.getOrDefault(self.stageOneStride)
 
     def setStageOneStride(self, value: int) -> Self:
-        """Set the stride of drill-down's first stage, in pixels; the estimate is no longer of it then."""
+        """Set the stride of drill-down's first stage, in pixels; the estimate no longer holds then."""
         return self._set(stageOneStride=value)
 
     def getEstimatedSSIM(self) -> float | None:
@@ -329,7 +352,7 @@ class OcclusionExplainerModel(Model, _OcclusionStage, DefaultParamsReadable[Any]
             stride = occlusion.grid.stride[0]
             if self.getStageOneStride() % stride:
                 raise InvalidArgumentError(
-                    f"stageOneStride={self.getStageOneStride()} is no multiple of stride={stride}: fit again"
+                    f"stageOneStride={self.getStageOneStride()} is not a multiple of stride={stride}: fit again"
                 )
             occlusion = replace(occlusion, tau=self.getTau(), step=self.getStageOneStride() // stride)
         extra = [self.getErrorCol()] if self.getErrors() == "null" else []

@@ -1,4 +1,4 @@
-"""Occlusion where the input is no photograph: time series, volumes, an image beside a text."""
+"""Occlusion heat maps of other tensors than photographs: time series, volumes, an image beside a text."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.occlusion import OcclusionGrid
+from udfs.driver import hint_keywords
 from udfs.handlers import TensorSpec, handler
-from udfs.occlusion import Occlusion, TargetError
+from udfs.occlusion import TargetError
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.occlusion._base import Explained
-from vista_spark.occlusion._checks import check_network, check_patch
+from vista_spark.occlusion._options import OcclusionOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ _RANKS = range(2, 5)
 class TensorExplanation(Explained):
     """How much a network's answer depends on each part of a tensor. Made by :func:`explain_tensor`.
 
-    Has what :class:`vista_spark.Explanation` has, but for the image.
+    Has the attributes of :class:`vista_spark.Explanation`, with a tensor for the image.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class TensorExplanation(Explained):
     tensor: NDArray[np.float32]
 
     def plot(self) -> Figure:
-        """The channels of a series, and below them the heat map; or the heat map of a plane.
+        """Draw the channels of a series, and below them the heat map; or the heat map of a plane.
 
         Raises
         ------
@@ -56,8 +56,8 @@ class TensorExplanation(Explained):
                 f"a heat map of {self.heat_map.ndim} axes: draw its planes, heat_map[0] and so on"
             )
         figure = NotebookFigure(figsize=(8.5, 4), layout="constrained")
-        said = f"probability of class {self.target} ({self.probability:.2f}) without the patch"
-        # A position stands for the middle of its patch.
+        title = f"probability of class {self.target} ({self.probability:.2f}) without the patch"
+        # A place stands for the middle of its patch.
         middles = [self.grid.starts(axis) + self.grid.patch[axis] / 2 for axis in range(self.heat_map.ndim)]
         if self.heat_map.ndim == 1:
             above, below = figure.subplots(2, 1, sharex=True)
@@ -65,17 +65,18 @@ class TensorExplanation(Explained):
             above.set_title(f"class {self.predicted}, {len(self.tensor)} channels", fontsize=9)
             below.plot(middles[0], self.heat_map)
             below.axhline(self.probability, linestyle=":", color="grey")
-            below.set_title(said, fontsize=9)
+            below.set_title(title, fontsize=9)
         else:
             axes = figure.subplots()
             shown = axes.pcolormesh(middles[1], middles[0], self.heat_map, cmap="jet_r", shading="nearest")
             axes.invert_yaxis()
-            axes.set_title(said, fontsize=9)
+            axes.set_title(title, fontsize=9)
             figure.colorbar(shown, ax=axes)
         return figure
 
 
-def explain_tensor(
+@hint_keywords
+def explain_tensor(  # noqa: PLR0913 - every option by its name
     network: nn.Module,
     inputs: NDArray[Any] | Sequence[NDArray[Any]],
     *,
@@ -92,12 +93,13 @@ def explain_tensor(
     batch_size: int = 32,
     on_update: Callable[[NDArray[np.float32]], object] | None = None,
 ) -> TensorExplanation:
-    """Lay a patch on every place of a tensor and see what a network makes of it (Krypton, equations 6.1 to 6.6).
+    """Lay a patch on every place of a tensor and see what a network predicts then (Krypton, equations 6.1 to 6.6).
 
-    What :func:`vista_spark.explain` does for photographs and the networks of the roster, for any network of PyTorch
-    that can be traced, and any tensor with channels first: a time series (one axis), an image (two), a volume (three).
-    Other inputs of the network, as the text beside an image, stay as they are, and what they alone make is computed
-    once.
+    As :func:`vista_spark.explain_image` does for photographs and the networks of the roster, but for any network of
+    PyTorch that can be traced, and any tensor with channels first: a time series (one axis), an image (two), a volume
+    (three).
+    Other inputs of the network, as the text beside an image, stay as they are, and what depends on them alone
+    is computed once.
 
     Parameters
     ----------
@@ -106,28 +108,28 @@ def explain_tensor(
     inputs : array, or a sequence of arrays
         In the order of ``forward``, without the axis of records.
     patch, stride : int or sequence of int
-        Of the patch, in elements; an entry an axis, or one for all. The stride is at most the patch.
+        Of the patch, in elements; an entry per axis, or one for all. The stride is at most the patch.
     of : int
         Which input the patch is laid on; of shape (channels, ...). Default the first.
     target : int, optional
         The class whose probability counts; the predicted one by default.
     perturbation : {"mean", "blur", "color"}
-        What the patch has: the tensor's mean, by channel (default); the tensor blurred, each element the mean of as
+        What the patch holds: the tensor's mean, per channel (default); the tensor blurred, each element the mean of as
         large a neighbourhood as the patch; or `value`.
     value : float or sequence of float
-        For all channels, or an entry each. Default 0.
+        For all channels, or an entry per channel. Default 0.
     region : sequence of pairs of int, optional
-        That the patch stays in, half-open, a pair an axis; everything by default.
+        That the patch stays in, half-open, a pair per axis; everything by default.
     mode : {"exact", "approximate", "naive"}
-        As for :func:`vista_spark.explain`; the approximate mode is without drill-down.
+        As for :func:`vista_spark.explain_image`; the approximate mode is without drill-down.
     tau : float
         In the approximate mode: at most this fraction of each axis is kept up to date around a patch. Default 0.8.
     precision : {"float32", "bfloat16"}
-        As for :func:`vista_spark.explain`.
+        As for :func:`vista_spark.explain_image`.
     batch_size : int
         Places at a time. Default 32.
     on_update : callable, optional
-        Called with the heat map so far after each batch.
+        Called after each batch with the heat map so far.
 
     Returns
     -------
@@ -136,7 +138,8 @@ def explain_tensor(
     Raises
     ------
     InvalidArgumentError
-        A mode, class, stride, perturbation, precision or input that cannot be; a network of several outputs.
+        An unknown mode, class, perturbation or precision; a stride or input that does not do; a network of several
+        outputs.
     optimizer.occlusion.PatchError
         A patch that does not fit, a region outside of the tensor, a tau that is no fraction; a network that cannot be
         run in bfloat16.
@@ -164,10 +167,18 @@ def explain_tensor(
             "with one to three axes"
         )
     axes = tensor.ndim - 1
-    patches, strides = _by_axis("patch", patch, axes), _by_axis("stride", stride, axes)
-    check_patch(mode, perturbation, precision, patches, strides)
-    grid = OcclusionGrid(tensor.shape[1:], patches, strides, None if region is None else tuple(region))
-    fill = (float(value),) * len(tensor) if isinstance(value, int | float) else tuple(float(one) for one in value)
+    options = OcclusionOptions(
+        patch=_by_axis("patch", patch, axes),
+        stride=_by_axis("stride", stride, axes),
+        region=None if region is None else tuple(region),
+        perturbation=perturbation,
+        mode=mode,
+        tau=tau,
+        precision=precision,
+        batch_size=batch_size,
+    )
+    options.grid(tensor.shape[1:])
+    fill = (float(value),) * len(tensor) if isinstance(value, int | float) else tuple(map(float, value))
     if len(fill) != len(tensor):
         raise InvalidArgumentError(f"value={value!r}: one number, or one for each of {len(tensor)} channels")
 
@@ -177,27 +188,23 @@ def explain_tensor(
 
     arrays[of] = tensor = np.ascontiguousarray(tensor, np.float32)
     traced: Any = handler("torch").trace(network, [TensorSpec(array.shape, str(array.dtype)) for array in arrays])
-    check_network(traced.graph, mode)
+    occlusion = options.occlusion(traced.graph, tensor.shape[1:], fill)
     names = traced.graph.inputs
-    occlusion = Occlusion(
-        grid, fill, mode, tau, batch_size=batch_size,  # type: ignore[arg-type] # checked
-        perturbation=perturbation, precision=precision,  # type: ignore[arg-type] # checked
-    )  # fmt: skip
     occluder = Occluder(traced.prepare(torch.get_num_threads()), occlusion, names[of])
     others = {name: array for name, array in zip(names, arrays, strict=True) if name != names[of]}
     started = time.perf_counter()
     try:
-        found = occluder.heat_map(occluder.opened(tensor, others), target, on_update)
+        heat = occluder.heat_map(occluder.opened(tensor, others), target, on_update)
     except TargetError as error:
         raise InvalidArgumentError(f"target={target!r}: {error}") from None
     return TensorExplanation(
-        found.values, grid, found.target, found.predicted, found.probability, mode,
+        heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, mode,
         occluder.patches.overall_speed_up, time.perf_counter() - started, tensor,
     )  # fmt: skip
 
 
 def _by_axis(name: str, given: int | Sequence[int], axes: int) -> tuple[int, ...]:
-    found = (given,) * axes if isinstance(given, int) else tuple(given)
-    if len(found) != axes:
+    extents = (given,) * axes if isinstance(given, int) else tuple(given)
+    if len(extents) != axes:
         raise InvalidArgumentError(f"{name}={given!r}: the tensor has {axes} axes beside its channels")
-    return found
+    return extents

@@ -1,4 +1,4 @@
-"""What a Spark session that runs was started with, as the memory planner takes it."""
+"""The resources that a running Spark session was started with, as the memory planner takes them."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def envelope(spark: SparkSession) -> Envelope:
     -------
     Envelope
     """
-    found = _known.get(spark)
-    if found is None:
+    known = _known.get(spark)
+    if known is None:
         fresh = _as_started(spark)
-        found = _known[spark] = _local(fresh) if is_local(fresh) else _cluster(fresh)
-    return found
+        known = _known[spark] = _local(fresh) if is_local(fresh) else _cluster(fresh)
+    return known
 
 
 def not_set(spark: SparkSession, plan: TransferPlan) -> dict[str, tuple[str, str]]:
-    """What a plan would have set before the session started, and was not.
+    """List the settings that a plan would have set before the session started, and that were not set.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def not_set(spark: SparkSession, plan: TransferPlan) -> dict[str, tuple[str, str
     Returns
     -------
     dict of str to (str, str)
-        By setting: what the session has, and what the plan would have.
+        By setting: the value of the session, and that of the plan.
     """
     wanted = {name: value for name, value in plan.to_spark_conf().items() if not name.startswith("spark.sql.")}
     fresh = _as_started(spark)
@@ -69,7 +69,7 @@ def not_set(spark: SparkSession, plan: TransferPlan) -> dict[str, tuple[str, str
 
 
 def _as_started(spark: SparkSession) -> SparkSession:
-    """A session whose settings are those that Spark was started with, whatever was set in this one later."""
+    """Make a session with the settings that Spark was started with, whatever was set in this one later."""
     return spark if is_remote() else spark.newSession()
 
 
@@ -93,7 +93,7 @@ def _cluster(spark: SparkSession) -> Envelope:
     cores = int(_get(spark, "spark.executor.cores", "1"))
     slots = task_slots(spark, wanted=asked * cores // int(_get(spark, "spark.task.cpus", "1")))
     reports = _machines(spark, slots)
-    # A task may have come to a busy slot's neighbour; what was asked for at the start is a lower bound as well.
+    # Two tasks may have run on one executor; the number that was asked for at the start is a lower bound as well.
     executors = max(len({report[:2] for report in reports}), asked)
     hosts = len({report[0] for report in reports})
     heap = memory(_get(spark, "spark.executor.memory", "1g"))
@@ -117,13 +117,13 @@ def _beside(spark: SparkSession, heap: int, machine: tuple[int, bool], sharing: 
         factor = float(_get(spark, "spark.executor.memoryOverheadFactor", str(factor)))
         # A number alone is in MiB there.
         return memory(given, "m") if given else max(384 * 2**20, int(heap * factor))
-    # Nothing holds a standalone executor to its overhead: what it may take is its share of the machine.
-    whole, contained = machine
-    return max(0, (whole - _reserved(whole, contained=contained)) // sharing - heap)
+    # Nothing holds a standalone executor to its overhead: it may take its share of the machine.
+    total, contained = machine
+    return max(0, (total - _reserved(total, contained=contained)) // sharing - heap)
 
 
 def _reserved(machine: int, *, contained: bool) -> int:
-    """For the operating system: nothing of a container's limit, of a small machine a tenth."""
+    """Bytes for the operating system: none of a container's limit, a tenth of a small machine."""
     return 0 if contained else min(SPARK4.os_reserved_bytes, machine // 10)
 
 

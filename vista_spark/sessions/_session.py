@@ -1,4 +1,4 @@
-"""A Spark session as a plan has it."""
+"""Starting a Spark session with a plan's settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def session(
     conf: Mapping[str, str] | None = None,
     ship: bool = False,
 ) -> SparkSession:
-    """Start Spark, or join the session that is there.
+    """Start Spark, or join the session that runs already.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ def session(
         ``local[*]`` by default, or what ``spark-submit`` was given; ``spark://...``, ``yarn``, ``k8s://...``; or
         ``sc://host:port`` for a Spark Connect server.
     plan : optimizer.memory.TransferPlan, optional
-        Memory, cores and join as a plan has them: ``choice.physical`` of :func:`plan_feature_transfer`. What a
-        session that runs already cannot take any more is logged as a warning, setting by setting.
+        Memory, cores and join as a plan has them: ``choice.physical`` of :func:`plan_feature_transfer`. Settings that
+        a session which runs already cannot take any more are logged as warnings.
     conf : mapping of str to str
         Spark settings; they win over the plan's and over the ones chosen here.
     ship : bool

@@ -1,4 +1,4 @@
-"""What travels to the workers' nodes beside the data: files of weights, and these packages themselves."""
+"""Shipping to the workers' nodes: files of weights, and these packages themselves."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def write_packages(folder: Path) -> Path:
     archive = folder / f"cerebro_spark-{__version__}.zip"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Under its own name only once it is whole: another process may be reading the one before.
+        # Under its own name only once it is complete: another process may be reading the one before.
         with tempfile.TemporaryDirectory(dir=folder, prefix=".") as scratch:
             partial = Path(scratch) / archive.name
             with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as target:

@@ -32,5 +32,5 @@ def memory(text: str, unit: str = "b") -> int:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([bkmgtp]?)(?:i?b)?", text.strip().lower())
     if match is None:
-        raise InvalidArgumentError(f"{text!r} is no size of memory: write 32g, 512m or a number of bytes")
+        raise InvalidArgumentError(f"{text!r} is not a memory size: write 32g, 512m or a number of bytes")
     return int(float(match[1]) * _UNITS[match[2] or unit])

@@ -1,8 +1,18 @@
 """Feature transfer: CNN layers joined with structured columns, and a downstream model on each (Vista)."""
 
 from vista_spark.transfer._memory_figure import memory_figure
+from vista_spark.transfer._model import FeatureTransferModel
 from vista_spark.transfer._planning import named_size, plan_feature_transfer
-from vista_spark.transfer._result import LayerResult, TransferResult
+from vista_spark.transfer._result import InferencePass, LayerResult, TransferResult
 from vista_spark.transfer._transfer import FeatureTransfer
 
-__all__ = ["FeatureTransfer", "LayerResult", "TransferResult", "memory_figure", "named_size", "plan_feature_transfer"]
+__all__ = [
+    "FeatureTransfer",
+    "FeatureTransferModel",
+    "InferencePass",
+    "LayerResult",
+    "TransferResult",
+    "memory_figure",
+    "named_size",
+    "plan_feature_transfer",
+]

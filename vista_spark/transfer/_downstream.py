@@ -18,7 +18,7 @@ __all__ = ["default_evaluator", "is_classification", "metric_name", "point_at"]
 
 
 def point_at(stage: Params, features: str, label: str) -> Any:
-    """A copy of an estimator or evaluator that reads two columns.
+    """Copy an estimator or evaluator so that it reads two columns.
 
     Reaches into what holds others: the estimator and evaluator of a ``CrossValidator`` or ``TrainValidationSplit``, the
     classifier of a ``OneVsRest``. Of the stages of a ``Pipeline`` only columns that were never set are pointed: its

@@ -38,11 +38,11 @@ __all__ = ["Columns", "Matched", "match"]
 
 _LOG = logging.getLogger(__name__)
 
-# Names that the training table has beside the user's.
+# Names of the training table's own columns.
 _RESERVED = ("image_error", "transfer_")
 _COMPLETE = "transfer_complete"
 
-# Images whose size is looked at.
+# Images whose size is measured.
 _SAMPLED = 16
 
 
@@ -73,7 +73,7 @@ class Columns:
         return (self.features,) if isinstance(self.features, str) else self.features
 
     def assembler(self, output: str) -> VectorAssembler:
-        """What makes the structured features one vector, of a size that Spark ML knows."""
+        """Make a stage that assembles the structured features to one vector, of a size that Spark ML knows."""
         # It reads a dot in a name as a field of a struct, unless the name is quoted.
         inputs = [quoted(name) if "." in name else name for name in self.structured]
         return VectorAssembler(inputCols=inputs, outputCol=output)
@@ -81,7 +81,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Two tables that share ids, one row an id in each.
+    """Two tables that share ids, one row per id in each.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Matched:
     classes : int
         Distinct labels.
     dropped : mapping of str to int
-        Why rows were left out, and how many.
+        By the reason for which rows were left out, how many.
     """
 
     structured: DataFrame
@@ -107,7 +107,7 @@ class Matched:
     dropped: Mapping[str, int]
 
     def joined(self, other: DataFrame, how: Join) -> DataFrame:
-        """The structured rows with those of the images, or of what was made of them.
+        """Join the structured rows with the images, or with the features made of them.
 
         Parameters
         ----------
@@ -119,16 +119,16 @@ class Matched:
         return other.join(self.structured.hint("broadcast" if how == "broadcast" else "merge"), self.on)
 
     def width(self, features: Sequence[str]) -> int:
-        """Structured features, those within vectors counted one by one."""
+        """Count the structured features, those within vectors one by one."""
         vectors = [name for name in features if isinstance(self.structured.schema[name].dataType, VectorUDT)]
         if not vectors:
             return len(features)
         sizes = [F.size(vector_to_array(F.col(quoted(name)))).alias(f"c{place}") for place, name in enumerate(vectors)]
-        found = self.structured.select(*sizes).first()
-        return len(features) - len(vectors) + sum(found or ())
+        lengths = self.structured.select(*sizes).first()
+        return len(features) - len(vectors) + sum(lengths or ())
 
     def image_bytes(self, image: str) -> int:
-        """Encoded bytes of an image, on average over the first few; 0 where the column holds paths."""
+        """Average the encoded bytes of the first few images; 0 where the column holds paths."""
         column = F.col(quoted(image))
         kind = self.images.schema[image].dataType
         if isinstance(kind, (StructType, BinaryType)):
@@ -145,8 +145,8 @@ class Matched:
             length = F.size(F.flatten(column) if isinstance(kind.elementType, ArrayType) else column) * F.lit(8)
         else:
             return 0
-        found = self.images.select(length.alias("bytes")).limit(_SAMPLED).agg(F.avg("bytes").alias("bytes")).first()
-        return int(found["bytes"] or 0) if found is not None else 0
+        mean = self.images.select(length.alias("bytes")).limit(_SAMPLED).agg(F.avg("bytes").alias("bytes")).first()
+        return int(mean["bytes"] or 0) if mean is not None else 0
 
 
 def match(structured: DataFrame, images: DataFrame, columns: Columns, errors: str, *, classification: bool) -> Matched:
@@ -157,7 +157,7 @@ def match(structured: DataFrame, images: DataFrame, columns: Columns, errors: st
     structured, images : DataFrame
     columns : Columns
     errors : {"raise", "drop"}
-        What becomes of rows with a null id, label or feature, and of rows without a counterpart.
+        Policy for rows with a null id, label or feature, and for rows without a counterpart.
     classification : bool
         Whether the label needs two classes.
 
@@ -204,7 +204,7 @@ def _check_columns(structured: DataFrame, images: DataFrame, columns: Columns) -
 def _check_roles(columns: Columns) -> None:
     roles = (columns.on, columns.label, columns.image, *columns.structured)
     if not columns.structured:
-        raise ColumnError("featuresCol names no column: give one vector column, or the numeric columns")
+        raise ColumnError("feature_columns names no column: give one vector column, or the numeric columns")
     for name in roles:
         if roles.count(name) > 1:
             raise ColumnError(f"column {name!r} is named twice among id, label, image and features: each has one role")
@@ -228,14 +228,14 @@ def _check_types(structured: DataFrame, images: DataFrame, columns: Columns) -> 
             "index it first, with pyspark.ml.feature.StringIndexer"
         )
     for name in columns.structured:
-        found = structured.schema[name].dataType
-        if isinstance(columns.features, str) and not isinstance(found, VectorUDT):
+        kind = structured.schema[name].dataType
+        if isinstance(columns.features, str) and not isinstance(kind, VectorUDT):
             raise ColumnError(
-                f"featuresCol {name!r} is {found.simpleString()}, not a Spark ML vector: "
+                f"feature_columns {name!r} is {kind.simpleString()}, not a Spark ML vector: "
                 "give the numeric columns as a list instead, or assemble them with VectorAssembler"
             )
-        if not isinstance(columns.features, str) and not isinstance(found, (NumericType, BooleanType, VectorUDT)):
-            raise ColumnError(f"structured feature {name!r} is {found.simpleString()}, not a number: encode it first")
+        if not isinstance(columns.features, str) and not isinstance(kind, (NumericType, BooleanType, VectorUDT)):
+            raise ColumnError(f"structured feature {name!r} is {kind.simpleString()}, not a number: encode it first")
 
 
 def _check_structured(
@@ -244,7 +244,7 @@ def _check_structured(
     on, label = F.col(quoted(columns.on)), F.col(quoted(columns.label))
     # Each row is counted once, under the first of its defects.
     unlabelled = on.isNotNull() & _missing(table, columns.label)
-    found = table.agg(
+    counts = table.agg(
         F.count("*").alias("rows"),
         F.count(on).alias("ids"),
         F.countDistinct(on).alias("distinct"),
@@ -252,33 +252,33 @@ def _check_structured(
         F.count_if(_COMPLETE).alias("complete"),
         F.countDistinct(F.when(F.col(_COMPLETE), label)).alias("classes"),
     ).first()
-    assert found is not None  # noqa: S101 - an aggregate without groups has one row
-    if not found["rows"]:
+    assert counts is not None  # noqa: S101 - an aggregate without groups has one row
+    if not counts["rows"]:
         raise EmptyInputError("the structured table is empty")
-    _check_distinct(table, columns.on, found["ids"], found["distinct"], "structured")
-    _settle(errors, dropped, "structured row with a null id", found["rows"] - found["ids"])
-    if found["unlabelled"] and errors == "raise":
-        raise LabelError(f'{found["unlabelled"]} rows have no label {columns.label!r}; errors="drop" leaves them out')
-    _settle(errors, dropped, "null label", found["unlabelled"])
-    _settle(errors, dropped, "null structured feature", found["ids"] - found["unlabelled"] - found["complete"])
-    if not found["complete"]:
+    _check_distinct(table, columns.on, counts["ids"], counts["distinct"], "structured")
+    _settle(errors, dropped, "structured row with a null id", counts["rows"] - counts["ids"])
+    if counts["unlabelled"] and errors == "raise":
+        raise LabelError(f'{counts["unlabelled"]} rows have no label {columns.label!r}; errors="drop" leaves them out')
+    _settle(errors, dropped, "null label", counts["unlabelled"])
+    _settle(errors, dropped, "null structured feature", counts["ids"] - counts["unlabelled"] - counts["complete"])
+    if not counts["complete"]:
         raise EmptyInputError(f"no row of the structured table is complete ({_listed(dropped)})")
-    if classification and found["classes"] < 2:  # noqa: PLR2004 - a classifier tells at least two apart
+    if classification and counts["classes"] < 2:  # noqa: PLR2004 - a classifier tells at least two apart
         raise LabelError(
-            f"the label {columns.label!r} has one class among {found['complete']} complete rows: a classifier needs two"
+            f"the label {columns.label!r} has one class among {counts['complete']} complete rows: classifiers need two"
         )
-    return int(found["complete"]), int(found["classes"])
+    return int(counts["complete"]), int(counts["classes"])
 
 
 def _check_images(df: DataFrame, columns: Columns, errors: str, dropped: dict[str, int]) -> int:
     on = F.col(quoted(columns.on))
-    found = df.agg(F.count("*").alias("rows"), F.count(on).alias("ids"), F.countDistinct(on).alias("distinct")).first()
-    assert found is not None  # noqa: S101 - an aggregate without groups has one row
-    if not found["rows"]:
+    counts = df.agg(F.count("*").alias("rows"), F.count(on).alias("ids"), F.countDistinct(on).alias("distinct")).first()
+    assert counts is not None  # noqa: S101 - an aggregate without groups has one row
+    if not counts["rows"]:
         raise EmptyInputError("the image table is empty")
-    _check_distinct(df, columns.on, found["ids"], found["distinct"], "image")
-    _settle(errors, dropped, "image with a null id", found["rows"] - found["ids"])
-    return int(found["ids"])
+    _check_distinct(df, columns.on, counts["ids"], counts["distinct"], "image")
+    _settle(errors, dropped, "image with a null id", counts["rows"] - counts["ids"])
+    return int(counts["ids"])
 
 
 def _check_distinct(df: DataFrame, on: str, ids: int, distinct: int, table: str) -> None:
@@ -289,7 +289,7 @@ def _check_distinct(df: DataFrame, on: str, ids: int, distinct: int, table: str)
     twice = counted.where("transfer_rows > 1").orderBy(column)
     raise DuplicateIdError(
         f"{ids - distinct} rows of the {table} table repeat an {on!r}, for example {_some(twice, on)}: "
-        "which one is meant cannot be told; keep one row an id"
+        "nothing tells which one is meant; keep one row per id"
     )
 
 

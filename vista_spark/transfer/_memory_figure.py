@@ -1,4 +1,4 @@
-"""A node's memory as a plan apportions it, drawn."""
+"""A picture of a node's memory as a plan apportions it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GIB = 2**30
 
 
 def memory_figure(plan: TransferPlan) -> Figure:
-    """Draw the regions of a worker node: what Spark's settings call them, and what the paper does.
+    """Draw the regions of a worker node's memory, by the names of Spark's settings and of the paper.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def memory_figure(plan: TransferPlan) -> Figure:
         begun = left
         for name, size, colour in parts:
             if size:
-                axes.barh(0, size / _GIB, left=left, color=colour, edgecolor="white", label=f"{name}: {_said(size)}")
+                axes.barh(0, size / _GIB, left=left, color=colour, edgecolor="white", label=f"{name}: {_in_gib(size)}")
                 left += size / _GIB
         spans.append((begun, left))
     master = "driver" if plan.cluster.local else "executor"
@@ -74,5 +74,5 @@ def memory_figure(plan: TransferPlan) -> Figure:
     return figure
 
 
-def _said(size: int) -> str:
+def _in_gib(size: int) -> str:
     return f"{size / _GIB:.2f} GiB"

@@ -11,11 +11,12 @@ from optimizer.errors import InfeasiblePlanError
 from optimizer.logical import plan_layers
 from optimizer.memory import SPARK4, Downstream, TransferWorkload, plan_inside, plan_transfer
 from optimizer.transfer import Choice, TransferCost, choose_transfer
+from udfs.driver import hint_keywords
 from udfs.inference import feature_length
 from vista_spark.network import network, profile_network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from optimizer.logical import Logical, LogicalPlan
     from optimizer.memory import ClusterSpec, Constants, Envelope, Join, Persistence, TransferPlan
@@ -23,7 +24,16 @@ if TYPE_CHECKING:
     from udfs.inference import Pooling
     from vista_spark.network import Network
 
-__all__ = ["TransferData", "choose", "downstream_size", "in_session", "named_size", "plan_feature_transfer"]
+__all__ = [
+    "Decisions",
+    "TransferData",
+    "TransferProblem",
+    "choose",
+    "downstream_size",
+    "in_session",
+    "named_size",
+    "plan_feature_transfer",
+]
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,7 +69,55 @@ class TransferData:
     image_bytes: int
 
 
-def plan_feature_transfer(
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decisions:
+    """Decisions made by hand; the planner makes the others.
+
+    Parameters
+    ----------
+    plan : str
+        One of :data:`optimizer.logical.LOGICAL_PLANS`; ``"auto"`` leaves it to the planner.
+    join, persistence, partitions
+        As for :class:`vista_spark.FeatureTransfer`; ``None`` leaves them to the planner.
+    batch_size : int or None
+        ``None`` tries smaller batches as long as memory keeps a core idle.
+    device : str
+    """
+
+    plan: str = "auto"
+    join: Join | None = None
+    persistence: Persistence | None = None
+    partitions: int | None = None
+    batch_size: int | None = None
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransferProblem:
+    """A transfer to be planned.
+
+    Parameters
+    ----------
+    network : Network
+    targets : mapping of str to str
+        The graph's layers to transfer, from the bottom to the top, and what the user calls them.
+    pooling : {"max2x2", "mean", "none"}
+        Of the targets' tensors, outside of the network.
+    data : TransferData
+    downstream : Downstream
+    decisions : Decisions
+    """
+
+    network: Network
+    targets: Mapping[str, str]
+    pooling: Pooling
+    data: TransferData
+    downstream: Downstream
+    decisions: Decisions
+
+
+@hint_keywords
+def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     model: str,
     cluster: ClusterSpec,
     *,
@@ -126,54 +184,31 @@ def plan_feature_transfer(
     (4, 'broadcast')
     """
     net = network(model, weights, 0, image_size, max_length).above(start_layer)
+    problem = TransferProblem(
+        network=net,
+        targets=net.targets(layers, pooling),
+        pooling=net.remaining_pooling(pooling),
+        data=TransferData(rows, structured_features, image_bytes),
+        downstream=downstream or Downstream.logistic_regression(),
+        decisions=Decisions(plan=plan, batch_size=batch_size, device=device),
+    )
 
     def apportion(workload: TransferWorkload, logical: Logical) -> TransferPlan:
         return plan_transfer(workload, cluster, constants, logical=logical)
 
-    return choose(
-        net,
-        net.targets(layers, pooling),
-        plan,
-        TransferData(rows, structured_features, image_bytes),
-        downstream or Downstream.logistic_regression(),
-        net.left(pooling),
-        apportion,
-        batch_size=batch_size,
-        device=device,
-        cores=cluster.cores,
-    )
+    return choose(problem, apportion, cores=cluster.cores)
 
 
 def choose(
-    net: Network,
-    names: dict[str, str],
-    plan: str,
-    data: TransferData,
-    downstream: Downstream,
-    pooling: Pooling,
-    apportion: Callable[[TransferWorkload, Logical], TransferPlan],
-    *,
-    batch_size: int | None,
-    device: str,
-    cores: int,
+    problem: TransferProblem, apportion: Callable[[TransferWorkload, Logical], TransferPlan], *, cores: int
 ) -> Choice:
     """Choose a plan, or lay out the one that was asked for, with the batch that gives the fewest seconds.
 
     Parameters
     ----------
-    net : Network
-    names : dict of str to str
-        What the user calls the graph's layers: the targets, from the bottom to the top.
-    plan : str
-        ``"auto"``, or one of :data:`optimizer.logical.LOGICAL_PLANS`.
-    data : TransferData
-    downstream : Downstream
-    pooling : {"max2x2", "avg", "none"}
+    problem : TransferProblem
     apportion : callable
         The memory plan of a workload.
-    batch_size : int or None
-        ``None`` tries smaller batches as long as memory keeps a core idle.
-    device : str
     cores : int
         Of a node.
 
@@ -184,16 +219,17 @@ def choose(
     """
     best: Choice | None = None
     refusal: InfeasiblePlanError | None = None
-    for size in (batch_size,) if batch_size else _BATCHES:
-        profile = profile_network(net, batch_size=size, device=device)
+    decisions = problem.decisions
+    for size in (decisions.batch_size,) if decisions.batch_size else _BATCHES:
+        profile = profile_network(problem.network, batch_size=size, device=decisions.device)
         try:
-            found = _with_profile(net, names, plan, data, profile, downstream, pooling, apportion)
+            choice = _with_profile(problem, profile, apportion)
         except InfeasiblePlanError as error:
             refusal = error
             continue
-        if best is None or found.seconds < best.seconds:
-            best = found
-        if found.physical.cores == cores:
+        if best is None or choice.seconds < best.seconds:
+            best = choice
+        if choice.physical.cores == cores:
             break
     if best is None:
         assert refusal is not None  # noqa: S101 - some batch was tried
@@ -202,24 +238,18 @@ def choose(
 
 
 def _with_profile(
-    net: Network,
-    names: dict[str, str],
-    plan: str,
-    data: TransferData,
-    profile: ModelProfile,
-    downstream: Downstream,
-    pooling: Pooling,
-    apportion: Callable[[TransferWorkload, Logical], TransferPlan],
+    problem: TransferProblem, profile: ModelProfile, apportion: Callable[[TransferWorkload, Logical], TransferPlan]
 ) -> Choice:
-    graph = net.graph
-    lengths = {target: feature_length(graph[target].output_shape, pooling, net.reads.layout) for target in names}
+    net, targets, data = problem.network, list(problem.targets), problem.data
+    graph, layout = net.graph, net.reads.layout
+    lengths = {target: feature_length(graph[target].output_shape, problem.pooling, layout) for target in targets}
 
     def planned(logical: LogicalPlan) -> TransferPlan:
         workload = TransferWorkload.from_plan(
             graph,
             logical,
             profile.footprint,
-            downstream,
+            problem.downstream,
             structured_rows=data.rows,
             # The label is a column too.
             structured_features=data.structured_features + 1,
@@ -228,40 +258,33 @@ def _with_profile(
         )
         return apportion(workload, logical.logical)
 
-    said = {**net.inputs, **names}
+    names = {**net.inputs, **problem.targets}
     cost = TransferCost(profile)
-    if plan == "auto":
-        return choose_transfer(graph, list(names), planned, cost, model=net.card.name, names=said)
-    logical = plan_layers(graph, list(names), cast("Logical", plan), model=net.card.name, names=said)
+    if problem.decisions.plan == "auto":
+        return choose_transfer(graph, targets, planned, cost, model=net.card.name, names=names)
+    logical = plan_layers(graph, targets, cast("Logical", problem.decisions.plan), model=net.card.name, names=names)
     physical = planned(logical)
     return Choice(logical, physical, cost.seconds(logical, physical), ())
 
 
-def in_session(
-    envelope: Envelope,
-    *,
-    insist: bool,
-    join: Join | None = None,
-    persistence: Persistence | None = None,
-    partitions: int | None = None,
-) -> Callable[[TransferWorkload, Logical], TransferPlan]:
-    """Memory plans within a session.
+def in_session(envelope: Envelope, decisions: Decisions) -> Callable[[TransferWorkload, Logical], TransferPlan]:
+    """Apportion memory within a session.
 
     Parameters
     ----------
     envelope : Envelope
-    insist : bool
-        Plan even where memory is short, and log what is: for a plan that was asked for by name.
-    join, persistence, partitions
-        Decisions made by hand.
+    decisions : Decisions
+        A plan that was asked for by name is laid out even where memory is short, and the log says what is.
     """
-    inside = partial(plan_inside, join=join, persistence=persistence, partitions=partitions)
+    inside = partial(
+        plan_inside, join=decisions.join, persistence=decisions.persistence, partitions=decisions.partitions
+    )
 
     def apportion(workload: TransferWorkload, logical: Logical) -> TransferPlan:
         try:
             return inside(workload, envelope, logical=logical)
         except InfeasiblePlanError as error:
-            if not insist or error.constraint == "partition":
+            if decisions.plan == "auto" or error.constraint == "partition":
                 raise
             _LOG.warning('plan="%s" was asked for and may run out of memory: %s', logical, error)
             boundless = replace(
@@ -278,7 +301,7 @@ def in_session(
 
 
 def downstream_size(estimator: Any, classes: int) -> Downstream:
-    """What is known of an estimator's memory.
+    """Size the memory of an estimator as far as it is known.
 
     Parameters
     ----------
@@ -297,7 +320,7 @@ def downstream_size(estimator: Any, classes: int) -> Downstream:
 
 
 def named_size(kind: str, classes: int, hidden: Sequence[int] = ()) -> Downstream:
-    """The same by the name of an estimator's class, before there is a Spark to make one."""
+    """As :func:`downstream_size`, by the name of an estimator's class, before there is a Spark to make one."""
     if kind.startswith("MLP"):
         return Downstream.mlp(hidden or _HIDDEN, max(1, classes))
     if kind.startswith(("RandomForest", "GBT", "DecisionTree")):

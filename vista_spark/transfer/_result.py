@@ -1,22 +1,40 @@
-"""What a feature transfer found."""
+"""The outcome of a feature transfer: scores by layer, passes over the images, and the best model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pandas as pd
     from matplotlib.figure import Figure
     from pyspark.ml import Model, PipelineModel
 
     from optimizer.logical import LogicalPlan
     from optimizer.transfer import Choice
 
-__all__ = ["LayerResult", "TransferResult"]
+__all__ = ["InferencePass", "LayerResult", "TransferResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class InferencePass:
+    """One pass of the images, or of what an earlier pass materialised, through a part of the network.
+
+    Attributes
+    ----------
+    layers : tuple of str
+        That it delivered, from the bottom to the top.
+    seconds : float
+        Wall time.
+    gflops : float
+        Per record.
+    """
+
+    layers: tuple[str, ...]
+    seconds: float
+    gflops: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +49,17 @@ class LayerResult:
         Length of the image features; 0 for the structured features alone.
     score : float
         Of the evaluator, on the rows held out.
-    inference_seconds, training_seconds : float
-        Wall time of the pass that made the features, and of fitting and scoring. Layers that one pass delivers share
-        its seconds by their FLOPs.
+    inference_seconds : float
+        The layer's share of its pass's wall time, by FLOPs: those that the pass spends above the layer below. The
+        shares of a pass add up to :attr:`InferencePass.seconds`. Of the HOG baseline, its own pass.
+    training_seconds : float
+        Wall time of fitting and scoring.
     gflops : float
-        Of that pass, a record: of several layers, what this one needs beyond those below it.
+        The layer's share of its pass's, per record.
     model : pyspark.ml.Model
         Reads the assembled vector; :attr:`TransferResult.best_model` is the one that reads images.
+    inference_pass : int or None
+        The place in :attr:`TransferResult.passes` of the pass that delivered the features; ``None`` of a baseline.
     """
 
     name: str
@@ -47,6 +69,7 @@ class LayerResult:
     training_seconds: float
     gflops: float
     model: Model = field(repr=False)
+    inference_pass: int | None = None
 
     @property
     def seconds(self) -> float:
@@ -62,6 +85,8 @@ class TransferResult:
     ----------
     layers : tuple of LayerResult
         From the bottom to the top.
+    passes : tuple of InferencePass
+        In the order in which they ran; one may have delivered several layers.
     baseline : LayerResult
         The structured features alone, on the same rows.
     hog : LayerResult or None
@@ -71,16 +96,17 @@ class TransferResult:
     best_model : pyspark.ml.PipelineModel
         Of the best layer: transforms a DataFrame with the structured features and the images; saves and loads.
     metric : str
-        What the scores are.
+        Name of the score.
     larger_is_better : bool
     choice : Choice
         The plan that was run, its memory plan, and what it was preferred to; ``print(result.choice.explain())``.
     train_rows, test_rows : int
     dropped : mapping of str to int
-        Why rows were left out, and how many.
+        By the reason for which rows were left out, how many.
     """
 
     layers: tuple[LayerResult, ...]
+    passes: tuple[InferencePass, ...]
     baseline: LayerResult
     hog: LayerResult | None
     best: LayerResult
@@ -93,6 +119,16 @@ class TransferResult:
     dropped: Mapping[str, int]
 
     @property
+    def best_score(self) -> float:
+        """The score of the best layer."""
+        return self.best.score
+
+    @property
+    def best_params(self) -> dict[str, Any]:
+        """The arguments of :class:`vista_spark.FeatureTransfer` that give the best layer alone."""
+        return {"model": self.plan.model, "layers": [self.best.name]}
+
+    @property
     def plan(self) -> LogicalPlan:
         """The order of inference and training that was followed."""
         return self.choice.logical
@@ -103,14 +139,17 @@ class TransferResult:
         return (self.baseline, *((self.hog,) if self.hog else ()), *self.layers)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a set of features: baselines first, then the layers from the bottom to the top.
+        """Tabulate the sets of features: baselines first, then the layers from the bottom to the top.
 
         Returns
         -------
         pandas.DataFrame
             Columns ``features``, ``size``, the metric, ``lift`` (over the structured features alone, in the metric's
-            units, positive where better), ``inference_seconds``, ``training_seconds``, ``gflops``.
+            units, positive where better), ``pass`` (from 1; null for a baseline), ``inference_seconds`` and ``gflops``
+            (the layer's share of its pass), ``training_seconds``.
         """
+        import pandas as pd  # noqa: PLC0415 - only a table needs it
+
         sign = 1 if self.larger_is_better else -1
         return pd.DataFrame(
             {
@@ -118,6 +157,7 @@ class TransferResult:
                 "size": [row.size for row in self.rows],
                 self.metric: [row.score for row in self.rows],
                 "lift": [sign * (row.score - self.baseline.score) for row in self.rows],
+                "pass": pd.array([self._pass(row) for row in self.rows], dtype="Int64"),
                 "inference_seconds": [row.inference_seconds for row in self.rows],
                 "training_seconds": [row.training_seconds for row in self.rows],
                 "gflops": [row.gflops for row in self.rows],
@@ -125,7 +165,7 @@ class TransferResult:
         )
 
     def plot(self) -> Figure:
-        """Scores by layer against the baselines, and the seconds that each took.
+        """Draw scores by layer against the baselines, and the seconds that each took.
 
         Returns
         -------
@@ -155,6 +195,10 @@ class TransferResult:
             axes.spines[["top", "right"]].set_visible(False)
         figure.suptitle(f"{self.plan.model}: what each layer adds to the structured features")
         return figure
+
+    def _pass(self, row: LayerResult) -> int | None:
+        """The number of a layer's pass, from 1."""
+        return None if row.inference_pass is None else row.inference_pass + 1
 
     def _label(self, row: LayerResult) -> str:
         if row is self.baseline:

@@ -1,4 +1,4 @@
-"""Runs a logical plan: inference to each layer, a downstream model on each, tables dropped as soon as they may be."""
+"""Runs a logical plan: inference to each layer, a downstream model on each, tables dropped once nobody reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from udfs.images import hog_length
 from udfs.inference import HOGExtraction, Pooling, feature_length
 from vista_spark.errors import DiskFullError, EmptyInputError, LabelError
 from vista_spark.transfer._downstream import is_classification, point_at
-from vista_spark.transfer._result import LayerResult
+from vista_spark.transfer._result import InferencePass, LayerResult
 from vista_spark.transfer._shares import flops_by_target
 from vista_spark.transfer._stage import ERROR, feature_column, run_stage, stage_inference
 
@@ -75,9 +75,9 @@ class Run:
         Of the split.
     hog : bool
     tick : callable
-        Called with what begins next.
-    several : {"mean", "max"}, optional
-        What makes one vector of a record's images; there is one image a record without it.
+        Called with the name of each step as it begins.
+    image_aggregation : {"mean", "max"}, optional
+        How the features of a record's images are aggregated to one vector; without it a record has one image.
     """
 
     network: Network
@@ -93,10 +93,11 @@ class Run:
     seed: int
     hog: bool
     tick: Callable[[str], None]
-    several: Reduction | None = None
+    image_aggregation: Reduction | None = None
     dropped: dict[str, int] = field(default_factory=dict)
     train_rows: int = 0
     test_rows: int = 0
+    passes: list[InferencePass] = field(default_factory=list)
 
     def execute(self, matched: Matched) -> tuple[LayerResult, LayerResult | None, tuple[LayerResult, ...]]:
         """Train on every layer; the structured features alone come first, on the same rows.
@@ -115,7 +116,7 @@ class Run:
         udfs.images.ImageError, udfs.inference.TextError
             An image or a text is bad, and ``errors="raise"``.
         EmptyInputError, LabelError
-            What is left is too little to train and test on.
+            The good rows are too few to train and test on.
         DiskFullError
             Tables that storage memory does not hold fill the disk of Spark's scratch folder.
         """
@@ -165,13 +166,22 @@ class Run:
                     baseline = self._train(table, "structured")
                     hog = self._hog(source, matched) if self.hog else None
                 flops = flops_by_target(self.network.graph, stage)
+                delivered = tuple(plan.names[target] for target in stage.targets)
+                self.passes.append(InferencePass(delivered, seconds, stage.flops / 1e9))
                 for target in stage.targets:
                     self.tick(f"training: {plan.names[target]}")
                     shape, layout = self.network.graph[target].output_shape, self.network.reads.layout
                     size = feature_length(shape, self.pooling, layout)
                     trained = self._train(table, plan.names[target], feature_column(target), size)
                     share = flops[target] / stage.flops if stage.flops else 1 / len(stage.targets)
-                    layers.append(replace(trained, inference_seconds=share * seconds, gflops=flops[target] / 1e9))
+                    layers.append(
+                        replace(
+                            trained,
+                            inference_pass=number,
+                            inference_seconds=share * seconds,
+                            gflops=flops[target] / 1e9,
+                        )
+                    )
         finally:
             held.release(before=len(plan.stages) + 1)
         assert baseline is not None  # noqa: S101 - a plan has at least one stage
@@ -186,7 +196,7 @@ class Run:
             pooling=self.pooling,
             batch_size=self.batch_size,
             device=self.device,
-            several=self.several,
+            image_aggregation=self.image_aggregation,
         )
 
     @property
@@ -196,13 +206,13 @@ class Run:
         return tuple(dict.fromkeys((self.columns.on, self.columns.label, *self.columns.structured)))
 
     def _count(self, table: DataFrame, *, complain: bool) -> None:
-        """Compute a table, and the first time see what there is to train and test on."""
-        found = table.groupBy(reason_of(ERROR).alias("reason"), self._is_test.alias("test")).agg(
+        """Compute a table, and the first time count the rows to train and test on."""
+        counted = table.groupBy(reason_of(ERROR).alias("reason"), self._is_test.alias("test")).agg(
             F.count("*").alias("rows"),
             F.countDistinct(F.col(quoted(self.columns.label))).alias("classes"),
             F.min(F.col(quoted(self.columns.on))).alias("example"),
         )
-        groups = found.collect()
+        groups = counted.collect()
         if not complain:
             return
         for group in groups:
@@ -226,7 +236,7 @@ class Run:
 
     @property
     def _is_test(self) -> Column:
-        """Whether a row is held out: by a hash of its id, so that every plan and every layer splits alike."""
+        """Whether a row is held out, by a hash of its id: every plan and every layer splits alike."""
         share = F.pmod(F.xxhash64(F.col(quoted(self.columns.on)).cast("string"), F.lit(self.seed)), F.lit(1_000_000))
         return share < F.lit(int(self.test_fraction * 1_000_000))
 

@@ -12,7 +12,7 @@ __all__ = ["flops_by_target"]
 
 
 def flops_by_target(graph: LayerGraph, stage: InferenceStage) -> dict[str, int]:
-    """Split a pass's FLOPs a record over the layers that it delivers: each gets what it needs beyond those before it.
+    """Split a pass's FLOPs per record over the layers that it delivers: each gets what it needs beyond those before it.
 
     Parameters
     ----------

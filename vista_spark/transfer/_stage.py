@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ERROR", "feature_column", "run_stage", "stage_inference"]
 
 ERROR = "image_error"
-"""Why a row's image or text is bad; null for a good row."""
+"""The column with the reason for which a row's image or text is bad; null for a good row."""
 
 
 def feature_column(layer: str) -> str:
@@ -42,9 +42,9 @@ def stage_inference(
     pooling: Pooling,
     batch_size: int,
     device: str,
-    several: Reduction | None = None,
+    image_aggregation: Reduction | None = None,
 ) -> RowMap:
-    """Make the pass of a stage, over a table of images or over what its source wrote.
+    """Make the pass of a stage, over a table of images or over the tensors that its source wrote.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ def stage_inference(
         Columns that pass through.
     pooling, batch_size, device
         As for :class:`udfs.inference.Inference`.
-    several : {"mean", "max"}, optional
-        What becomes of several images of a record; there are not several without it.
+    image_aggregation : {"mean", "max"}, optional
+        How the features of a record's images are aggregated to one vector; without it a record has one image.
     """
     graph = network.graph
     feeds: tuple[Feed, ...]
@@ -69,7 +69,7 @@ def stage_inference(
                 _live_column(name),
                 name,
                 TensorSpec(graph[name].output_shape, graph[name].dtype),
-                several=several is not None,
+                several=image_aggregation is not None,
             )
             for name in stage.reads
         )
@@ -80,13 +80,13 @@ def stage_inference(
         materialised=tuple(Materialised(name, _live_column(name)) for name in stage.writes),
         batch_size=batch_size,
         device=device,
-        several=several or "mean",
+        several=image_aggregation or "mean",
     )
     return RowMap(inference, keep, RowPolicy("null", ERROR, network.reads.error))
 
 
 def run_stage(table: DataFrame, stage: InferenceStage, rows: RowMap) -> DataFrame:
-    """Run a stage, lazily; of what its source wrote only the good rows go in."""
+    """Run a stage, lazily; only the good rows of its source go in."""
     if stage.source is not None:
         table = table.where(F.col(ERROR).isNull()).drop(ERROR)
     return map_rows(table, rows)

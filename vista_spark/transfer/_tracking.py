@@ -36,9 +36,9 @@ def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) 
     """
     import mlflow  # noqa: PLC0415 - takes a second that only tracking should cost
 
-    found = mlflow.get_experiment_by_name(experiment)
+    existing = mlflow.get_experiment_by_name(experiment)
     # Not set_experiment, which would move the user's own later runs too.
-    chosen = mlflow.create_experiment(experiment) if found is None else found.experiment_id
+    chosen = mlflow.create_experiment(experiment) if existing is None else existing.experiment_id
     name = f"{result.plan.model} {result.plan.logical}"
     inside = mlflow.active_run() is not None
     with mlflow.start_run(experiment_id=chosen, run_name=name, nested=inside) as run:

@@ -6,21 +6,30 @@ import logging
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from pyspark.ml import PipelineModel
+from pyspark.ml import Estimator, PipelineModel
 from pyspark.ml.feature import VectorAssembler
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from optimizer.logical import LOGICAL_PLANS, plan_layers
 from optimizer.memory import Join, Persistence
-from udfs.driver import Progress, holds_several
+from udfs.driver import Progress, check_present, hint_keywords, holds_several, quoted
 from udfs.inference import POOLINGS, REDUCTIONS
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.features import CNNFeaturizer, TextFeaturizer
-from vista_spark.network import TEXT_POOLINGS, network
+from vista_spark.network import TEXT_POOLINGS, network, warn_of_random_weights
 from vista_spark.sessions import envelope
 from vista_spark.transfer._downstream import check_estimator, default_evaluator, is_classification, metric_name
 from vista_spark.transfer._inputs import Columns, match
-from vista_spark.transfer._planning import TransferData, choose, downstream_size, in_session
+from vista_spark.transfer._model import FeatureTransferModel
+from vista_spark.transfer._planning import (
+    Decisions,
+    TransferData,
+    TransferProblem,
+    choose,
+    downstream_size,
+    in_session,
+)
 from vista_spark.transfer._result import TransferResult
 from vista_spark.transfer._run import FEATURES, Run
 from vista_spark.transfer._tracking import log
@@ -28,7 +37,6 @@ from vista_spark.transfer._tracking import log
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.ml import Estimator
     from pyspark.ml.evaluation import Evaluator
     from pyspark.sql import DataFrame
 
@@ -45,12 +53,20 @@ _LOG = logging.getLogger(__name__)
 
 _ERRORS = ("drop", "raise")
 
+_AUTO = (
+    'plan="auto": the order of passes is chosen at run time, by the sizes of the tables and of the machines, and may '
+    "differ from this one, which the choice starts from"
+)
 
-@dataclass(frozen=True, kw_only=True)
-class FeatureTransfer:
+
+@hint_keywords
+@dataclass(kw_only=True, eq=False, repr=False)
+class FeatureTransfer(Estimator[FeatureTransferModel]):
     """Train a downstream model on the structured features joined with each of some layers of a network, and compare.
 
-    The images, or the texts, pass through the network once, however many layers are named.
+    The images, or the texts, pass through the network once, however many layers are named. :meth:`run` joins two tables
+    and returns all scores; :meth:`fit` takes one table and returns a model, so that a transfer is a stage of a
+    ``Pipeline``.
 
     Parameters
     ----------
@@ -62,7 +78,7 @@ class FeatureTransfer:
         Names; ``n`` in a sequence is the n-th layer from the top; a bare ``k`` stands for the top ``k`` layers.
     downstream : pyspark.ml.Estimator
         Any; a ``CrossValidator`` or a ``Pipeline`` too. A pipeline finds the assembled vector in
-        ``"transfer_features"`` wherever a stage's ``featuresCol`` was not set.
+        ``"transfer_features"`` wherever a stage's ``feature_columns`` was not set.
     evaluator : pyspark.ml.evaluation.Evaluator, optional
         F1 for a classifier by default, the root mean squared error for anything else.
     pooling : str, optional
@@ -75,8 +91,8 @@ class FeatureTransfer:
         ``"eager-reordered"``, ``"lazy"``, ``"lazy-reordered"``, ``"pre-materialised"`` (Vista, section 4.2.1 and
         Figure 5); one that does not fit is run all the same, with a warning.
     join : {"broadcast", "shuffle"}, optional
-        How the tables are joined. Like the next two left to the planner by default; one given by hand is kept, and what
-        is left open is planned around it (Vista, section 4.2.3).
+        Join of the tables. By default the planner chooses this and the next two; it keeps those given by hand, and
+        plans the others around them (Vista, section 4.2.3).
     persistence : {"deserialized", "serialized"}, optional
         Format of the tables that are cached between stages.
     partitions : int, optional
@@ -84,7 +100,7 @@ class FeatureTransfer:
     test_fraction : float
         Share of rows held out for the score, chosen by a hash of the id and ``seed``.
     errors : {"drop", "raise"}
-        What becomes of bad images, null ids, labels and features, and rows without a counterpart: they are left out and
+        Policy for bad images, null ids, labels and features, and rows without a counterpart: they are left out and
         counted in :attr:`TransferResult.dropped`, or an error is raised. Duplicate ids are always an error.
     hog : bool
         Score histograms of oriented gradients as a second baseline (needs scikit-image).
@@ -95,26 +111,35 @@ class FeatureTransfer:
         :class:`vista_spark.CNNFeaturizer` reads them with ``startLayer``, and only the network above it runs.
     max_length : int, optional
         Of a text encoder, the tokens that a text is cut or padded to; the model's own by default.
-    several : {"mean", "max"}
-        What makes one vector of a record's images, where the column has several; as for
-        :class:`vista_spark.CNNFeaturizer`.
+    image_aggregation : {"mean", "max"}
+        How the features of a record's images are aggregated to one vector, where the column has arrays of images; as
+        ``imageAggregation`` of :class:`vista_spark.CNNFeaturizer`.
     batch_size : int, optional
-        Images a run of the network. By default 32, or fewer where that would take more memory, or fewer cores, than
+        Images per run of the network. By default 32, or fewer where that would take more memory, or fewer cores, than
         there are.
     device : str
         ``"auto"``, ``"cpu"``, ``"cuda"``, ...
     experiment : str or None
-        MLflow experiment to log to; ``None`` logs nothing. Should MLflow fail, the error is logged by Python's logging
-        and the result is returned all the same.
+        MLflow experiment to log to; ``None`` (default) logs nothing. Should MLflow fail, Python's logging has the
+        error, and the result is returned all the same.
     progress : bool
         Show a bar, in a terminal or a notebook.
     seed : int
         Of the split and of random weights.
+    on : str
+        Column of the id, of one type in both tables. Default ``"id"``.
+    feature_columns : str or sequence of str
+        One Spark ML vector, or the numeric columns. Default ``"features"``.
+    label_column : str
+        Numeric; ``StringIndexer`` makes one of strings. Default ``"label"``.
+    image_column : str
+        Images or texts, as the model reads them: encoded bytes, paths, Spark ``image`` structs, arrays of floats,
+        arrays of one of the first three (a record's images), or strings for a text encoder. Default ``"image"``.
 
     Raises
     ------
     InvalidArgumentError
-        A value that cannot be.
+        A value that does not do.
 
     Examples
     --------
@@ -127,6 +152,8 @@ class FeatureTransfer:
     >>> print(transfer.explain().splitlines()[-1])
       in all 0.599 GFLOPs a record; the lazy plan takes 1.58 (2.63 times as many)
     """
+
+    __module__ = "vista_spark"
 
     model: str
     downstream: Estimator[Any]
@@ -144,18 +171,23 @@ class FeatureTransfer:
     image_size: int | None = None
     start_layer: str | None = None
     max_length: int | None = None
-    several: str = "mean"
+    image_aggregation: str = "mean"
     batch_size: int | None = None
     device: str = "auto"
-    experiment: str | None = "feature-transfer"
+    experiment: str | None = None
     progress: bool = True
     seed: int = 0
+    on: str = "id"
+    feature_columns: str | Sequence[str] = "features"
+    label_column: str = "label"
+    image_column: str = "image"
 
     def __post_init__(self) -> None:
+        super().__init__()
         check_estimator(self.downstream)
         for name, value, allowed in (
             ("pooling", self.pooling, (None, *dict.fromkeys((*POOLINGS, *TEXT_POOLINGS)))),
-            ("several", self.several, REDUCTIONS),
+            ("image_aggregation", self.image_aggregation, REDUCTIONS),
             ("plan", self.plan, ("auto", *LOGICAL_PLANS)),
             ("errors", self.errors, _ERRORS),
             ("join", self.join, (None, *get_args(Join))),
@@ -170,27 +202,62 @@ class FeatureTransfer:
                 raise InvalidArgumentError(f"{name}={number}: at least 1")
 
     def explain(self) -> str:
-        """The logical plan that :meth:`run` would follow, in words; needs no data.
+        """The logical plan that :meth:`run` will follow, in words; needs no data.
 
-        With ``plan="auto"`` it is the staged plan, which the choice starts from: the choice itself needs the sizes of
-        the tables and of the machines, and is in :attr:`TransferResult.choice`, in :func:`plan_feature_transfer` and in
-        ``vista plan``.
+        With ``plan="auto"`` the choice is made at run time, by the sizes of the tables and of the machines: the text
+        says so, and has the staged plan, which the choice starts from. The plan that ran is in
+        :attr:`TransferResult.choice`; :func:`plan_feature_transfer` and ``vista plan`` choose beforehand.
         """
         net = self._network()
         logical = "staged" if self.plan == "auto" else cast("Logical", self.plan)
         names = net.targets(self.layers, self.pooling)
-        said = {**net.inputs, **names}
-        return plan_layers(net.graph, list(names), logical, model=self.model, names=said).explain()
+        shown = {**net.inputs, **names}
+        text = plan_layers(net.graph, list(names), logical, model=self.model, names=shown).explain()
+        return f"{_AUTO}\n{text}" if self.plan == "auto" else text
 
+    def copy(self, extra: Any = None) -> FeatureTransfer:
+        """Copy it; ``extra`` Params go to the downstream estimator and the evaluator, which have them."""
+        twin: FeatureTransfer = super().copy(extra)
+        twin.downstream = self.downstream.copy(extra)
+        twin.evaluator = None if self.evaluator is None else self.evaluator.copy(extra)
+        return twin
+
+    def save(self, path: str) -> None:
+        """Refuse: its arguments hold estimators of any kind; the model that it fits is what is saved.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Always.
+        """
+        raise InvalidArgumentError(
+            f"{path}: a FeatureTransfer is not saved, but made anew from its arguments; save the model of fit(), or "
+            "the best_model of run()"
+        )
+
+    def _fit(self, dataset: DataFrame) -> FeatureTransferModel:
+        features = [self.feature_columns] if isinstance(self.feature_columns, str) else list(self.feature_columns)
+        structured = [self.on, self.label_column, *features]
+        check_present(dataset, [*structured, self.image_column], type(self).__name__)
+        pair = (
+            dataset.select(*(F.col(quoted(name)) for name in dict.fromkeys(names)))
+            for names in (structured, [self.on, self.image_column])
+        )
+        result = self.run(*pair)
+        model = FeatureTransferModel(result.best_model, result)
+        model._resetUid(self.uid)  # noqa: SLF001 - as Spark ML's own models have their estimator's
+        return model
+
+    @hint_keywords
     def run(
         self,
         structured: DataFrame,
         images: DataFrame,
         *,
-        on: str = "id",
-        featuresCol: str | Sequence[str] = "features",
-        labelCol: str = "label",
-        imageCol: str = "image",
+        on: str | None = None,
+        feature_columns: str | Sequence[str] | None = None,
+        label_column: str | None = None,
+        image_column: str | None = None,
         on_plan: Callable[[Choice], object] | None = None,
     ) -> TransferResult:
         """Join, infer, train and score.
@@ -198,18 +265,11 @@ class FeatureTransfer:
         Parameters
         ----------
         structured : DataFrame
-            One row an example: ``on``, ``featuresCol`` and ``labelCol``.
+            One row per example: `on`, `feature_columns` and `label_column`.
         images : DataFrame
-            One row an image: ``on`` and ``imageCol``.
-        on : str
-            The id, of one type in both tables.
-        featuresCol : str or sequence of str
-            One Spark ML vector, or the numeric columns.
-        labelCol : str
-            Numeric; ``StringIndexer`` makes one of strings.
-        imageCol : str
-            What the model reads: encoded bytes, paths, Spark ``image`` structs, arrays of floats, arrays of one of the
-            first three (several images a record), or strings for a text encoder.
+            One row per image: `on` and `image_column`.
+        on, feature_columns, label_column, image_column
+            As of the transfer, which has the defaults.
         on_plan : callable, optional
             Called with the plan that was chosen, before it runs.
 
@@ -220,38 +280,46 @@ class FeatureTransfer:
         Raises
         ------
         ColumnError, EmptyInputError, DuplicateIdError, MissingIdError, LabelError
-            What is wrong with the tables, before any image is read.
+            The tables do not do; raised before any image is read.
         InfeasiblePlanError
             With ``plan="auto"``, no plan fits into the session's memory.
         udfs.images.ImageError, udfs.inference.TextError
             A bad image or text, with ``errors="raise"``.
         """
         net = self._network()
-        features = featuresCol if isinstance(featuresCol, str) else tuple(featuresCol)
-        columns = Columns(on, features, labelCol, imageCol)
+        wanted = self.feature_columns if feature_columns is None else feature_columns
+        columns = Columns(
+            self.on if on is None else on,
+            wanted if isinstance(wanted, str) else tuple(wanted),
+            self.label_column if label_column is None else label_column,
+            self.image_column if image_column is None else image_column,
+        )
         evaluator = self.evaluator or default_evaluator(self.downstream)
-        steps = 3 + 2 * len(net.targets(self.layers, self.pooling)) + self.hog
+        steps = 4 + 2 * len(net.targets(self.layers, self.pooling)) + self.hog
         with Progress(f"{self.model} {self.plan}", steps, shown=self.progress) as bar:
+            warn_of_random_weights(net.card, net.weights, net.seed)
             bar.step("checking and matching the tables")
-            net.reads.check(images, imageCol, f"the {net.reads.kind} table")
-            several = net.reads.kind == "image" and holds_several(images, imageCol)
-            if self.hog and (several or net.reads.kind != "image"):
+            net.reads.check(images, columns.image, f"the {net.reads.kind} table")
+            has_arrays = net.reads.kind == "image" and holds_several(images, columns.image)
+            if self.hog and (has_arrays or net.reads.kind != "image"):
                 raise InvalidArgumentError("hog=True describes one image a record: leave it out here")
             matched = match(structured, images, columns, self.errors, classification=is_classification(self.downstream))
             bar.step("planning")
             choice = self._choice(net, matched, columns)
+            stages = choice.logical.stages
+            _LOG.info("the plan that runs: %s", choice.explain())
             if on_plan is not None:
                 on_plan(choice)
-            stages = choice.logical.stages
-            bar.expect(3 + len(stages) + sum(len(stage.targets) for stage in stages) + self.hog)
+            bar.step(f"{choice.logical.logical} plan: {len(stages)} passes for {len(choice.logical.targets)} layers")
+            bar.expect(4 + len(stages) + sum(len(stage.targets) for stage in stages) + self.hog)
             run = Run(
                 network=net.shipped(structured.sparkSession),
                 choice=choice,
                 columns=columns,
                 downstream=self.downstream,
                 evaluator=evaluator,
-                pooling=net.left(self.pooling),
-                several=cast("Reduction", self.several) if several else None,
+                pooling=net.remaining_pooling(self.pooling),
+                image_aggregation=cast("Reduction", self.image_aggregation) if has_arrays else None,
                 batch_size=choice.physical.workload.model.batch_size,
                 device=self.device,
                 errors=self.errors,
@@ -265,6 +333,7 @@ class FeatureTransfer:
         best = pick(layers, key=lambda layer: layer.score)
         result = TransferResult(
             layers=layers,
+            passes=tuple(run.passes),
             baseline=baseline,
             hog=hog,
             best=best,
@@ -277,47 +346,46 @@ class FeatureTransfer:
             dropped=run.dropped,
         )
         if self.experiment is not None:
-            self._track(result, self.experiment)
+            self._track(result, columns, self.experiment)
         return result
 
-    def _track(self, result: TransferResult, experiment: str) -> None:
+    def _track(self, result: TransferResult, columns: Columns, experiment: str) -> None:
         try:
-            log(result, self._parameters(), experiment)
+            log(result, self._parameters(columns), experiment)
         except Exception:  # noqa: BLE001 - whatever a tracking server does, hours of inference must not go with it
             _LOG.exception("the transfer is done, but MLflow could not log it to experiment %r", experiment)
 
     def _network(self) -> Network:
-        whole = network(self.model, self.weights, self.seed, self.image_size, self.max_length)
-        return whole.above(self.start_layer)
+        net = network(self.model, self.weights, self.seed, self.image_size, self.max_length)
+        return net.above(self.start_layer)
 
     def _choice(self, net: Network, matched: Matched, columns: Columns) -> Choice:
-        there = envelope(matched.structured.sparkSession)
-        return choose(
-            net,
-            net.targets(self.layers, self.pooling),
-            self.plan,
-            TransferData(matched.rows, matched.width(columns.structured), matched.image_bytes(columns.image)),
-            downstream_size(self.downstream, matched.classes),
-            net.left(self.pooling),
-            in_session(
-                there,
-                insist=self.plan != "auto",
-                join=cast("Join | None", self.join),
-                persistence=cast("Persistence | None", self.persistence),
-                partitions=self.partitions,
-            ),
+        machines = envelope(matched.structured.sparkSession)
+        decisions = Decisions(
+            plan=self.plan,
+            join=cast("Join | None", self.join),
+            persistence=cast("Persistence | None", self.persistence),
+            partitions=self.partitions,
             batch_size=self.batch_size,
             device=self.device,
-            cores=there.slots,
         )
+        problem = TransferProblem(
+            network=net,
+            targets=net.targets(self.layers, self.pooling),
+            pooling=net.remaining_pooling(self.pooling),
+            data=TransferData(matched.rows, matched.width(columns.structured), matched.image_bytes(columns.image)),
+            downstream=downstream_size(self.downstream, matched.classes),
+            decisions=decisions,
+        )
+        return choose(problem, in_session(machines, decisions), cores=machines.slots)
 
     def _pipeline(self, best: LayerResult, columns: Columns, batch_size: int) -> PipelineModel:
-        """From a joined DataFrame to predictions, with nothing that the training alone needed."""
+        """Assemble the stages from a joined DataFrame to predictions, without what only the training needed."""
         of_text = roster.card(self.model).kind == "text"
         own: dict[str, Any] = {"maxLength": self.max_length} if of_text else {"imageSize": self.image_size}
         stage = TextFeaturizer if of_text else CNNFeaturizer
         if not of_text:
-            own |= {"several": self.several, "startLayer": self.start_layer}
+            own |= {"imageAggregation": self.image_aggregation, "startLayer": self.start_layer}
         featurizer = stage(
             model=self.model,
             weights=self.weights,
@@ -334,7 +402,13 @@ class FeatureTransfer:
         joint = VectorAssembler(inputCols=["transfer_structured", "transfer_image"], outputCol=FEATURES)
         return PipelineModel([columns.assembler("transfer_structured"), featurizer, joint, best.model])
 
-    def _parameters(self) -> dict[str, Any]:
+    def _parameters(self, columns: Columns) -> dict[str, Any]:
         held = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         shown = {name: value for name, value in held.items() if name not in ("evaluator", "experiment", "progress")}
-        return shown | {"downstream": type(self.downstream).__name__}
+        used = {
+            "on": columns.on,
+            "feature_columns": columns.features,
+            "label_column": columns.label,
+            "image_column": columns.image,
+        }
+        return shown | used | {"downstream": type(self.downstream).__name__}

@@ -163,7 +163,7 @@ def test_slices_are_read_from_where_they_begin(offset: int, length: int) -> None
 
 @pytest.mark.parametrize("layer", ["input_1", "0", "1", "2", "3"])
 def test_continuing_from_a_materialised_layer_is_the_whole(layer: str) -> None:
-    features = (Feature("1", "map", "avg"), HEAD)
+    features = (Feature("1", "map", "mean"), HEAD)
     below = [name for name in ("1", "3") if name < layer] if layer != "input_1" else []
     wanted = tuple(feature for feature in features if feature.layer not in below)
     batches = _split(table(list(range(6))), (5, 1))

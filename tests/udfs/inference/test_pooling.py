@@ -46,7 +46,7 @@ def test_average_is_torchs() -> None:
     torch = pytest.importorskip("torch")
     tensors = maps(2, 3, 5, 7)
     expected = torch.from_numpy(tensors).mean((2, 3)).numpy()
-    np.testing.assert_allclose(pool(tensors, "avg"), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(pool(tensors, "mean"), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)

@@ -121,7 +121,7 @@ def _registered() -> Iterator[None]:
 def test_a_registered_model(df: DataFrame, files: list[bytes]) -> None:
     keras.layers.Conv2D(1, 1)  # counts on Keras's names, in this process only
     featurizer = CNNFeaturizer(
-        model="own", layers=["conv", "conv2d", "head"], pooling="avg", seed=2, outputFormat="array"
+        model="own", layers=["conv", "conv2d", "head"], pooling="mean", seed=2, outputFormat="array"
     )
     assert featurizer.getOutputCols() == ["own_conv", "own_conv2d", "own_head"]
     network = roster.load("own", seed=2)

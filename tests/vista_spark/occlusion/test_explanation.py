@@ -15,7 +15,7 @@ from sessions import CONNECT, pytest_on_connect
 from optimizer.occlusion import PatchError
 from udfs.images import ImageError, Preprocessing
 from udfs.occlusion import similarity
-from vista_spark import explain, explain_sizes, roster
+from vista_spark import explain_image, explain_image_sizes, roster
 from vista_spark.errors import InvalidArgumentError
 
 torch = pytest.importorskip("torch")
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def test_exact_is_naive() -> None:
     path, label = foolbox_images()[3]
     common: dict[str, Any] = {"weights": mobilenet_v2_weights(), "patch_size": 32, "stride": 32}
-    exact = explain(path, "mobilenet_v2", **common)
-    naive = explain(path, "mobilenet_v2", mode="naive", **common)
+    exact = explain_image(path, "mobilenet_v2", **common)
+    naive = explain_image(path, "mobilenet_v2", mode="naive", **common)
     assert exact.predicted == naive.predicted == exact.target == label
     assert exact.heat_map.shape == (7, 7)
     np.testing.assert_allclose(exact.heat_map, naive.heat_map, atol=1e-5)
@@ -47,7 +47,7 @@ def test_exact_is_naive() -> None:
 def test_a_region_a_class_and_news_of_it() -> None:
     path, _ = foolbox_images()[3]
     seen: list[np.ndarray] = []
-    found = explain(
+    found = explain_image(
         path,
         "squeezenet1_1",
         image_size=96,
@@ -69,11 +69,11 @@ def test_a_region_a_class_and_news_of_it() -> None:
 def test_an_approximate_heat_map_is_nearly_the_exact_one() -> None:
     path, _ = foolbox_images()[3]
     common: dict[str, Any] = {"weights": mobilenet_v2_weights(), "patch_size": 32, "stride": 12, "image_size": 128}
-    exact = explain(path, "mobilenet_v2", **common)
+    exact = explain_image(path, "mobilenet_v2", **common)
     assert np.ptp(exact.heat_map) > 0.05, "a flat heat map would be like any other"
-    rough = explain(path, "mobilenet_v2", mode="approximate", tau=0.9, target_speed_up=1.0, **common)
-    drilled = explain(path, "mobilenet_v2", mode="approximate", tau=1.0, target_speed_up=1.5, **common)
-    lean = explain(
+    rough = explain_image(path, "mobilenet_v2", mode="approximate", tau=0.9, target_speed_up=1.0, **common)
+    drilled = explain_image(path, "mobilenet_v2", mode="approximate", tau=1.0, target_speed_up=1.5, **common)
+    lean = explain_image(
         path, "mobilenet_v2", mode="approximate", tau=1.0, target_speed_up=1.0, precision="bfloat16", **common
     )
     assert similarity(exact.heat_map, lean.heat_map) > 0.95
@@ -88,16 +88,16 @@ def test_the_time_is_told_beforehand_and_remembered(monkeypatch: pytest.MonkeyPa
     told: list[object] = []
     common: dict[str, Any] = {"image_size": 64, "stride": 16, "batch_size": 4, "on_estimate": told.append}
     picture = np.zeros((3, 64, 64), np.float32)
-    explain(picture, "squeezenet1_1", on_update=lambda _: told.append("a batch"), **common)
+    explain_image(picture, "squeezenet1_1", on_update=lambda _: told.append("a batch"), **common)
     assert isinstance(told[0], float)
     assert told[0] > 0
     assert set(told[1:]) == {"a batch"}
     (kept,) = (tmp_path / "explanations").glob("*.json")
     kept.write_text('{"fixed": 100.0, "place": 2.0}')
     told.clear()
-    explain(picture, "squeezenet1_1", **common)
+    explain_image(picture, "squeezenet1_1", **common)
     assert told == [100 + 2 * 16]
-    explain(picture, "squeezenet1_1", mode="naive", **common)
+    explain_image(picture, "squeezenet1_1", mode="naive", **common)
     assert len([*kept.parent.glob("*.json")]) == 2, "another mode takes another time"
 
 
@@ -109,8 +109,8 @@ def test_a_cluster_shares_the_places(spark: SparkSession, monkeypatch: pytest.Mo
     for extra, nearly in (({}, 1e-5), (rough, 1e-5), (rough | {"precision": "bfloat16"}, 1e-2)):
         told: list[float] = []
         seen: list[np.ndarray] = []
-        alone = explain(path, "mobilenet_v2", **common, **extra)
-        spread = explain(
+        alone = explain_image(path, "mobilenet_v2", **common, **extra)
+        spread = explain_image(
             path, "mobilenet_v2", spark=spark, on_update=seen.append, on_estimate=told.append, **common, **extra
         )
         assert np.ptp(alone.heat_map) > 0.004, "a flat heat map would be like any other"
@@ -121,7 +121,7 @@ def test_a_cluster_shares_the_places(spark: SparkSession, monkeypatch: pytest.Mo
         assert 1 < len(seen) < 16, "a round at a time"
         assert np.isnan(seen[0]).any()
     with pytest.raises(InvalidArgumentError, match="weights of type dict: with spark, workers read them from a file"):
-        explain(path, "mobilenet_v2", {}, spark=spark)
+        explain_image(path, "mobilenet_v2", {}, spark=spark)
 
 
 @pytest.mark.extended
@@ -135,19 +135,19 @@ def test_a_connect_server_shares_the_places(pytestconfig: pytest.Config) -> None
 def test_sizes_of_the_patch_share_the_views(monkeypatch: pytest.MonkeyPatch) -> None:
     path, _ = foolbox_images()[3]
     common: dict[str, Any] = {"weights": mobilenet_v2_weights(), "image_size": 96, "stride": 16}
-    alone = [explain(path, "mobilenet_v2", patch_size=size, **common) for size in (16, 32)]
+    alone = [explain_image(path, "mobilenet_v2", patch_size=size, **common) for size in (16, 32)]
     runs: list[int] = []
     materialise = IncrementalNetwork.materialise
     monkeypatch.setattr(IncrementalNetwork, "materialise", lambda *given: runs.append(1) or materialise(*given))
-    found = explain_sizes(path, "mobilenet_v2", patch_sizes=(16, 32), **common)
+    found = explain_image_sizes(path, "mobilenet_v2", patch_sizes=(16, 32), **common)
     assert len(runs) == 1
     assert [one.heat_map.shape for one in found] == [(6, 6), (5, 5)]
     for one, other in zip(found, alone, strict=True):
         np.testing.assert_allclose(one.heat_map, other.heat_map, atol=1e-6)
     with pytest.raises(PatchError, match="a patch of 97"):
-        explain_sizes(path, "mobilenet_v2", patch_sizes=(16, 97), **common)
+        explain_image_sizes(path, "mobilenet_v2", patch_sizes=(16, 97), **common)
     with pytest.raises(InvalidArgumentError, match="no size of a patch"):
-        explain_sizes(path, "mobilenet_v2", patch_sizes=(), **common)
+        explain_image_sizes(path, "mobilenet_v2", patch_sizes=(), **common)
 
 
 def test_a_network_without_convolutions_has_the_naive_mode_alone() -> None:
@@ -158,8 +158,8 @@ def test_a_network_without_convolutions_has_the_naive_mode_alone() -> None:
     picture = np.random.default_rng(0).normal(size=(3, 8, 8)).astype(np.float32)
     common: dict[str, Any] = {"patch_size": 4, "stride": 2}
     with pytest.raises(InvalidArgumentError, match='nothing to compute in parts: take mode="naive"'):
-        explain(picture, card, **common)
-    found = explain(picture, card, mode="naive", **common)
+        explain_image(picture, card, **common)
+    found = explain_image(picture, card, mode="naive", **common)
     assert found.heat_map.shape == (3, 3)
     assert np.ptp(found.heat_map) > 1e-3
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_is_said(settings: dict[str, Any], error: type[Exception]
     usual: dict[str, Any] = {"image": np.zeros((3, 64, 64), np.float32), "model": "squeezenet1_1", "image_size": 64}
     usual |= {"patch_size": 24, "stride": 24}
     with pytest.raises(error, match=said):
-        explain(**usual | settings)
+        explain_image(**usual | settings)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 
 from optimizer.occlusion import PatchError
 from udfs.occlusion import similarity
-from vista_spark import OcclusionExplainer, explain
+from vista_spark import OcclusionExplainer, explain_image
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_heat_maps_of_a_data_frame_are_those_of_single_images(df: DataFrame, pho
     found = rows(OcclusionExplainer(**SETTINGS).fit(df).transform(df))
     assert len(found) == len(photographs)
     for number in (0, 4):
-        alone = explain(photographs[number], "squeezenet1_1", image_size=SIDE, stride=8, seed=5)
+        alone = explain_image(photographs[number], "squeezenet1_1", image_size=SIDE, stride=8, seed=5)
         said = found[number]["explanation"]
         assert (said["rows"], said["columns"]) == alone.heat_map.shape == (7, 7)
         assert (said["target"], said["predicted"]) == (alone.target, alone.predicted)
@@ -133,7 +133,7 @@ def test_what_cannot_be_is_said_before_a_job_starts(df: DataFrame) -> None:
         fit(mode="approximate", targetSpeedup=9.0)
     with pytest.raises(InvalidArgumentError, match="heat map of 2 x 2 is too small"):
         fit(mode="approximate", region=[0, 24, 0, 24], targetSpeedup=1.0)
-    with pytest.raises(ColumnError, match="several images a record"):
+    with pytest.raises(ColumnError, match="has arrays of images"):
         OcclusionExplainer(**SETTINGS).fit(df.withColumn("image", F.array("image")))
     with pytest.raises(InvalidArgumentError, match="no model"):
         OcclusionExplainer().fit(df)

@@ -24,7 +24,7 @@ from vista_spark.cli import app
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.sessions import _envelope, envelope, memory, not_set
 from vista_spark.transfer import memory_figure
-from vista_spark.transfer._planning import downstream_size, in_session, named_size
+from vista_spark.transfer._planning import Decisions, downstream_size, in_session, named_size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,9 +144,9 @@ def test_a_plan_by_name_runs_with_a_warning_where_memory_is_short(caplog: pytest
     workload = planned().physical.workload
     narrow = Envelope(1, 2, heap_bytes=GIB // 2, beside_bytes=GIB, local=True)
     with pytest.raises(InfeasiblePlanError):
-        in_session(narrow, insist=False)(workload, "staged")
+        in_session(narrow, Decisions())(workload, "staged")
     with caplog.at_level(logging.WARNING):
-        plan = in_session(narrow, insist=True)(workload, "lazy")
+        plan = in_session(narrow, Decisions(plan="lazy"))(workload, "lazy")
     assert (plan.logical, plan.cores) == ("lazy", 2)
     assert 'plan="lazy" was asked for and may run out of memory: the session\'s JVM has a heap of 512' in caplog.text
 

@@ -79,12 +79,12 @@ def test_a_transfer_from_it_trains_on_the_same(materialised: DataFrame, photogra
     structured = photographs.select("id", "label", "number")
     tensors = materialised.select("id", "fire5")
     found = FeatureTransfer(**settings, start_layer="fire5").run(
-        structured, tensors, featuresCol=["number"], imageCol="fire5"
+        structured, tensors, feature_columns=["number"], image_column="fire5"
     )
     whole = FeatureTransfer(**settings).run(
         structured.where(F.col("id") != ROWS - 1),
         photographs.select("id", "image"),
-        featuresCol=["number"],
+        feature_columns=["number"],
     )
     assert found.dropped == {"tensor: null": 1}
     assert [layer.name for layer in found.layers] == ["fire8", "pool10"]

@@ -53,7 +53,7 @@ def transfer(**settings: Any) -> FeatureTransfer:
 
 
 def run(task: FeatureTransfer, tables: tuple[DataFrame, DataFrame]) -> Any:
-    return task.run(*tables, featuresCol=["noise"], imageCol="review")
+    return task.run(*tables, feature_columns=["noise"], image_column="review")
 
 
 def test_every_plan_gives_the_same(tables: tuple[DataFrame, DataFrame]) -> None:
@@ -86,14 +86,14 @@ def test_what_is_wrong_is_said(tables: tuple[DataFrame, DataFrame]) -> None:
     with pytest.raises(TextError, match="null: id 4 and others"):
         run(transfer(plan="eager", errors="raise"), tables)
     with pytest.raises(ColumnError, match="the text table: column 'id' is bigint; a text is a string"):
-        transfer().run(structured, texts, featuresCol=["noise"], imageCol="id")
+        transfer().run(structured, texts, feature_columns=["noise"], image_column="id")
     with pytest.raises(InvalidArgumentError, match="hog"):
         run(transfer(hog=True), tables)
     with pytest.raises(InvalidArgumentError, match=r"pooling='max2x2': tiny_bert reads text; one of: mean, cls, none"):
         run(transfer(pooling="max2x2"), tables)
-    with pytest.raises(InvalidArgumentError, match="image_size=64 is of images"):
+    with pytest.raises(InvalidArgumentError, match="image_size=64 is for images"):
         transfer(image_size=64).explain()
-    with pytest.raises(InvalidArgumentError, match="max_length=8 is of text"):
+    with pytest.raises(InvalidArgumentError, match="max_length=8 is for text"):
         transfer(model="squeezenet1_1", max_length=8).explain()
 
 
@@ -126,7 +126,7 @@ def test_real_reviews_say_more_than_their_columns(spark: SparkSession) -> None:
         plan="staged",
         experiment=None,
         progress=False,
-    ).run(structured, texts, featuresCol=["age", "feedback"], imageCol="text")
+    ).run(structured, texts, feature_columns=["age", "feedback"], image_column="text")
     assert result.train_rows + result.test_rows == 400
     # What was learned of meaning stands in the way of opinion: the middle of the network knows more of it than the top.
     assert result.best.name == "layer3"

@@ -95,7 +95,7 @@ def transfer(**settings: Any) -> FeatureTransfer:
 
 
 def run(pair: tuple[DataFrame, DataFrame], task: FeatureTransfer | None = None, **arguments: Any) -> TransferResult:
-    return (task or transfer()).run(*pair, **{"featuresCol": NUMBERS} | arguments)
+    return (task or transfer()).run(*pair, **{"feature_columns": NUMBERS} | arguments)
 
 
 def records(count: int) -> tuple[list[tuple[Any, ...]], list[tuple[int, bytes]]]:
@@ -229,6 +229,31 @@ def test_the_result_adds_up(result: TransferResult) -> None:
     assert result.best.score > max(result.baseline.score, 0.8)
     assert all(row.seconds > 0 for row in result.rows)
     assert [row.gflops for row in result.layers] == [stage.flops / 1e9 for stage in result.plan.stages]
+    assert [each.layers for each in result.passes] == [(name,) for name in LAYERS]
+    assert (result.best_score, result.best_params) == (
+        result.best.score, {"model": "squeezenet1_1", "layers": [result.best.name]}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("plan", ["eager", "lazy"])
+def test_layers_share_the_seconds_of_their_pass(
+    plan: str, plans: dict[str, tuple[TransferResult, list[dict[int, np.ndarray]]]]
+) -> None:
+    found, stages = plans[plan][0], plans[plan][0].plan.stages
+    assert [each.layers for each in found.passes] == ([LAYERS] if plan == "eager" else [(name,) for name in LAYERS])
+    assert [each.gflops for each in found.passes] == [stage.flops / 1e9 for stage in stages]
+    for number, each in enumerate(found.passes):
+        rows = [row for row in found.layers if row.inference_pass == number]
+        assert tuple(row.name for row in rows) == each.layers
+        assert all(row.inference_seconds > 0 for row in rows), "one layer has all the seconds"
+        assert sum(row.inference_seconds for row in rows) == pytest.approx(each.seconds)
+        assert sum(row.gflops for row in rows) == pytest.approx(each.gflops)
+        for row in rows:
+            assert row.inference_seconds / each.seconds == pytest.approx(row.gflops / each.gflops)
+    assert found.baseline.inference_pass is None
+    numbers = found.to_pandas()["pass"]
+    assert list(numbers.dropna()) == ([1, 1, 1] if plan == "eager" else [1, 2, 3])
+    assert numbers.isna().sum() == 1
 
 
 def test_to_pandas(result: TransferResult) -> None:
@@ -262,8 +287,10 @@ def test_plot(result: TransferResult) -> None:
 
 
 def test_explain(result: TransferResult) -> None:
-    text = transfer().explain()
-    assert text == result.plan.explain()
+    said, _, staged = transfer().explain().partition("\n")
+    assert said.startswith('plan="auto": the order of passes is chosen at run time')
+    text = transfer(plan="staged").explain()
+    assert text == staged == result.plan.explain()
     lines = text.splitlines()
     assert lines[0].startswith("staged plan for squeezenet1_1")
     assert [line for line in lines if "train downstream" in line] == lines[2:7:2]
@@ -330,8 +357,8 @@ def test_real_weights_on_real_photographs(spark: SparkSession) -> None:
     rows = [(i, i % 3, float(label < 398)) for i, (_, label) in enumerate(pictures)]
     structured = spark.createDataFrame(rows, "key int, x int, animal double")
     weights = str(mobilenet_v2_weights())
-    task = transfer(model="mobilenet_v2", weights=weights, layers=["block17", "fc"], image_size=160, pooling="avg")
-    found = task.run(structured, images, on="key", featuresCol=["x"], labelCol="animal", imageCol="photo")
+    task = transfer(model="mobilenet_v2", weights=weights, layers=["block17", "fc"], image_size=160, pooling="mean")
+    found = task.run(structured, images, on="key", feature_columns=["x"], label_column="animal", image_column="photo")
     assert [row.size for row in found.layers] == [320, 1000]
     assert found.metric == "f1"
     assert found.best.score >= found.baseline.score
@@ -367,7 +394,7 @@ def test_any_estimator_works_downstream(
     downstream, evaluator = make(), score and score()
     pair = structured.withColumnRenamed("label", "flower"), images
     before = {param.name: value for param, value in downstream.extractParamMap().items()}
-    found = run(pair, transfer(layers=["fire5"], downstream=downstream, evaluator=evaluator), labelCol="flower")
+    found = run(pair, transfer(layers=["fire5"], downstream=downstream, evaluator=evaluator), label_column="flower")
     assert found.metric == metric
     assert found.larger_is_better == (metric != "rmse")
     assert math.isfinite(found.best.score)
@@ -388,7 +415,7 @@ def test_a_search_works_downstream(search: Any, tables: tuple[DataFrame, DataFra
     grid = ParamGridBuilder().addGrid(inner.regParam, [0.0, 1e6]).build()
     extent = {"numFolds": 2} if search is CrossValidator else {"trainRatio": 0.6}
     task = search(estimator=inner, estimatorParamMaps=grid, evaluator=accuracy(), seed=1, **extent)
-    found = run(pair, transfer(layers=["fire5"], downstream=task), labelCol="flower")
+    found = run(pair, transfer(layers=["fire5"], downstream=task), label_column="flower")
     assert found.metric == "f1"
     assert found.best.model.bestModel.getRegParam() == 0.0
     assert found.best.model.bestModel.getFeaturesCol() == "transfer_features"
@@ -398,7 +425,7 @@ def test_a_search_works_downstream(search: Any, tables: tuple[DataFrame, DataFra
 def test_the_smallest_error_is_the_best(tables: tuple[DataFrame, DataFrame]) -> None:
     downstream, evaluator = LinearRegression(regParam=0.1, maxIter=2), RegressionEvaluator(metricName="mae")
     task = transfer(downstream=downstream, evaluator=evaluator)
-    found = run(tables, task, featuresCol=["top"], labelCol="size")
+    found = run(tables, task, feature_columns=["top"], label_column="size")
     assert not found.larger_is_better
     assert found.best.score == min(row.score for row in found.layers)
 
@@ -546,7 +573,7 @@ def test_bad_rows_can_be_errors(
     else:
         images = images.withColumn("image", at(9, "image", F.lit(b"no image")))
     with pytest.raises(kind, match=message):
-        run((structured, images), transfer(errors="raise", layers=["fire3"]), featuresCol=features)
+        run((structured, images), transfer(errors="raise", layers=["fire3"]), feature_columns=features)
 
 
 @pytest.mark.parametrize("which", ["structured", "image"])
@@ -571,7 +598,7 @@ def test_nothing_to_learn_from(tables: tuple[DataFrame, DataFrame]) -> None:
             EmptyInputError,
             r"share no 'id': \[\d+, \d+, \d+\] against \[1\d\d, 1\d\d, 1\d\d\]",
         ),
-        ((structured.withColumn("label", F.lit(1.0)), images), LabelError, "one class among 36 .* needs two"),
+        ((structured.withColumn("label", F.lit(1.0)), images), LabelError, "one class among 36 .* need two"),
         ((structured.withColumn("label", none.cast("double")), images), EmptyInputError, "null label: 36"),
         ((structured.withColumn("left", none.cast("double")), images), EmptyInputError, "null structured feature: 36"),
     ]
@@ -604,13 +631,13 @@ def test_what_is_wrong_is_said_before_a_job(tables: tuple[DataFrame, DataFrame],
         (tables, {"layers": ["fire99"]}, {}, UnknownLayerError, "no layer 'fire99'.*did you mean 'fire9'"),
         (tables, {"model": "squeezenet"}, {}, UnknownModelError, "no model 'squeezenet'.*did you mean"),
         (tables, {}, {"on": "idx"}, ColumnError, "structured table: no column 'idx'; did you mean 'id'"),
-        (tables, {}, {"labelCol": "y"}, ColumnError, "no column 'y'; columns: id, label"),
-        (tables, {}, {"imageCol": "photo"}, ColumnError, "the image table: no column 'photo'"),
-        (tables, {}, {"featuresCol": ["left", "tip"]}, ColumnError, "no column 'tip'; did you mean 'top'"),
-        (tables, {}, {"featuresCol": []}, ColumnError, "names no column"),
-        (tables, {}, {"featuresCol": "left"}, ColumnError, "'left' is double, not a Spark ML vector"),
-        (tables, {}, {"featuresCol": ["left", "left"]}, ColumnError, "'left' is named twice"),
-        (tables, {}, {"featuresCol": ["left", "label"]}, ColumnError, "'label' is named twice"),
+        (tables, {}, {"label_column": "y"}, ColumnError, "no column 'y'; columns: id, label"),
+        (tables, {}, {"image_column": "photo"}, ColumnError, "the image table: no column 'photo'"),
+        (tables, {}, {"feature_columns": ["left", "tip"]}, ColumnError, "no column 'tip'; did you mean 'top'"),
+        (tables, {}, {"feature_columns": []}, ColumnError, "names no column"),
+        (tables, {}, {"feature_columns": "left"}, ColumnError, "'left' is double, not a Spark ML vector"),
+        (tables, {}, {"feature_columns": ["left", "left"]}, ColumnError, "'left' is named twice"),
+        (tables, {}, {"feature_columns": ["left", "label"]}, ColumnError, "'label' is named twice"),
         (
             (structured, images.withColumn("id", F.col("id").cast("string"))),
             {},
@@ -630,14 +657,14 @@ def test_what_is_wrong_is_said_before_a_job(tables: tuple[DataFrame, DataFrame],
         (
             (structured.withColumnRenamed("left", "image_error"), images),
             {},
-            {"featuresCol": ["image_error"]},
+            {"feature_columns": ["image_error"]},
             ColumnError,
             "'image_error'.*rename",
         ),
         (
             (structured.withColumnRenamed("label", "a.b"), images),
             {},
-            {"labelCol": "a.b"},
+            {"label_column": "a.b"},
             ColumnError,
             "'a.b' has a dot",
         ),
@@ -652,7 +679,7 @@ def test_what_is_wrong_is_said_before_a_job(tables: tuple[DataFrame, DataFrame],
     ("settings", "message"),
     [
         ({"downstream": "LogisticRegression"}, "downstream='LogisticRegression'.*estimator"),
-        ({"pooling": "max"}, "pooling='max'.*max2x2, avg, none"),
+        ({"pooling": "max"}, "pooling='max'.*max2x2, mean, none"),
         ({"plan": "stage"}, "plan='stage'.*auto, .*lazy, .*eager, .*staged"),
         ({"join": "merge"}, "join='merge'.*broadcast, shuffle"),
         ({"persistence": "memory"}, "persistence='memory'.*deserialized, serialized"),
@@ -673,7 +700,7 @@ def test_columns_of_any_name(tables: tuple[DataFrame, DataFrame]) -> None:
     structured, images = tables
     renamed = {"id": "the.id", "left": "l.x", "top": "t y"}
     pair = structured.withColumnsRenamed(renamed), images.withColumnsRenamed({"id": "the.id", "image": "im.age"})
-    arguments = {"on": "the.id", "featuresCol": ["l.x", "t y", "size"], "imageCol": "im.age"}
+    arguments = {"on": "the.id", "feature_columns": ["l.x", "t y", "size"], "image_column": "im.age"}
     found = run(pair, transfer(layers=["fire5"], evaluator=accuracy()), **arguments)
     same = run(tables, transfer(layers=["fire5"], evaluator=accuracy()))
     assert [row.score for row in found.rows] == [row.score for row in same.rows]

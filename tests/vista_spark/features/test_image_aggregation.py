@@ -1,4 +1,4 @@
-"""Records with several images each: their features are those of the images, done by hand."""
+"""Records with arrays of images: their features are aggregated from those of the images, by hand too."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def by_hand(single: dict[bytes, dict[str, np.ndarray]], album: list[bytes] | Non
 @pytest.mark.parametrize("how", ["mean", "max"])
 def test_features_are_those_done_by_hand(spark: SparkSession, single: Any, how: str) -> None:
     df = spark.createDataFrame(list(enumerate(albums())), "id long, image array<binary>").repartition(2)
-    rows = {row["id"]: row for row in featurizer(several=how).transform(df).collect()}
+    rows = {row["id"]: row for row in featurizer(imageAggregation=how).transform(df).collect()}
     for number, album in enumerate(albums()):
         for name in ("low", "high"):
             expected = by_hand(single, album, name, how)
@@ -122,7 +122,7 @@ def test_a_transfer_of_several_images(spark: SparkSession, single: Any) -> None:
         "image_size": 64,
         "batch_size": 4,
         "test_fraction": 0.4,
-        "several": "max",
+        "image_aggregation": "max",
         "experiment": None,
         "progress": False,
     }
@@ -130,7 +130,7 @@ def test_a_transfer_of_several_images(spark: SparkSession, single: Any) -> None:
         log: list[dict[int, np.ndarray]] = []
         evaluator = MulticlassClassificationEvaluator(metricName="accuracy")
         result = FeatureTransfer(plan=plan, downstream=Recorder(log), evaluator=evaluator, **task).run(
-            structured, images, featuresCol=["noise"]
+            structured, images, feature_columns=["noise"]
         )
         assert len(result.choice.logical.stages) == {"staged": 2, "eager": 1, "lazy": 2}[plan]
         assert result.dropped == {"image: no images": 2, "image: null": 2, "image: no good image": 2}
@@ -140,9 +140,9 @@ def test_a_transfer_of_several_images(spark: SparkSession, single: Any) -> None:
                 expected = by_hand(single, found[number], name, "max")
                 np.testing.assert_allclose(row[1:], expected, rtol=1e-4, atol=1e-5, err_msg=f"{plan} {number}")
     # The best model has the stage of the whole network, which reads albums too.
-    assert result.best_model.stages[1].getSeveral() == "max"
+    assert result.best_model.stages[1].getImageAggregation() == "max"
     assert result.best_model.transform(structured.join(images, "id")).count() == 10
     with pytest.raises(InvalidArgumentError, match="hog"):
         FeatureTransfer(hog=True, downstream=LogisticRegression(), **task).run(
-            structured, images, featuresCol=["noise"]
+            structured, images, feature_columns=["noise"]
         )

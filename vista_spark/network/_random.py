@@ -1,0 +1,42 @@
+"""The warning that a network has no trained weights."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from vista_spark.errors import RandomWeightsWarning
+
+if TYPE_CHECKING:
+    from vista_spark.roster import ModelCard
+
+__all__ = ["warn_of_random_weights"]
+
+# Modules of the roster's own builders. A user's builder may bring trained weights.
+_ROSTER = "vista_spark.roster."
+
+
+def warn_of_random_weights(card: ModelCard, weights: object, seed: int) -> None:
+    """Warn, once per network, that the roster draws its weights at random.
+
+    Called on the driver by everything that runs a network over a user's data. Profiles and plans are the same for all
+    weights, and do not warn.
+
+    Parameters
+    ----------
+    card : ModelCard
+    weights : object
+        As the network is opened with; ``None`` are random ones.
+    seed : int
+        Of the random weights.
+    """
+    builder = getattr(card.builder, "func", card.builder)  # of a partial
+    if weights is not None or not builder.__module__.startswith(_ROSTER):
+        return
+    # All callers share this line: Python's default filter then shows the message once per network.
+    warnings.warn(
+        f"model {card.name!r} has random weights, drawn from seed {seed}: its outputs say nothing of the data. Pass "
+        "weights=, the path or URI of trained ones",
+        RandomWeightsWarning,
+        stacklevel=1,
+    )
