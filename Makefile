@@ -8,19 +8,22 @@ COMPAT := .venv-compat
 HOROVOD := .venv-horovod
 PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
-# One process of tests leaves a third of two cores idle. Each takes whole files, for their fixtures.
+# One process of tests leaves a third of two cores idle. Each takes whole files, for their fixtures and its one Spark.
 PARALLEL := -n 2 --dist loadfile
+# What has a lane of its own, for it starts servers or needs what others do not.
+OWN_LANE := cluster or faults or horovod
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
 
-.PHONY: help demo dist test test-extended cluster-test faults-test horovod-test lint format test-compat bench java clean
+.PHONY: help demo dist test test-extended test-all cluster-test faults-test horovod-test lint format test-compat bench java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
 	@echo "make dist         dist/: what spark-submit takes, for a cluster without cerebro-spark"
-	@echo "make test         the core suite: minutes"
-	@echo "make test-extended  what takes longer: Keras's networks, every stage through Connect, benchmarks"
-	@echo "make cluster-test a Spark standalone cluster and a Connect server of their own, on this machine"
-	@echo "make faults-test  processes of a cluster killed in the middle of a search"
+	@echo "make test         the core suite: a quarter of an hour on two cores"
+	@echo "make test-extended  Keras's networks, notebooks, the command lines, more stages through Connect"
+	@echo "make cluster-test spark-submit and Connect on a Spark standalone cluster, on this machine"
+	@echo "make faults-test  an executor, a Python worker and a driver killed in the middle of a search"
+	@echo "make test-all     all of these, and what is too slow for them: before a release"
 	@echo "make horovod-test builds Horovod in an environment of its own, and trains with it (needs a C++ compiler)"
 	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
 	@echo "make lint         ruff and mypy"
@@ -36,22 +39,28 @@ dist: $(VENV)/demo.stamp
 	$(VENV)/bin/vista package --out dist
 
 test: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not cluster and not extended and not faults and not horovod" --durations=20
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE) or extended or slow)" --durations=20
 
 test-extended: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "extended and not cluster" --durations=10
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "extended and not ($(OWN_LANE) or slow)" --durations=10
 
 cluster-test: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest -m cluster tests/cluster
+	$(VENV)/bin/python -m pytest -m "cluster and not slow" tests/cluster --durations=10
 
 faults-test: java $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest -m faults tests/faults
+	$(VENV)/bin/python -m pytest -m "faults and not slow" tests/faults --durations=10
+
+test-all: java $(VENV)/test.stamp $(COMPAT)/test.stamp
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE))" --durations=40
+	$(VENV)/bin/python -m pytest -m cluster tests/cluster --durations=10
+	$(VENV)/bin/python -m pytest -m faults tests/faults --durations=10
+	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m contract
 
 horovod-test: java $(HOROVOD)/test.stamp
 	$(HOROVOD)/bin/python -m pytest -m horovod tests/horovod
 
 test-compat: java $(COMPAT)/test.stamp
-	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m "contract and not extended"
+	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m "contract and not (extended or slow)"
 
 lint: $(VENV)/test.stamp
 	$(VENV)/bin/ruff check

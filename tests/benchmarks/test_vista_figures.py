@@ -26,6 +26,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=550)
 
 
+@pytest.mark.slow
 def test_pictures_tables_and_ratios(tmp_path: Path) -> None:
     small = ["--model", "squeezenet1_1", "--layers", "2", "--image-size", "64", "--images", "32"]
     done = run("--figure", "12,c3", *small, "--out", str(tmp_path), "--json")

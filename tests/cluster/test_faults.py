@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _WAIT_SECONDS = 180
 
 
+@pytest.mark.slow
 def test_a_killed_executor_changes_nothing(
     cluster: StandaloneCluster, transfer: Transfer, expected: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ print("then:", len(found.layers), "layers")
 """
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_is_said_and_nothing_of_it_stays(
     transfer: Transfer, small_disk: Path, tmp_path: Path
 ) -> None:

