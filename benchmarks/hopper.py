@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             store,
             feature_columns=columns,
             label_columns=["label"],
-            num_partitions=_WORKERS,
+            num_shards=_WORKERS,
         )
         work = Work(prepared, tuple(configs), options.epochs, seed=1)
         together = {"all-reduce": "all-reduce"} | ({"all-reduce, Horovod": "horovod"} if options.horovod else {})

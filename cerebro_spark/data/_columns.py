@@ -15,13 +15,14 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     IntegralType,
-    NumericType,
     StringType,
     StructType,
 )
 
 from cerebro_spark.errors import ColumnError, InvalidArgumentError, LabelError
 from optimizer.errors import nearest
+from udfs.driver import is_numeric, quoted
+from udfs.images import IMAGE_FIELDS
 from udfs.shards import TensorColumn, TensorGroup
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ FEATURES = "features"
 """Name of the input that the numbers and vectors of a plain sequence of columns make together."""
 
 Kind = Literal["number", "vector", "tensor", "image"]
-
-_IMAGE_FIELDS = ("height", "width", "nChannels", "mode", "data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Source:
     @property
     def raw(self) -> Column:
         """The user's column."""
-        return F.col(f"`{self.name.replace('`', '``')}`")
+        return F.col(quoted(self.name))
 
     @property
     def encoded(self) -> Column:
@@ -81,7 +80,7 @@ class Source:
         if self.kind == "tensor":
             return self._flat(self.depth - 1).cast(f"array<{number}>")
         if self.struct:
-            fields = F.struct(*(self.raw.getField(name).alias(name) for name in _IMAGE_FIELDS))
+            fields = F.struct(*(self.raw.getField(name).alias(name) for name in IMAGE_FIELDS))
             return F.when(self.raw.isNotNull(), fields)
         return self.raw
 
@@ -293,9 +292,9 @@ def _feature(df: DataFrame, name: str) -> Source:
     kind = _type(df, name, "feature")
     if isinstance(kind, BinaryType):
         return Source(name, "image", "uint8")
-    if isinstance(kind, StructType) and set(kind.names) >= set(_IMAGE_FIELDS):
+    if isinstance(kind, StructType) and set(kind.names) >= set(IMAGE_FIELDS):
         return Source(name, "image", "uint8", struct=True)
-    if isinstance(kind, (NumericType, BooleanType)):
+    if is_numeric(kind):
         return Source(name, "number", "float32", integer=isinstance(kind, IntegralType))
     found = _tensor(name, kind)
     if found is not None:
@@ -311,7 +310,7 @@ def _feature(df: DataFrame, name: str) -> Source:
 
 def _label(df: DataFrame, name: str) -> Source:
     kind = _type(df, name, "label")
-    if isinstance(kind, (NumericType, BooleanType)):
+    if is_numeric(kind):
         return Source(name, "number", _number(kind))
     found = _tensor(name, kind)
     if found is not None:
@@ -330,7 +329,7 @@ def _tensor(name: str, kind: DataType) -> Source | None:
     depth = 0
     while isinstance(kind, ArrayType):
         kind, depth = kind.elementType, depth + 1
-    if depth and isinstance(kind, (NumericType, BooleanType)):
+    if depth and is_numeric(kind):
         return Source(name, "tensor", _number(kind), depth)
     return None
 

@@ -27,6 +27,7 @@ from cerebro_spark.errors import (
 )
 from cerebro_spark.hopper import check_free
 from optimizer.errors import nearest
+from udfs.driver import cause, hint_keywords
 from udfs.shards import FOLDER, SPLITS, PreparedData, Shard, ShardReport, ShardWriter, shard_path
 
 if TYPE_CHECKING:
@@ -48,15 +49,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FORMAT = 1
 
 
+@hint_keywords
 def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row lies where
     df: DataFrame,
     store: Store,
     *,
     feature_columns: Sequence[str] | Mapping[str, Sequence[str]],
     label_columns: Sequence[str],
-    num_partitions: int,
+    num_shards: int,
     name: str | None = None,
-    validation: float = 0.25,
+    test_fraction: float = 0.25,
     seed: int = 0,
     image_size: int | None = None,
     errors: str = "raise",
@@ -82,12 +84,12 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     label_columns : sequence of str
         What it is to predict, each a label of its own: a number, a vector or an array. Integers and booleans are
         ``int64``, others ``float32``; so are the numbers of arrays among the features.
-    num_partitions : int
-        Shards of each split: one a worker.
+    num_shards : int
+        Shards of each split: one per worker.
     name : str, optional
         Of the folder ``prepared/<name>`` in the store; made of the fingerprint without it.
-    validation : float
-        Share of the rows that is kept from training, in ``[0, 1)``. Default a quarter.
+    test_fraction : float
+        Share of the rows held out of training, in ``[0, 1)``. Default a quarter.
     seed : int
         Of the shuffle, not negative. Default 0.
     image_size : int, optional
@@ -111,7 +113,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
         A column is missing, of a wrong type, with bad values, or with tensors of several shapes; or integers are to be
         ``float32`` that it does not hold exactly.
     EmptyInputError
-        There are no rows, fewer than partitions, or none for validation.
+        There are no rows, fewer than shards, or none to hold out.
     StoreError
         The store cannot be written, by the driver or by a worker.
     BusyError
@@ -130,16 +132,16 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     >>> from udfs.store import Store
     >>> df = SparkSession.getActiveSession().createDataFrame([(float(x), x % 2) for x in range(8)], "x double, odd int")
     >>> store = Store.from_uri(tempfile.mkdtemp())
-    >>> prepared = prepare(df, store, feature_columns=["x"], label_columns=["odd"], num_partitions=2, name="parity")
+    >>> prepared = prepare(df, store, feature_columns=["x"], label_columns=["odd"], num_shards=2, name="parity")
     >>> [(shard.split, shard.partition, shard.rows) for shard in prepared.shards]
     [('train', 0, 3), ('train', 1, 3), ('validation', 0, 1), ('validation', 1, 1)]
     >>> prepared.inputs[0].shape, prepared.labels[0].dtype
     ((1,), 'int64')
     """
-    _check_numbers(num_partitions, validation, seed, image_size)
+    _check_numbers(num_shards, test_fraction, seed, image_size)
     _check_words(name, errors)
     # Numbers of numpy's would neither go into JSON nor into Spark's expressions.
-    num_partitions, validation, seed = int(num_partitions), float(validation), int(seed)
+    num_shards, test_fraction, seed = int(num_shards), float(test_fraction), int(seed)
     image_size = None if image_size is None else int(image_size)
     chosen = choose(df, feature_columns, label_columns)
     if chosen.has_images and image_size is None:
@@ -153,11 +155,11 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     tick("counting rows")
     rows = encoded(df, chosen, seed)
     census = count(rows, chosen, errors, image_size)
-    deal = _deal(census, num_partitions, validation, seed)
-    fingerprint = _fingerprint(chosen, census, num_partitions, validation, seed)
+    deal = _deal(census, num_shards, test_fraction, seed)
+    fingerprint = _fingerprint(chosen, census, num_shards, test_fraction, seed)
     inputs, labels = chosen.groups(census.shapes)
     name = name or fingerprint[:16]
-    planned = PreparedData(store, name, inputs, labels, (), seed, validation, fingerprint, census.dropped)
+    planned = PreparedData(store, name, inputs, labels, (), seed, test_fraction, fingerprint, census.dropped)
     return _found(planned, errors) or _Writing(planned, chosen, deal, errors).run(rows, tick)
 
 
@@ -228,9 +230,7 @@ class _Writing:
         empty = [one.partition for one in reports if one.split == SPLITS[0] and not one.rows]
         if empty:
             self._discard()
-            raise EmptyInputError(
-                f"no row of training partition {empty[0]} is left ({listed(bad)}): lower num_partitions"
-            )
+            raise EmptyInputError(f"no row of training shard {empty[0]} is left ({listed(bad)}): lower num_shards")
 
     def _sweep(self, shards: Sequence[Shard]) -> None:
         """Delete what an earlier attempt with other rows left: who reads the folder must not find it."""
@@ -245,9 +245,9 @@ class _Writing:
         self.planned.store.delete(FOLDER, self.planned.name)
 
 
-def _check_numbers(num_partitions: Any, validation: Any, seed: Any, image_size: Any) -> None:
+def _check_numbers(num_shards: Any, test_fraction: Any, seed: Any, image_size: Any) -> None:
     for what, number, least in (
-        ("num_partitions", num_partitions, 1),
+        ("num_shards", num_shards, 1),
         ("seed", seed, 0),
         ("image_size", image_size, 1),
     ):
@@ -255,9 +255,9 @@ def _check_numbers(num_partitions: Any, validation: Any, seed: Any, image_size: 
             raise InvalidArgumentError(f"{what} is a whole number of at least {least}; got {number!r}")
     if seed >= 2**63:
         raise InvalidArgumentError(f"seed is less than 2**63; got {seed}")
-    if isinstance(validation, bool) or not isinstance(validation, (int, float)) or not 0 <= validation < 1:
+    if isinstance(test_fraction, bool) or not isinstance(test_fraction, (int, float)) or not 0 <= test_fraction < 1:
         raise InvalidArgumentError(
-            f"validation is the share of the rows that is kept from training, from 0 to less than 1; got {validation!r}"
+            f"test_fraction is the share of the rows held out of training, from 0 to less than 1; got {test_fraction!r}"
         )
 
 
@@ -272,30 +272,30 @@ def _check_words(name: str | None, errors: str) -> None:
         )
 
 
-def _deal(census: Census, num_partitions: int, validation: float, seed: int) -> Deal:
-    held = round(census.rows * validation)
+def _deal(census: Census, num_shards: int, test_fraction: float, seed: int) -> Deal:
+    held = round(census.rows * test_fraction)
     training = census.rows - held
-    if training < num_partitions:
+    if training < num_shards:
         raise EmptyInputError(
-            f"{training} of {census.rows} complete rows are for training (validation={validation}), and "
-            f"{num_partitions} partitions need at least one each: lower num_partitions"
+            f"{training} of {census.rows} complete rows are for training (test_fraction={test_fraction}), and "
+            f"{num_shards} shards need at least one each: lower num_shards"
         )
-    if validation and not held:
+    if test_fraction and not held:
         raise EmptyInputError(
-            f"validation={validation} of {census.rows} complete rows is not one row: raise it, or set it to 0"
+            f"test_fraction={test_fraction} of {census.rows} complete rows is not one row: raise it, or set it to 0"
         )
-    return Deal(census.buckets, num_partitions, held, seed)
+    return Deal(census.buckets, num_shards, held, seed)
 
 
-def _fingerprint(chosen: Chosen, census: Census, num_partitions: int, validation: float, seed: int) -> str:
+def _fingerprint(chosen: Chosen, census: Census, num_shards: int, test_fraction: float, seed: int) -> str:
     inputs, labels = chosen.groups(census.shapes)
     decides = {
         "format": _FORMAT,
         "inputs": [asdict(group) for group in inputs],
         "labels": [asdict(group) for group in labels],
         "kinds": [source.kind for source in chosen.sources],
-        "partitions": num_partitions,
-        "validation": validation,
+        "partitions": num_shards,
+        "validation": test_fraction,
         "seed": seed,
         "rows": census.rows,
         "content": census.content,
@@ -324,9 +324,7 @@ def _found(planned: PreparedData, errors: str) -> PreparedData | None:
 
 
 def _from_worker(error: PySparkException) -> Exception:
-    """What a worker said of the store or of a shard, without Spark's own words around it."""
-    for kind in (StoreError, ShardError):
-        said = re.search(rf"\b{kind.__name__}: (.+)", str(error))
-        if said is not None:
-            return (ChangingInputError if kind is ShardError else kind)(said[1])
-    return error
+    """Return the error that a worker raised about the store or a shard, or Spark's where it was another."""
+    kind, message = cause(error)
+    ours = {"StoreError": StoreError, "ShardError": ChangingInputError}
+    return ours[kind](message) if kind in ours else error

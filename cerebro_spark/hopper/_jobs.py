@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import is_remote
 
+from udfs.driver import cause
+
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
@@ -96,7 +98,7 @@ class WorkerJobs:
             except Exception as error:  # noqa: BLE001 - of Spark, of any kind: the worker is gone
                 last = error
                 if not self._over.is_set():
-                    self._coordinator.lose(worker.worker, f"its Spark job ended: {_reason(error)}")
+                    self._coordinator.lose(worker.worker, f"its Spark job ended: {cause(error)}")
                     _LOG.warning("worker %s is started again (%d of %d)", worker.worker, attempt + 1, self._restarts)
                     self._over.wait(_PAUSE_S)
             else:
@@ -115,10 +117,3 @@ class WorkerJobs:
             for name in self._coordinator.look_after():
                 # It may hang where no signal of ours reaches it: Spark ends the task, and the thread starts another.
                 self._spark.interruptTag(self._tags[name])
-
-
-def _reason(error: Exception) -> str:
-    """The innermost cause of a Java stack trace that has something to say."""
-    causes = [line.strip().removeprefix("Caused by: ") for line in str(error).splitlines()]
-    told = [line for line in causes if line and not line.startswith(("at ", "...")) and " " in line]
-    return told[-1].partition(". ")[0] if told else type(error).__name__

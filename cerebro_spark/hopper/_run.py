@@ -130,7 +130,7 @@ class Run:
             self.trials,
             workers={name: partitions for name, partitions in shares.items() if partitions},
             rows={shard.partition: shard.rows for shard in self.prepared.shards if shard.split == "train"},
-            validates=self.prepared.validation > 0,
+            validates=self.prepared.test_fraction > 0,
             epochs=self.spec.epochs,
             epoch=epoch,
             policy=self.spec.policy,

@@ -218,8 +218,8 @@ class GridSearch(Estimator[Selection]):
             self.store,
             feature_columns=self.feature_columns,
             label_columns=self.label_columns,
-            num_partitions=self.num_shards or self.backend.most_workers,
-            validation=self.test_fraction,
+            num_shards=self.num_shards or self.backend.most_workers,
+            test_fraction=self.test_fraction,
             seed=self.seed,
             image_size=self.image_size,
             errors=self.errors,
@@ -286,7 +286,7 @@ class GridSearch(Estimator[Selection]):
             seed=self.seed,
             policy=self.schedule,
             replicas=self.replicas,
-            metric=probed.metric(self.metric, validates=prepared.validation > 0),
+            metric=probed.metric(self.metric, validates=prepared.test_fraction > 0),
             larger_is_better=probed.larger_is_better(self.metric, self.mode),
         )
         Journal(prepared.store, spec.run).begin(spec)

@@ -37,7 +37,7 @@ def test_the_arms_agree(spark: SparkSession, tmp_path: Path, monkeypatch: pytest
         list(zip(features.tolist(), labels.tolist(), strict=True)), "x array<double>, label long"
     )
     prepared = prepare(
-        table, Store.from_uri(str(tmp_path)), feature_columns=["x"], label_columns=["label"], num_partitions=2
+        table, Store.from_uri(str(tmp_path)), feature_columns=["x"], label_columns=["label"], num_shards=2
     )
     configs = tuple({"lr": lr, "decay": 1e-4, "hidden": [12, 6]} for lr in (1e-2, 1e-3))
     work = Work(prepared, configs, epochs=2, seed=1)

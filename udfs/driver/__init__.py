@@ -1,7 +1,16 @@
 """Driver-side helpers that both front rooms need: sessions, task slots, Params, persistence, tracking, displays."""
 
 from udfs.driver._arrow import as_vector, count_reasons, map_rows, quoted, reason_of
-from udfs.driver._columns import check_absent, check_image, check_numbers, check_present, check_text, holds_several
+from udfs.driver._causes import Cause, cause
+from udfs.driver._columns import (
+    check_absent,
+    check_image,
+    check_numbers,
+    check_present,
+    check_text,
+    holds_several,
+    is_numeric,
+)
 from udfs.driver._files import check_file_columns, file_columns, file_infos, is_csv, is_here, is_parquet, open_files
 from udfs.driver._keywords import UnknownKeywordError, hint_keywords
 from udfs.driver._launch import JavaNotFoundError, launch
@@ -14,6 +23,7 @@ from udfs.driver._tracking import track_into
 
 __all__ = [
     "UNBOUND",
+    "Cause",
     "JavaNotFoundError",
     "NetworkReader",
     "NetworkWriter",
@@ -24,6 +34,7 @@ __all__ = [
     "above",
     "as_vector",
     "at_least",
+    "cause",
     "check_absent",
     "check_file_columns",
     "check_image",
@@ -38,6 +49,7 @@ __all__ = [
     "is_csv",
     "is_here",
     "is_local",
+    "is_numeric",
     "is_parquet",
     "launch",
     "live_display",

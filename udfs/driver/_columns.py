@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.ml.linalg import VectorUDT
-from pyspark.sql.types import ArrayType, BinaryType, DataType, DoubleType, FloatType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    FloatType,
+    NumericType,
+    StringType,
+    StructType,
+)
 
 from optimizer.errors import ColumnError, nearest
+from udfs.images import IMAGE_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import DataFrame
 
-__all__ = ["check_absent", "check_image", "check_numbers", "check_present", "check_text", "holds_several"]
-
-_IMAGE_FIELDS = {"origin", "height", "width", "nChannels", "mode", "data"}
+__all__ = ["check_absent", "check_image", "check_numbers", "check_present", "check_text", "holds_several", "is_numeric"]
 
 
 def check_present(df: DataFrame, columns: Iterable[str], what: str) -> None:
@@ -68,6 +78,23 @@ def check_numbers(df: DataFrame, column: str, what: str) -> None:
         )
 
 
+def is_numeric(kind: DataType | pa.DataType) -> bool:
+    """Whether a column of this type, of Spark or of Arrow, counts as a number: decimals and booleans do.
+
+    Examples
+    --------
+    >>> from pyspark.sql.types import BooleanType, DecimalType, StringType
+    >>> [is_numeric(kind) for kind in (DecimalType(), BooleanType(), pa.decimal128(9), pa.bool_())]
+    [True, True, True, True]
+    >>> is_numeric(StringType()), is_numeric(pa.date32())
+    (False, False)
+    """
+    if isinstance(kind, DataType):
+        return isinstance(kind, (NumericType, BooleanType))
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
+    return any(test(kind) for test in tests)
+
+
 def holds_several(df: DataFrame, column: str) -> bool:
     """Whether a column of images has several a record."""
     found = df.schema[column].dataType
@@ -90,5 +117,5 @@ def _holds_floats(found: DataType) -> bool:
 
 def _holds_one(found: DataType) -> bool:
     if isinstance(found, StructType):
-        return set(found.names) >= _IMAGE_FIELDS
+        return set(found.names) >= set(IMAGE_FIELDS)
     return isinstance(found, (BinaryType, StringType))

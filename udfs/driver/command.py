@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from optimizer.errors import CerebroError, nearest
+from udfs.driver._causes import cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,7 +70,7 @@ def run_command(app: Callable[[], object]) -> None:
     except CerebroError as error:
         _end(FAILED, type(error).__name__, str(error))
     except AnalysisException as error:
-        _end(FAILED, "Spark", str(error).split(" SQLSTATE", 1)[0].strip().splitlines()[0])
+        _end(FAILED, "Spark", cause(error).message)
 
 
 def _end(code: int, kind: str, message: str) -> NoReturn:

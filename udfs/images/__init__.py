@@ -5,9 +5,10 @@ from udfs.images._errors import ImageError
 from udfs.images._hog import hog, hog_length
 from udfs.images._pillow import MAX_PIXELS
 from udfs.images._preprocessing import Layout, Preprocessing, Preprocessings
-from udfs.images._rgb import open_rgb
+from udfs.images._rgb import IMAGE_FIELDS, open_rgb
 
 __all__ = [
+    "IMAGE_FIELDS",
     "MAX_PIXELS",
     "ImageError",
     "Layout",

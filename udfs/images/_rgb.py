@@ -13,11 +13,12 @@ from udfs.images._errors import ImageError
 from udfs.images._pillow import CORRUPT, check_pixels, load
 from udfs.images._read import read
 
-__all__ = ["open_rgb"]
+__all__ = ["IMAGE_FIELDS", "open_rgb"]
 
 # Spark's `image` schema borrows OpenCV's type codes: 8 bits unsigned in 1, 3 and 4 channels.
 _STRUCT_MODES = {0: ("L", "L", 1), 16: ("RGB", "BGR", 3), 24: ("RGBA", "BGRA", 4)}
-_STRUCT_FIELDS = frozenset({"height", "width", "nChannels", "mode", "data"})
+IMAGE_FIELDS = ("height", "width", "nChannels", "mode", "data")
+"""Fields of Spark's ``image`` struct that hold the picture; its sixth, ``origin``, is where it came from."""
 _WHITE = (255, 255, 255)
 
 
@@ -64,8 +65,8 @@ def open_rgb(value: Any) -> Image.Image:
 
 
 def _from_struct(value: Mapping[str, Any]) -> Image.Image:
-    if missing := sorted(_STRUCT_FIELDS - value.keys()):
-        raise TypeError(f"not Spark's image struct, which has the fields {sorted(_STRUCT_FIELDS)}: {missing} missing")
+    if missing := [name for name in IMAGE_FIELDS if name not in value]:
+        raise TypeError(f"not Spark's image struct, which has the fields {', '.join(IMAGE_FIELDS)}: {missing} missing")
     height, width, channels, mode, data = (value[k] for k in ("height", "width", "nChannels", "mode", "data"))
     if height is None or width is None or mode is None or data is None:
         raise ImageError("null")

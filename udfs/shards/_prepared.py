@@ -71,8 +71,8 @@ class PreparedData:
         Those with rows.
     seed : int
         Of the shuffle.
-    validation : float
-        Share of the rows that is kept from training.
+    test_fraction : float
+        Share of the rows held out of training.
     fingerprint : str
         Of the rows, the columns and all that decides which row lies where: equal ones have equal shards.
     dropped : mapping of str to int
@@ -85,7 +85,7 @@ class PreparedData:
     labels: tuple[TensorGroup, ...]
     shards: tuple[Shard, ...]
     seed: int
-    validation: float
+    test_fraction: float
     fingerprint: str
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
 
@@ -190,7 +190,7 @@ class PreparedData:
             "labels": [asdict(group) for group in self.labels],
             "shards": [asdict(shard) for shard in self.shards],
             "seed": self.seed,
-            "validation": self.validation,
+            "validation": self.test_fraction,
             "fingerprint": self.fingerprint,
             "dropped": dict(self.dropped),
         }

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import dataset
 
-from udfs.driver import check_file_columns, file_infos, is_csv, is_parquet, open_files
+from udfs.driver import check_file_columns, file_infos, is_csv, is_numeric, is_parquet, open_files
 from vista_spark.errors import EmptyInputError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -106,23 +105,13 @@ def survey(
     """
     check_tables(table, images, on=on, label=label, image=image, features=features)
     data = _open(table, "--table")
-    numeric = [field.name for field in data.schema if field.name not in (on, label) and _is_numeric(field.type)]
+    numeric = [field.name for field in data.schema if field.name not in (on, label) and is_numeric(field.type)]
     labels = data.to_table(columns=[label]).column(label)
     return Survey(
         rows=len(labels),
         structured_features=len(features or numeric),
         classes=pc.count_distinct(labels).as_py(),
         image_bytes=_image_bytes(images, image),
-    )
-
-
-def _is_numeric(kind: pa.DataType) -> bool:
-    """As :func:`vista_spark.files.numeric_columns` has it."""
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_boolean(kind)
     )
 
 

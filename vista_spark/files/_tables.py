@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import BooleanType, NumericType
 
-from udfs.driver import check_present, is_csv, is_parquet
+from udfs.driver import check_present, is_csv, is_numeric, is_parquet
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -57,8 +56,7 @@ def numeric_columns(table: DataFrame, without: Sequence[str]) -> list[str]:
     ColumnError
         There is none.
     """
-    kinds = (NumericType, BooleanType)
-    numeric = [field.name for field in table.schema if isinstance(field.dataType, kinds) and field.name not in without]
+    numeric = [field.name for field in table.schema if is_numeric(field.dataType) and field.name not in without]
     if not numeric:
         raise ColumnError(
             f"no numeric column beside {', '.join(without)}: name the structured features with --features"

@@ -18,9 +18,9 @@ from pyspark.ml.param.shared import (
     HasStepSize,
 )
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import ArrayType, BooleanType, NumericType
+from pyspark.sql.types import ArrayType, NumericType
 
-from udfs.driver import UNBOUND, above, at_least, check_present, one_of, quoted, sizes
+from udfs.driver import UNBOUND, above, at_least, check_present, is_numeric, one_of, quoted, sizes
 from udfs.gang import BACKENDS
 from vista_spark.errors import ColumnError, LabelError
 
@@ -195,7 +195,7 @@ def label_number(df: DataFrame, column: str, what: str) -> Column:
     """
     check_present(df, [column], what)
     kind = df.schema[column].dataType
-    if not isinstance(kind, (NumericType, BooleanType)):
+    if not is_numeric(kind):
         raise LabelError(
             f"{what}: label {column!r} is {kind.simpleString()}, not a number: pyspark.ml.feature.StringIndexer "
             "makes numbers of classes"

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import is_remote
 
 from optimizer._version import __version__
+from udfs.driver import is_local
 from udfs.weights import SHIPPED, WeightsError
 from vista_spark.errors import InvalidArgumentError
 
@@ -123,8 +124,7 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 def _shares_this_disk(spark: SparkSession) -> bool:
     """Whether the workers are processes of this machine for certain; of a Connect server only it knows."""
-    master = "" if is_remote() else str(spark.conf.get("spark.master"))
-    return master == "local" or master.startswith("local[")
+    return not is_remote() and is_local(spark)
 
 
 def _send(spark: SparkSession, file: Path, *, pyfile: bool) -> None:

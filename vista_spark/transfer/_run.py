@@ -11,7 +11,7 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from udfs.arrow import RowMap, RowPolicy
-from udfs.driver import as_vector, map_rows, quoted, reason_of
+from udfs.driver import as_vector, cause, map_rows, quoted, reason_of
 from udfs.images import hog_length
 from udfs.inference import HOGExtraction, Pooling, feature_length
 from vista_spark.errors import DiskFullError, EmptyInputError, LabelError
@@ -123,7 +123,7 @@ class Run:
         try:
             return self._execute(matched)
         except Exception as error:
-            if _NO_SPACE not in str(error):
+            if _NO_SPACE not in cause(error).message:
                 raise
             cached = self.choice.physical.cached_bytes >> 20
             raise DiskFullError(

@@ -49,9 +49,7 @@ def test_petastorm_reads_what_is_prepared(spark: SparkSession, store: Store) -> 
     rows = spark.range(ROWS).selectExpr(
         "id", "id / 2 as half", "array(array(id, 1.5D), array(2D, id)) as window", "array(id, id + 1) as tokens"
     )
-    prepared = prepare(
-        rows, store, feature_columns=["half", "window", "tokens"], label_columns=["id"], num_partitions=2
-    )
+    prepared = prepare(rows, store, feature_columns=["half", "window", "tokens"], label_columns=["id"], num_shards=2)
     seen: list[int] = []
     for split in ("train", "validation"):
         with make_batch_reader(prepared.url(split), reader_pool_type="dummy", shuffle_row_groups=False) as reader:
@@ -77,8 +75,8 @@ def test_petastorm_reads_prepared_images(spark: SparkSession, store: Store) -> N
         store,
         feature_columns=["photo"],
         label_columns=["id"],
-        num_partitions=1,
-        validation=0,
+        num_shards=1,
+        test_fraction=0,
         image_size=SIDE,
     )
     pictures = [np.asarray(image).transpose(2, 0, 1) for *_, image in crops(8, SIDE)]
@@ -135,8 +133,8 @@ def test_what_petastorm_materialised_is_prepared(
         store,
         feature_columns=["window", "counts", "photo"],
         label_columns=["id"],
-        num_partitions=1,
-        validation=0,
+        num_shards=1,
+        test_fraction=0,
         image_size=SIDE,
         errors="drop",
     )

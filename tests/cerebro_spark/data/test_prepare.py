@@ -79,9 +79,7 @@ def matrix(people: dict[str, np.ndarray], rows: int | None = None) -> np.ndarray
     return np.stack([people[name][:rows] for name in (*NUMBERS, *CLASSES, LABEL)], 1).astype(np.float32)
 
 
-prepare_people = partial(
-    prepare, feature_columns=[*NUMBERS, *CLASSES], label_columns=[LABEL], num_partitions=PARTITIONS
-)
+prepare_people = partial(prepare, feature_columns=[*NUMBERS, *CLASSES], label_columns=[LABEL], num_shards=PARTITIONS)
 
 
 def shard(prepared: PreparedData, split: str, partition: int) -> np.ndarray:
@@ -152,7 +150,7 @@ def test_the_seed_decides(adult: DataFrame, store: Store, people: dict[str, np.n
 def test_equal_rows_are_spread(spark: SparkSession, store: Store) -> None:
     rows = [(1.0, 1)] * 900 + [(float(x), 0) for x in range(2, 102)]
     prepared = prepare(
-        few(spark, rows), store, feature_columns=["x"], label_columns=["y"], num_partitions=4, validation=0.2
+        few(spark, rows), store, feature_columns=["x"], label_columns=["y"], num_shards=4, test_fraction=0.2
     )
     found = shards(prepared)
     assert [len(one) for one in found] == [200] * 4 + [50] * 4
@@ -165,7 +163,7 @@ def test_equal_rows_are_spread(spark: SparkSession, store: Store) -> None:
 
 def test_rows_that_are_all_equal(spark: SparkSession, store: Store) -> None:
     prepared = prepare(
-        few(spark, [(1.0, 1)] * 103), store, feature_columns=["x"], label_columns=["y"], num_partitions=5, validation=0
+        few(spark, [(1.0, 1)] * 103), store, feature_columns=["x"], label_columns=["y"], num_shards=5, test_fraction=0
     )
     assert [len(one) for one in shards(prepared)] == [21, 21, 21, 20, 20, 0, 0, 0, 0, 0]
 
@@ -184,12 +182,12 @@ def test_what_is_prepared_is_not_prepared_again(adult: DataFrame, store: Store) 
     ]
     said: list[str] = []
     assert prepare_people(adult.repartition(5), store, progress=said.append) == first
-    assert prepare_people(adult, store, name=first.name, seed=np.int64(0), validation=np.float64(0.25)) == first
+    assert prepare_people(adult, store, name=first.name, seed=np.int64(0), test_fraction=np.float64(0.25)) == first
     assert (stamps(first), said) == (before, ["counting rows"])
     settings: list[dict[str, Any]] = [
         {"seed": 5},
-        {"validation": 0.3},
-        {"num_partitions": 2},
+        {"test_fraction": 0.3},
+        {"num_shards": 2},
         {"feature_columns": [*CLASSES, *NUMBERS]},
         {"label_columns": ["income2"]},
     ]
@@ -212,7 +210,7 @@ def test_a_shard_that_is_missing_is_written_again(adult: DataFrame, store: Store
 
 
 def test_half_a_preparation_is_not_taken_for_one(adult: DataFrame, store: Store) -> None:
-    whole = prepare_people(adult, store, name="people", num_partitions=4)
+    whole = prepare_people(adult, store, name="people", num_shards=4)
     store.delete(FOLDER, "people", "_prepared.json")
     prepared = prepare_people(adult, store, name="people")
     assert prepared.fingerprint != whole.fingerprint
@@ -252,7 +250,7 @@ def test_types_and_shapes_come_through(mixed: DataFrame, store: Store) -> None:
         store,
         feature_columns=["number", "window", "vector", "a.tokens", "decimal"],
         label_columns=["id", "even", "pair"],
-        num_partitions=2,
+        num_shards=2,
     )
     assert [(group.name, group.dtype, group.shape) for group in prepared.groups] == [
         ("features", "float32", (5,)),
@@ -287,8 +285,8 @@ def test_inputs_by_name(mixed: DataFrame, store: Store) -> None:
         store,
         feature_columns={"wide": ["number", "vector"], "deep": ["vector"], "sensor": ["window"], "one": ["number"]},
         label_columns=["id"],
-        num_partitions=1,
-        validation=0,
+        num_shards=1,
+        test_fraction=0,
     )
     assert [(group.name, group.shape) for group in prepared.inputs] == [
         ("wide", (4,)),
@@ -314,7 +312,7 @@ def ids(spark: SparkSession) -> DataFrame:
 def test_an_input_of_integers_stays_one(spark: SparkSession, store: Store) -> None:
     """Also where float32 would take two of them for one; a column that another input has too is whole in the file."""
     columns = {"ids": ["user", "film"], "user": ["user"], "mixed": ["film", "x"], "flags": ["even"]}
-    prepared = prepare(ids(spark), store, feature_columns=columns, label_columns=["id"], num_partitions=1, validation=0)
+    prepared = prepare(ids(spark), store, feature_columns=columns, label_columns=["id"], num_shards=1, test_fraction=0)
     assert [(group.dtype, group.shape) for group in prepared.inputs] == [
         ("int64", (2,)),
         ("int64", (1,)),
@@ -352,7 +350,7 @@ def test_integers_that_would_be_rounded(spark: SparkSession, store: Store, value
 def test_integers_that_are_exact_or_not_there(spark: SparkSession, store: Store) -> None:
     """Even ones fit beyond 2**24; a quantity that was cast is rounded; rows that are left out do not count."""
     df = spark.range(8).selectExpr("id as y", f"if(id = 3, {BIG + 2}L, null) as even", f"double({BIG + 1}L) as cast")
-    prepared = simple(df, store, feature_columns=["even", "cast"], errors="drop", num_partitions=1, validation=0)
+    prepared = simple(df, store, feature_columns=["even", "cast"], errors="drop", num_shards=1, test_fraction=0)
     np.testing.assert_array_equal(shard(prepared, "train", 0), [[BIG + 2, BIG, 3]])
     left_out = df.withColumn("even", F.when(F.col("y") > 0, F.col("y"))).withColumn("odd", F.lit(BIG + 1))
     left_out = left_out.withColumn("odd", F.when(F.col("y") == 0, F.col("odd")).otherwise(F.col("y")))
@@ -361,8 +359,8 @@ def test_integers_that_are_exact_or_not_there(spark: SparkSession, store: Store)
 
 def test_vectors_of_an_assembler_are_the_numbers(adult: DataFrame, store: Store) -> None:
     assembled = VectorAssembler(inputCols=[*NUMBERS, *CLASSES], outputCol="all").transform(adult)
-    found = prepare(assembled, store, feature_columns=["all"], label_columns=[LABEL], num_partitions=1)
-    plain = prepare_people(adult, store, num_partitions=1)
+    found = prepare(assembled, store, feature_columns=["all"], label_columns=[LABEL], num_shards=1)
+    plain = prepare_people(adult, store, num_shards=1)
     for split in ("train", "validation"):
         assert found.rows(split) == plain.rows(split)
     np.testing.assert_array_equal(in_order(np.concatenate(shards(found))), in_order(np.concatenate(shards(plain))))
@@ -389,7 +387,7 @@ def photos(spark: SparkSession) -> DataFrame:
     return few(spark, rows, "id int, photo binary, flower int")
 
 
-photo_columns = partial(prepare, feature_columns=["photo"], label_columns=["id"], num_partitions=2)
+photo_columns = partial(prepare, feature_columns=["photo"], label_columns=["id"], num_shards=2)
 
 
 def test_images_are_pixels(photos: DataFrame, store: Store) -> None:
@@ -420,19 +418,17 @@ def test_a_corrupt_image_is_an_error_that_counts(photos: DataFrame, store: Store
 
 def test_nothing_but_corrupt_images(spark: SparkSession, store: Store) -> None:
     rows = few(spark, [(i, bytes([i])) for i in range(8)], "id int, photo binary")
-    with pytest.raises(
-        EmptyInputError, match=r"no row of training partition 0 is left \(image in 'photo': [^:]+: 8 rows"
-    ):
+    with pytest.raises(EmptyInputError, match=r"no row of training shard 0 is left \(image in 'photo': [^:]+: 8 rows"):
         photo_columns(rows, store, image_size=SIDE, errors="drop")
     assert store.list(FOLDER) == []
 
 
 def test_a_shard_that_bad_images_leave_empty(photos: DataFrame, store: Store) -> None:
     rows = photos.where("id in (0, 1, 2, 3)")
-    with pytest.raises(EmptyInputError, match=r"no row of training partition \d is left .*1 row\): lower num_part"):
-        photo_columns(rows, store, image_size=SIDE, errors="drop", num_partitions=4, validation=0)
+    with pytest.raises(EmptyInputError, match=r"no row of training shard \d is left .*1 row\): lower num_shards"):
+        photo_columns(rows, store, image_size=SIDE, errors="drop", num_shards=4, test_fraction=0)
     assert store.list(FOLDER) == []
-    prepared = photo_columns(rows, store, image_size=SIDE, errors="drop", num_partitions=2, validation=0)
+    prepared = photo_columns(rows, store, image_size=SIDE, errors="drop", num_shards=2, test_fraction=0)
     assert sorted(shard.rows for shard in prepared.shards) == [1, 2]
 
 
@@ -443,7 +439,7 @@ def test_spark_image_structs(spark: SparkSession, store: Store, tmp_path: Path) 
     read = spark.read.format("image").load(str(tmp_path / "*.png"))
     rows = read.withColumn("id", F.regexp_extract("image.origin", r"(\d+)\.png", 1).cast("int"))
     prepared = prepare(
-        rows, store, feature_columns=["image"], label_columns=["id"], num_partitions=1, validation=0, image_size=40
+        rows, store, feature_columns=["image"], label_columns=["id"], num_shards=1, test_fraction=0, image_size=40
     )
     found = load_shard(prepared, "train", 0)
     pictures = [np.asarray(image).transpose(2, 0, 1) for *_, image in crops(6, 40)]
@@ -473,11 +469,11 @@ def test_spark_image_structs(spark: SparkSession, store: Store, tmp_path: Path) 
         ({"feature_columns": ["age", "features"]}, ColumnError, "'features' has the name of the input.*rename"),
         ({"feature_columns": ["photo"]}, InvalidArgumentError, "'photo' holds images: image_size="),
         ({"feature_columns": ["twice"]}, ColumnError, "2 columns are named 'twice'"),
-        ({"validation": 1}, InvalidArgumentError, "from 0 to less than 1; got 1"),
-        ({"validation": -0.1}, InvalidArgumentError, "got -0.1"),
-        ({"validation": float("nan")}, InvalidArgumentError, "got nan"),
-        ({"num_partitions": 0}, InvalidArgumentError, "num_partitions is a whole number of at least 1; got 0"),
-        ({"num_partitions": 2.0}, InvalidArgumentError, "got 2.0"),
+        ({"test_fraction": 1}, InvalidArgumentError, "from 0 to less than 1; got 1"),
+        ({"test_fraction": -0.1}, InvalidArgumentError, "got -0.1"),
+        ({"test_fraction": float("nan")}, InvalidArgumentError, "got nan"),
+        ({"num_shards": 0}, InvalidArgumentError, "num_shards is a whole number of at least 1; got 0"),
+        ({"num_shards": 2.0}, InvalidArgumentError, "got 2.0"),
         ({"seed": -1}, InvalidArgumentError, "seed is"),
         ({"seed": 2**63}, InvalidArgumentError, r"2\*\*63"),
         ({"image_size": 0}, InvalidArgumentError, "image_size is"),
@@ -500,7 +496,7 @@ def test_bad_arguments_start_no_job(
         "1 as twice",
         "2 as twice",
     )
-    arguments = {"feature_columns": ["age"], "label_columns": ["income"], "num_partitions": 2} | settings
+    arguments = {"feature_columns": ["age"], "label_columns": ["income"], "num_shards": 2} | settings
     with no_job(), pytest.raises(error, match=message):
         prepare(df, store, **arguments)
     assert store.list() == []
@@ -510,7 +506,7 @@ def test_a_store_that_cannot_be_written_starts_no_job(spark: SparkSession, tmp_p
     (tmp_path / "file").write_text("")
     store = Store.from_uri(str(tmp_path / "file"))
     with no_job(), pytest.raises(StoreError, match="a file lies where a folder has to be"):
-        prepare(few(spark, [(1.0, 1)]), store, feature_columns=["x"], label_columns=["y"], num_partitions=1)
+        prepare(few(spark, [(1.0, 1)]), store, feature_columns=["x"], label_columns=["y"], num_shards=1)
 
 
 def test_a_store_that_a_worker_cannot_write(adult: DataFrame, store: Store) -> None:
@@ -519,7 +515,7 @@ def test_a_store_that_a_worker_cannot_write(adult: DataFrame, store: Store) -> N
         prepare_people(adult, store, name="people")
 
 
-simple = partial(prepare, feature_columns=["x"], label_columns=["y"], num_partitions=2)
+simple = partial(prepare, feature_columns=["x"], label_columns=["y"], num_shards=2)
 BAD: list[tuple[Any, ...]] = [(None, 1), (float("nan"), 1), (float("inf"), 1), (1e39, 1), (2.0, None), (None, None)]
 
 
@@ -548,8 +544,8 @@ def test_bad_numbers_within_tensors(mixed: DataFrame, store: Store) -> None:
             "else window end"
         ).alias("window"),
     )
-    columns = {"feature_columns": ["vector", "window"], "label_columns": ["id"], "num_partitions": 2}
-    prepared = prepare(hurt, store, errors="drop", validation=0, **columns)
+    columns = {"feature_columns": ["vector", "window"], "label_columns": ["id"], "num_shards": 2}
+    prepared = prepare(hurt, store, errors="drop", test_fraction=0, **columns)
     assert prepared.dropped == {"null in 'vector'": 1, "null in 'window'": 3, "NaN or infinite in 'window'": 2}
     kept = np.concatenate([load_shard(prepared, "train", part).labels[0] for part in prepared.partitions])
     assert sorted(kept) == [0, *range(7, 40)]
@@ -585,9 +581,9 @@ def test_vectors_have_one_length(spark: SparkSession, store: Store) -> None:
     ("rows", "settings", "message"),
     [
         (0, {}, "the DataFrame has no rows"),
-        (1, {}, r"1 of 1 complete rows are for training \(validation=0.25\), and 2 partitions"),
-        (4, {"validation": 0.75}, "1 of 4 complete rows"),
-        (9, {"validation": 0.01}, "validation=0.01 of 9 complete rows is not one row"),
+        (1, {}, r"1 of 1 complete rows are for training \(test_fraction=0.25\), and 2 shards"),
+        (4, {"test_fraction": 0.75}, "1 of 4 complete rows"),
+        (9, {"test_fraction": 0.01}, "test_fraction=0.01 of 9 complete rows is not one row"),
     ],
 )
 def test_too_few_rows(spark: SparkSession, store: Store, rows: int, settings: dict[str, Any], message: str) -> None:
@@ -597,9 +593,9 @@ def test_too_few_rows(spark: SparkSession, store: Store, rows: int, settings: di
     assert store.list() == []
 
 
-def test_fewer_rows_for_validation_than_partitions(spark: SparkSession, store: Store) -> None:
+def test_fewer_rows_held_out_than_shards(spark: SparkSession, store: Store) -> None:
     df = spark.range(8).selectExpr("double(id) as x", "id as y")
-    prepared = simple(df, store, num_partitions=5, validation=0.25)
+    prepared = simple(df, store, num_shards=5, test_fraction=0.25)
     assert [load_shard(prepared, "validation", part).rows for part in prepared.partitions] == [1, 1, 0, 0, 0]
     assert [load_shard(prepared, "train", part).rows for part in prepared.partitions] == [2, 1, 1, 1, 1]
 

@@ -327,6 +327,20 @@ def test_the_description_travels(prepared: PreparedData, tmp_path: Path) -> None
     assert (loaded.partitions, loaded.rows("train"), loaded.rows("validation")) == ((0, 1), 69, 1)
 
 
+def test_a_folder_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    """The keys on disk stay, whatever the fields are called: a store may be years older than the program."""
+    column = {"name": "age", "dtype": "float32", "shape": []}
+    group = {"name": "age", "columns": [column], "joined": False}
+    shards = [{"split": "train", "partition": 0, "path": "train/shard-00000.parquet", "rows": 2, "nbytes": 8}]
+    facts = {"version": 1, "store": "/elsewhere", "name": "old", "inputs": [group], "labels": [group], "shards": shards}
+    facts |= {"seed": 7, "validation": 0.25, "fingerprint": "f00", "dropped": {}}
+    store = Store.from_uri(str(tmp_path))
+    store.write(json.dumps(facts).encode(), FOLDER, "old", "_prepared.json")
+    prepared = PreparedData.load(store, "old")
+    assert (prepared.test_fraction, prepared.seed, prepared.partitions) == (0.25, 7, (0,))
+    assert json.loads(json.dumps(prepared.to_dict())) == facts | {"store": store.uri}
+
+
 def test_nothing_prepared_and_a_damaged_description(prepared: PreparedData) -> None:
     with pytest.raises(ShardError, match="nothing is prepared as 'data'"):
         PreparedData.load(prepared.store, "data")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -7,10 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
-from vista_spark.files import Survey, survey
+from vista_spark.files import Survey, numeric_columns, read_table, survey
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -42,6 +46,23 @@ def test_parquet(tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": [1, 2], "picture": [b"1234", None]}), tmp_path / "i.parquet")
     found = survey(f"file://{tmp_path}/t.parquet", f"{tmp_path}/i.parquet", on="key", label="y", image="picture")
     assert found == Survey(2, 1, 1, 4)
+
+
+@pytest.mark.contract
+def test_plan_and_transfer_count_the_same_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """Booleans and decimals are numbers for both: the survey and the columns that Spark reads."""
+    columns = {
+        "id": [1, 2],
+        "label": [0, 1],
+        "sold": [True, False],
+        "price": [Decimal("1.5"), None],
+        "name": ["a", "b"],
+    }
+    pq.write_table(pa.table(columns | {"day": [date(2026, 1, 1)] * 2}), tmp_path / "t.parquet")
+    pq.write_table(pa.table({"id": [1, 2], "image": [b"1234", None]}), tmp_path / "i.parquet")
+    table, images = str(tmp_path / "t.parquet"), str(tmp_path / "i.parquet")
+    assert numeric_columns(read_table(spark, table), ["id", "label"]) == ["sold", "price"]
+    assert survey(table, images, on="id", label="label").structured_features == 2
 
 
 def test_what_is_wrong_is_said(table: Path, folder: Path, tmp_path: Path) -> None:
