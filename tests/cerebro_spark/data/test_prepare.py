@@ -593,6 +593,12 @@ def test_too_few_rows(spark: SparkSession, store: Store, rows: int, settings: di
     assert store.list() == []
 
 
+@pytest.mark.parametrize(("former", "today"), [("num_partitions", "num_shards"), ("validation", "test_fraction")])
+def test_a_former_keyword_hints_at_todays(store: Store, former: str, today: str) -> None:
+    with pytest.raises(TypeError, match=f"no parameter '{former}'; did you mean '{today}'"):
+        prepare(None, store, feature_columns=["x"], label_columns=["y"], **{former: 1})  # type: ignore[arg-type]
+
+
 def test_fewer_rows_held_out_than_shards(spark: SparkSession, store: Store) -> None:
     df = spark.range(8).selectExpr("double(id) as x", "id as y")
     prepared = simple(df, store, num_shards=5, test_fraction=0.25)
