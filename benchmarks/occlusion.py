@@ -33,7 +33,7 @@ from _report import Report, load_average
 from _weights import found_weights
 
 from optimizer.occlusion import OcclusionGrid, stage_one_step, update_patches
-from udfs.handlers import handler
+from udfs.handlers import framework
 from udfs.images import decode
 from udfs.incremental import IncrementalNetwork, buckets
 from udfs.occlusion import PRECISIONS, Occlusion, similarity
@@ -180,7 +180,7 @@ def _theory(options: argparse.Namespace) -> None:
     networks = [card for card in map(roster.card, roster.names()) if card.framework == "torch" and card.kind == "image"]
     rows, sizes = [], []
     for card in networks:
-        graph = handler("torch").trace(card.skeleton(), list(card.preprocessing.inputs)).graph
+        graph = framework("torch").trace(card.skeleton(), list(card.preprocessing.inputs)).graph
         cells = []
         for patch in _PATCHES:
             grid = OcclusionGrid((card.preprocessing.crop,) * 2, (patch,) * 2, (options.stride,) * 2)
@@ -216,7 +216,7 @@ def _opened(name: str, options: argparse.Namespace) -> tuple[TorchModel, Occlusi
     preprocessing = roster.card(name).preprocessing
     grid = OcclusionGrid((preprocessing.crop,) * 2, (options.patch,) * 2, (options.stride,) * 2)
     weights = found_weights(options.weights, name)
-    traced = handler("torch").trace(roster.load(name, weights), list(preprocessing.inputs))
+    traced = framework("torch").trace(roster.load(name, weights), list(preprocessing.inputs))
     model: TorchModel = traced.prepare(options.threads)
     pixels = torch.from_numpy(decode(jpegs(1)[0], preprocessing))[None]
     return model, grid, pixels.contiguous(memory_format=torch.channels_last), weights is not None

@@ -246,7 +246,7 @@ class _MLflow(Callback):
             self._client.log_metric(self.parent, f"best_{selection.spec.metric}", best.metric)
             with tempfile.TemporaryDirectory() as folder:
                 network = selection.best_model.network
-                path = Path(folder) / f"network.{'pt2' if network.framework == 'torch' else 'keras'}"
+                path = Path(folder) / network.file_name
                 path.write_bytes(network.data)
                 self._client.log_artifact(self.parent, str(path), "best_model")
         self._client.set_terminated(self.parent)

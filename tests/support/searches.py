@@ -11,11 +11,11 @@ from pyspark import cloudpickle
 from real_inputs import adult_path
 
 from cerebro_spark import GridSearch, ModelTrainer, PreparedData, Selection, SparkBackend, Store
+from udfs.handlers.torch._session import as_tensor
 from udfs.hopper import Checkpoints
 from udfs.packing import unpack
 from udfs.shards import load_shard
 from udfs.training import initial_seed, row_order
-from udfs.training._torch import as_tensor
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -72,11 +72,11 @@ class IncrementalNetwork:
 
     Examples
     --------
-    >>> from udfs.handlers import TensorSpec, handler
+    >>> from udfs.handlers import TensorSpec, framework
     >>> from optimizer.occlusion import OcclusionGrid
     >>> _ = torch.manual_seed(0)
     >>> net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 8 * 8, 2)).eval()
-    >>> model = handler("torch").trace(net, [TensorSpec((3, 8, 8))])
+    >>> model = framework("torch").trace(net, [TensorSpec((3, 8, 8))])
     >>> incremental = IncrementalNetwork(model, OcclusionGrid((8, 8), (2, 2), (3, 3)))
     >>> views = incremental.materialise(torch.ones(1, 3, 8, 8))
     >>> sum(len(places) for places, _ in incremental.outputs(views, torch.zeros(3), batch_size=4))

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from udfs.handlers import TensorSpec, TracedModel, handler
+from udfs.handlers import Framework, TensorSpec, TracedModel, framework, register_framework, registered_frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,22 +22,24 @@ _open: OrderedDict[tuple[str, str], TracedModel] = OrderedDict()
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """How a worker comes by a model.
+    """Everything that a worker needs to open a model.
 
     Parameters
     ----------
     key : str
         Tells models apart: two sources with one key build equal models.
     framework : str
-        The handler's name.
+        Name of the framework.
     inputs : tuple of TensorSpec
         One for each input of the network.
     build : callable
         Returns the framework's model with its weights, in inference mode. It is pickled by Spark's own closures: by
         reference for what is installed, by value for what a notebook defined.
     skeleton : callable, optional
-        Returns a torch model without its weights, on the meta device: they are then resident once a node
-        (:mod:`udfs.weights.shared`). Without it each process has its own.
+        Returns the model without its weights. A framework that can (torch) then has them resident once per node; see
+        :meth:`udfs.handlers.Framework.share`. Without it each process has its own.
+    registered : tuple of Framework
+        Frameworks that were registered by hand, for the worker to register too; by default those of this process.
     """
 
     key: str
@@ -45,21 +47,18 @@ class ModelSource:
     inputs: tuple[TensorSpec, ...]
     build: Callable[[], object] = field(compare=False, repr=False)
     skeleton: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
+    registered: tuple[Framework, ...] = field(default_factory=registered_frameworks, compare=False, repr=False)
 
     def open(self, device: str = "cpu") -> TracedModel:
         """Build and trace the model anew."""
-        return handler(self.framework).trace(self._built(), self.inputs, device=device)
-
-    def _built(self) -> object:
-        if self.skeleton is None:
-            return self.build()
-        from udfs.weights.shared import open_shared  # noqa: PLC0415 - imports torch, an optional extra
-
-        return open_shared(self.key, self.build, self.skeleton)
+        register_framework(*self.registered)
+        own = framework(self.framework)
+        model = self.build() if self.skeleton is None else own.share(self.key, self.build, self.skeleton)
+        return own.trace(model, self.inputs, device=device)
 
 
 def open_model(source: ModelSource, device: str, threads: int) -> TracedModel:
-    """Give the traced model, prepared to run, from this process's cache where it is there."""
+    """Open a model prepared to run, or take it from this process's cache."""
     key = (source.key, device)
     if key not in _open:
         while len(_open) >= _KEPT:

@@ -109,6 +109,7 @@ def measure(request: ProfilingRequest) -> ModelProfile:
 
 def _answer(request: ProfilingRequest, bare: tuple[int, int]) -> ModelProfile:
     from udfs.arrow import RowMap, RowPolicy  # noqa: PLC0415
+    from udfs.handlers import framework  # noqa: PLC0415
     from udfs.inference._model import open_model  # noqa: PLC0415
     from udfs.node import keep_freed_memory  # noqa: PLC0415 - only what is measured is imported, and in its order
 
@@ -138,7 +139,7 @@ def _answer(request: ProfilingRequest, bare: tuple[int, int]) -> ModelProfile:
         serialized_bytes=sum(model.graph[name].param_bytes for name in model.graph.names),
         runtime_bytes=max(0, own - bare[0]) + shared,
         shared_bytes=shared,
-        runtime_gpu_bytes=_on_accelerator(),
+        runtime_gpu_bytes=framework(inference.source.framework).accelerator_bytes(),
         input_seconds=input_seconds,
         seconds=seconds,
     )
@@ -186,11 +187,6 @@ def _highest() -> int:
 def _status() -> dict[str, int]:
     entries = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
     return {entry[0].rstrip(":"): 1024 * int(entry[1]) for entry in entries if entry[-1] == "kB"}
-
-
-def _on_accelerator() -> int:
-    torch = sys.modules.get("torch")
-    return int(torch.cuda.max_memory_reserved()) if torch is not None and torch.cuda.is_initialized() else 0
 
 
 def _main() -> None:

@@ -3,7 +3,7 @@
 A project of its own subclasses :class:`HandlerContract` in a test module, and pytest collects the rest::
 
     class TestMyHandler(HandlerContract):
-        handler = HANDLER
+        framework = FRAMEWORK
         samples = (Sample("chain", build_chain, (TensorSpec((3, 8, 8)),), ...), ...)
         refusals = (Refusal("branch on a value", build_branchy, (TensorSpec((4,)),), "branch"),)
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from optimizer.errors import CerebroError, GraphError, UnknownLayerError
-from udfs.handlers import Handler, TensorSpec, TracedModel, UntraceableModelError
+from udfs.handlers import Framework, TensorSpec, TracedModel, UntraceableModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -91,7 +91,7 @@ class Refusal:
 class HandlerContract:
     """What every handler holds. Subclass it with the three class attributes; a method is a test."""
 
-    handler: ClassVar[Handler]
+    framework: ClassVar[Framework]
     samples: ClassVar[Sequence[Sample]]
     refusals: ClassVar[Sequence[Refusal]]
 
@@ -103,12 +103,12 @@ class HandlerContract:
 
     def trace(self, sample: Sample) -> TracedModel:
         """Trace a new model of the sample."""
-        return self.handler.trace(sample.build(), sample.inputs)
+        return self.framework.trace(sample.build(), sample.inputs)
 
-    def test_handler_is_found_by_its_name(self) -> None:
-        from udfs.handlers import handler  # noqa: PLC0415 - the name belongs to the class above
+    def test_framework_is_found_by_its_name(self) -> None:
+        from udfs.handlers import framework  # noqa: PLC0415 - the name belongs to the class above
 
-        assert handler(self.handler.name) is self.handler
+        assert framework(self.framework.name) is self.framework
 
     def test_traced_model_follows_the_protocol(self, sample: Sample) -> None:
         traced = self.trace(sample)
@@ -216,7 +216,7 @@ class HandlerContract:
             return
         model = sample.build()
         sample.perturb(model)
-        before, traced = self.trace(sample), self.handler.trace(model, sample.inputs)
+        before, traced = self.trace(sample), self.framework.trace(model, sample.inputs)
         changed = {layer.name for layer in traced.graph if layer.fingerprint != before.graph[layer.name].fingerprint}
         assert changed
         assert len({before.graph[name].param_bytes for name in changed}) == 1
@@ -226,19 +226,19 @@ class HandlerContract:
     def test_changed_configuration_changes_the_expression(self, sample: Sample) -> None:
         expression = _expressions(self.trace(sample))
         for i, build in enumerate(sample.variants):
-            assert _expressions(self.handler.trace(build(), sample.inputs)) != expression, f"variant {i}"
+            assert _expressions(self.framework.trace(build(), sample.inputs)) != expression, f"variant {i}"
 
     def test_users_model_is_left_untouched(self, sample: Sample) -> None:
         model = sample.build()
         before = sample.state(model)
-        traced = self.handler.trace(model, sample.inputs)
+        traced = self.framework.trace(model, sample.inputs)
         fed = _fed(traced, sample)
         _whole(traced, fed)
         _whole(traced.prepare(1), fed)
         assert sample.state(model) == before
 
     def test_refusal_names_the_reason(self, refusal: Refusal) -> None:
-        error = _raised(UntraceableModelError, lambda: self.handler.trace(refusal.build(), refusal.inputs).graph)
+        error = _raised(UntraceableModelError, lambda: self.framework.trace(refusal.build(), refusal.inputs).graph)
         assert refusal.reason in str(error).lower(), error
 
 

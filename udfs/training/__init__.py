@@ -1,10 +1,12 @@
 """One training unit: a model, its optimiser and its random numbers, on one shard, from one checkpoint to the next."""
 
+from udfs.handlers import Session
+from udfs.metrics import METRICS, Metric, MetricError, Sums, merge_sums, metric
+from udfs.training._errors import Diverged, TrainerError, TrainingError
 from udfs.training._functions import TrainingFunctions
-from udfs.training._metrics import METRICS, Metric, MetricError, metric
-from udfs.training._session import Diverged, Session, TrainingError, open_session, training_bytes
-from udfs.training._sums import Sums, merge_sums
-from udfs.training._trainer import ModelTrainer, TrainerError
+from udfs.training._open import open_session, training_bytes
+from udfs.training._random import apply_random, take_random
+from udfs.training._trainer import ModelTrainer
 from udfs.training._unit import initial_seed, row_order
 
 __all__ = [
@@ -18,10 +20,12 @@ __all__ = [
     "TrainerError",
     "TrainingError",
     "TrainingFunctions",
+    "apply_random",
     "initial_seed",
     "merge_sums",
     "metric",
     "open_session",
     "row_order",
+    "take_random",
     "training_bytes",
 ]

@@ -20,7 +20,8 @@ class TrainingFunctions:
     Parameters
     ----------
     model_fn : callable
-        Takes a configuration's params, gives ``(model, optimizer)`` of torch or Keras.
+        Takes a configuration's params, gives ``(model, optimizer)`` of a framework. A model that it puts on an
+        accelerator stays there; others go to the device of the run.
     train_fn : callable
         Takes ``(data, model, optimizer, params)``; makes one pass over the data and gives a mapping of names to means
         over its rows, ``"loss"`` among them. During validation the parameters do not require gradients (torch), or are

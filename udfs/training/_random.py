@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import random
-import sys
 from typing import Any
 
 import numpy as np
+
+from udfs.handlers import framework, imported_frameworks
 
 __all__ = ["apply_random", "take_random"]
 
 
 def take_random() -> dict[str, Any]:
-    """State of Python's, numpy's and torch's generators of this process, as data."""
+    """Copy the state of this process's generators as data: Python's, numpy's and those of imported frameworks."""
     version, numbers, gauss = random.getstate()
     kind, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002 - what user functions draw from
-    found: dict[str, Any] = {
+    state: dict[str, Any] = {
         "python": [version, np.array(numbers, np.uint32), gauss],
         "numpy": [kind, np.asarray(keys), int(position), int(has_gauss), float(cached)],
     }
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        found["torch"] = torch.get_rng_state().numpy()
-    return found
+    for name in imported_frameworks():
+        own = framework(name).take_random()
+        if own is not None:
+            state[name] = own
+    return state
 
 
 def apply_random(state: dict[str, Any]) -> None:
-    """Let the generators of this process go on from a state."""
+    """Set the generators of this process to a state of :func:`take_random`."""
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(int(number) for number in np.asarray(numbers)), gauss))
     kind, keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state((kind, np.asarray(keys), position, has_gauss, cached))  # noqa: NPY002
-    torch = sys.modules.get("torch")
-    if torch is not None and "torch" in state:
-        torch.set_rng_state(torch.from_numpy(np.array(state["torch"])))
+    for name in imported_frameworks():
+        if name in state:
+            framework(name).apply_random(state[name])

@@ -1,21 +1,20 @@
-"""``ModelTrainer``: what a user's function makes of a configuration."""
+"""``ModelTrainer``: what a user's function makes for a configuration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from optimizer.errors import CerebroError
-from udfs.training._metrics import Metric, metric
+from udfs.handlers import framework, framework_of, frameworks
+from udfs.metrics import Metric, metric
+from udfs.training._errors import TrainerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["ModelTrainer", "TrainerError"]
+    from udfs.handlers import Framework
 
-
-class TrainerError(CerebroError, ValueError):
-    """A trainer that cannot be trained; the message says what is wrong with it."""
+__all__ = ["ModelTrainer", "trainer_framework"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +23,8 @@ class ModelTrainer:
 
     Parameters
     ----------
-    model : torch.nn.Module or keras.Model
-        Of torch, called with one tensor an input; of Keras, built or with an input shape.
+    model : torch.nn.Module, keras.Model or a model of another registered framework
+        Of torch, called with one tensor per input; of Keras, built or with an input shape.
     optimizer : torch.optim.Optimizer or keras.optimizers.Optimizer
         Of torch, over the model's parameters; of Keras also by name.
     loss : callable or str
@@ -43,7 +42,7 @@ class ModelTrainer:
     Raises
     ------
     TrainerError
-        Neither framework's model, or a size or a word that cannot be.
+        No framework recognises the model, or a size or a word is not allowed.
     MetricError
         No such metric.
 
@@ -74,21 +73,23 @@ class ModelTrainer:
         if self.framework is None:
             raise TrainerError(
                 f"model is a {type(self.model).__module__}.{type(self.model).__qualname__}: "
-                "give a torch.nn.Module or a keras.Model"
+                "give a torch.nn.Module or a keras.Model, or a model of a registered framework "
+                f"(there are: {', '.join(frameworks())})"
             )
         if self.batch_size < 1:
             raise TrainerError(f"batch_size={self.batch_size}: at least 1")
         if self.scheduler_step not in {"epoch", "batch"}:
             raise TrainerError(f'scheduler_step={self.scheduler_step!r}: "epoch" or "batch"')
-        if self.scheduler is not None and self.framework == "keras":
-            raise TrainerError("scheduler is of torch: Keras takes a LearningRateSchedule as its optimizer's rate")
         for wanted in self.metrics:
             metric(wanted)
 
     @property
     def framework(self) -> str | None:
-        """``"torch"`` or ``"keras"``."""
-        bases = {f"{base.__module__}.{base.__qualname__}" for base in type(self.model).__mro__}
-        if "torch.nn.modules.module.Module" in bases:
-            return "torch"
-        return "keras" if any(name.startswith("keras.") and name.endswith(".Model") for name in bases) else None
+        """Name of the framework that the model belongs to: ``"torch"``, ``"keras"`` or another; ``None`` of none."""
+        own = framework_of(self.model)
+        return None if own is None else own.name
+
+
+def trainer_framework(trainer: ModelTrainer) -> Framework:
+    """Find the framework that trains a trainer's model."""
+    return framework(str(trainer.framework))

@@ -47,8 +47,8 @@ def fit_weights(model: Any, uri: str | os.PathLike[str], name: str) -> None:
     Examples
     --------
     >>> import tempfile
-    >>> from udfs.handlers import handler
-    >>> _ = handler("keras")  # imports Keras, quietly
+    >>> from udfs.handlers import framework
+    >>> _ = framework("keras")  # imports Keras, quietly
     >>> import keras
     >>> one = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     >>> other = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])

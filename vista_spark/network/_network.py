@@ -264,7 +264,7 @@ def _network(card: ModelCard, weights: str | None, version: str, seed: int) -> N
         framework=card.framework,
         inputs=held.preprocessing.inputs,
         build=partial(roster.load, card, weights, seed=seed),
-        skeleton=card.skeleton if card.framework == "torch" else None,
+        skeleton=card.skeleton,
     )
     traced = source.open("cpu")
     return Network(card, weights, seed, held, source, traced, traced.graph)

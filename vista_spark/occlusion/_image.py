@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udfs.driver import hint_keywords, task_slots
-from udfs.handlers import handler
+from udfs.handlers import framework
 from udfs.images import decode
 from udfs.occlusion import TargetError
 from vista_spark import roster
@@ -365,7 +365,7 @@ def _answers(question: _Question, options: Sequence[OcclusionOptions]) -> tuple[
     traced: Any
     if question.spark is None:
         network_here = roster.load(card, question.weights, seed=question.seed)
-        traced = handler("torch").trace(network_here, list(preprocessing.inputs))
+        traced = framework("torch").trace(network_here, list(preprocessing.inputs))
     else:
         net = question.network(card)
         traced = net.traced

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udfs.driver import hint_keywords
-from udfs.handlers import TensorSpec, handler
+from udfs.handlers import TensorSpec, framework
 from udfs.occlusion import TargetError
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.occlusion._base import Explained
@@ -187,7 +187,7 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
     from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - needs torch
 
     arrays[of] = tensor = np.ascontiguousarray(tensor, np.float32)
-    traced: Any = handler("torch").trace(network, [TensorSpec(array.shape, str(array.dtype)) for array in arrays])
+    traced: Any = framework("torch").trace(network, [TensorSpec(array.shape, str(array.dtype)) for array in arrays])
     occlusion = options.occlusion(traced.graph, tensor.shape[1:], fill)
     names = traced.graph.inputs
     occluder = Occluder(traced.prepare(torch.get_num_threads()), occlusion, names[of])

@@ -1,4 +1,4 @@
-"""What is known of a model before its weights are read: framework, builder, preprocessing and named layers."""
+"""A model's card, which is known before its weights are read: framework, builder, preprocessing, named layers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import UnknownLayerError
+from udfs.handlers import framework
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.roster._architecture import architecture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,8 +57,8 @@ class ModelCard:
         Number of scalars: of torch in ``builder().parameters()``, buffers not counted; of Keras ``count_params()``.
     reference : str
         The paper.
-    framework : {"torch", "keras"}
-        Whose network it is.
+    framework : str
+        Name of the network's framework: ``"torch"`` (default), ``"keras"``, or one that you added.
     weights : str, optional
         Path or URI of the weights that serve where the user names none; random ones without it.
 
@@ -80,12 +80,12 @@ class ModelCard:
 
     @property
     def kind(self) -> str:
-        """What it reads: ``"image"`` or ``"text"``."""
+        """Kind of records that it reads: ``"image"`` or ``"text"``."""
         return self.preprocessing.kind
 
     def skeleton(self) -> Any:
-        """Build the network for its structure: of torch on the meta device, where it takes no memory."""
-        return architecture(self.framework).skeleton(self)
+        """Build the network for its structure alone; of torch on the meta device, where it takes no memory."""
+        return framework(self.framework).skeleton(self.builder, self.preprocessing.inputs)
 
     def resolve(self, layers: int | str | Sequence[int | str]) -> tuple[FeatureLayer, ...]:
         """Find the layers that a user means.
@@ -152,4 +152,4 @@ class ModelCard:
         return self.layers[-number]
 
     def _run_order(self) -> list[str]:
-        return architecture(self.framework).run_order(self)
+        return framework(self.framework).run_order(self.builder, self.preprocessing.inputs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import UnknownLayerError
+from udfs.handlers import framework
 from vista_spark.errors import InvalidArgumentError, UnknownModelError
-from vista_spark.roster._architecture import architecture
 from vista_spark.roster._builtin import BUILT_IN
 from vista_spark.roster._keras_builtin import KERAS_BUILT_IN
 from vista_spark.roster._text_builtin import TEXT_BUILT_IN, folder_card
@@ -102,8 +102,10 @@ def load(
     torch.Size([2, 1000])
     """
     entry = card(model) if isinstance(model, str) else model
-    framework = architecture(entry.framework)
-    return framework.random(entry, seed) if weights is None else framework.load(entry, weights, seed)
+    own, inputs = framework(entry.framework), entry.preprocessing.inputs
+    if weights is None:
+        return own.build(entry.builder, inputs, seed)
+    return own.load(entry.builder, inputs, weights, seed, entry.name)
 
 
 def register(model: ModelCard, overwrite: bool = False) -> None:
@@ -133,13 +135,13 @@ def register(model: ModelCard, overwrite: bool = False) -> None:
     """
     if model.name in names() and not overwrite:
         raise InvalidArgumentError(f"the roster has a model {model.name!r}; pass overwrite=True to replace it")
+    own = framework(model.framework)
     network = model.skeleton()
-    framework = architecture(model.framework)
-    paths = framework.paths(model, network)
+    paths = own.paths(network, model.preprocessing.inputs)
     for layer in model.layers:
         if layer.module not in paths:
             raise UnknownLayerError(layer.module, paths, f"the network of model {model.name!r}")
-    parameters = framework.parameters(network)
+    parameters = own.parameters(network)
     if parameters != model.parameters:
         raise InvalidArgumentError(
             f"model {model.name!r} has {parameters} parameters, its card says {model.parameters}"

@@ -18,8 +18,8 @@ import keras
 from keras import layers, ops
 
 from optimizer.graph import Window, receptive_field
-from udfs.handlers import TensorSpec, UntraceableModelError, handler
-from udfs.handlers.keras import HANDLER
+from udfs.handlers import TensorSpec, UntraceableModelError, framework
+from udfs.handlers.keras import FRAMEWORK
 from udfs.testing import HandlerContract, Refusal, Sample, assert_same_bits, records
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def functional(function: Callable[[Any], Any], shape: tuple[int, ...] = (4,), **
 
 @pytest.mark.contract
 class TestContract(HandlerContract):
-    handler = HANDLER
+    framework = FRAMEWORK
     samples = SAMPLES
     refusals = (
         Refusal("not a model", lambda: "resnet50", (IMAGE,), "got str"),
@@ -284,7 +284,7 @@ def check(model: Any, inputs: Sequence[TensorSpec], cuts: Sequence[str] | None =
     """Trace; the whole equals the model's own call, and each cut continued equals the whole, bit for bit."""
     arrays = [records(spec, seed=i) for i, spec in enumerate(inputs)]
     expected = own(model, arrays)
-    traced = HANDLER.trace(model, inputs)
+    traced = FRAMEWORK.trace(model, inputs)
     graph = traced.graph
     fed = dict(zip(graph.inputs, arrays, strict=True))
     whole = traced.run(fed, graph.outputs)
@@ -300,7 +300,7 @@ def check(model: Any, inputs: Sequence[TensorSpec], cuts: Sequence[str] | None =
 
 
 def fingerprints(model: Any, inputs: Sequence[TensorSpec]) -> list[str]:
-    return [layer.fingerprint for layer in HANDLER.trace(model, inputs).graph]
+    return [layer.fingerprint for layer in FRAMEWORK.trace(model, inputs).graph]
 
 
 def scaled(factor: float) -> Callable[[Any], Any]:
@@ -321,7 +321,7 @@ def test_names_do_not_enter_the_fingerprints() -> None:
     first, second = built(make), built(make)
     assert first.layers[1].name != second.layers[1].name
     assert fingerprints(first, [TensorSpec((4,))]) == fingerprints(second, [TensorSpec((4,))])
-    one, other = (HANDLER.trace(model, [TensorSpec((4,))]).graph for model in (first, second))
+    one, other = (FRAMEWORK.trace(model, [TensorSpec((4,))]).graph for model in (first, second))
     assert one.expression(one.outputs[0]) == other.expression(other.outputs[0])
     assert fingerprints(built(make, 1), [TensorSpec((4,))])[1:2] != fingerprints(first, [TensorSpec((4,))])[1:2]
 
@@ -335,7 +335,7 @@ def test_initialisers_regularisers_and_freezing_do_not_enter_the_fingerprints() 
     assert fingerprints(trained, [TensorSpec((4,))]) == plain
     trained.trainable = False
     assert fingerprints(trained, [TensorSpec((4,))]) == plain
-    assert HANDLER.trace(trained, [TensorSpec((4,))]).graph.layers[1].frozen
+    assert FRAMEWORK.trace(trained, [TensorSpec((4,))]).graph.layers[1].frozen
     assert fingerprints(built(lambda: make(activation="relu")), [TensorSpec((4,))]) != plain
 
 
@@ -356,7 +356,7 @@ def test_initialisers_regularisers_and_freezing_do_not_enter_the_fingerprints() 
 )
 def test_constants_functions_and_order_are_part_of_the_expression(pair: Any) -> None:
     def expression(function: Any) -> str:
-        graph = HANDLER.trace(functional(function), [TensorSpec((4,))]).graph
+        graph = FRAMEWORK.trace(functional(function), [TensorSpec((4,))]).graph
         return graph.expression(graph.outputs[0])
 
     one, other = pair
@@ -377,7 +377,7 @@ def test_second_calls_never_take_the_name_of_another_layer() -> None:
 
 
 def test_what_is_fed_wins_over_another_value_of_the_same_call() -> None:
-    traced = HANDLER.trace(
+    traced = FRAMEWORK.trace(
         functional(lambda x: ops.concatenate(ops.split(x, 2, axis=1)[::-1], axis=1)), [TensorSpec((4,))]
     )
     x, given = records(TensorSpec((4,))), np.full((4, 2), 7, np.float32)
@@ -443,12 +443,12 @@ def test_attention_and_recurrence_are_counted() -> None:
     graph = check(built(lambda: functional(layers.GRU(4, name="gru"), (5, 3))), [TensorSpec((5, 3))]).graph
     assert graph["gru"].flops == 2 * 5 * (3 * 12 + 4 * 12)
     both = functional(layers.Bidirectional(layers.LSTM(4, return_sequences=True), name="both"), (5, 3))
-    assert HANDLER.trace(both, [TensorSpec((5, 3))]).graph["both"].flops == 2 * 2 * 5 * (3 * 16 + 4 * 16)
+    assert FRAMEWORK.trace(both, [TensorSpec((5, 3))]).graph["both"].flops == 2 * 2 * 5 * (3 * 16 + 4 * 16)
 
 
 def test_flops_of_other_convolutions_and_products() -> None:
     def flops(function: Any, shape: tuple[int, ...]) -> int:
-        return HANDLER.trace(functional(function, shape), [TensorSpec(shape)]).graph.flops()
+        return FRAMEWORK.trace(functional(function, shape), [TensorSpec(shape)]).graph.flops()
 
     assert flops(layers.Conv1D(4, 3), (8, 2)) == 2 * 6 * 3 * 2 * 4
     assert flops(layers.Conv3D(4, 2), (3, 3, 3, 2)) == 2 * 8 * 8 * 2 * 4
@@ -469,7 +469,7 @@ def test_windows() -> None:
         x = layers.Cropping2D(1)(x)
         return layers.GlobalMaxPooling2D()(layers.UpSampling2D()(x))
 
-    graph = HANDLER.trace(functional(build, (15, 16, 3)), [TensorSpec((15, 16, 3))]).graph
+    graph = FRAMEWORK.trace(functional(build, (15, 16, 3)), [TensorSpec((15, 16, 3))]).graph
     assert [layer.window for layer in graph][1:] == [
         Window((1, 1), (1, 1), (0, 2), (1, 1)),
         Window((3, 2), (2, 1), (0, 0), (1, 1)),
@@ -486,7 +486,7 @@ def test_windows() -> None:
 def test_padding_before_is_tensorflows(extent: int, kernel: int, stride: int) -> None:
     """Of an input with a single 1, the outputs that see it are those whose window holds it."""
     model = functional(layers.Conv1D(1, kernel, stride, padding="same", kernel_initializer="ones"), (extent, 1))
-    graph = HANDLER.trace(model, [TensorSpec((extent, 1))]).graph
+    graph = FRAMEWORK.trace(model, [TensorSpec((extent, 1))]).graph
     field = receptive_field(graph, graph.outputs[0])
     for place in range(extent):
         x = np.zeros((1, extent, 1), np.float32)
@@ -516,7 +516,7 @@ def test_half_precision_policies_keep_their_types() -> None:
         lambda: functional(lambda x: layers.Dense(2)(layers.Dense(3, dtype="mixed_bfloat16", name="half")(x)))
     )
     x = records(TensorSpec((4,)))
-    traced = HANDLER.trace(model, [TensorSpec((4,))])
+    traced = FRAMEWORK.trace(model, [TensorSpec((4,))])
     assert traced.graph["half"].dtype == "bfloat16"
     half = traced.run({"input_1": x}, ["half"])
     whole = traced.run({"input_1": x}, traced.graph.outputs)
@@ -526,7 +526,7 @@ def test_half_precision_policies_keep_their_types() -> None:
 
 def test_weights_are_the_models_own() -> None:
     model = built(chain)
-    traced = HANDLER.trace(model, [IMAGE])
+    traced = FRAMEWORK.trace(model, [IMAGE])
     x = records(IMAGE)
     before = traced.run({"input_1": x}, ["fc"])["fc"]
     nudge("fc/bias")(model)
@@ -536,7 +536,7 @@ def test_weights_are_the_models_own() -> None:
 
 
 def test_a_part_is_compiled_once_for_all_sizes_of_batches() -> None:
-    traced = HANDLER.trace(built(chain), [IMAGE])
+    traced = FRAMEWORK.trace(built(chain), [IMAGE])
     for batch in (4, 1, 7):
         traced.run({"input_1": records(IMAGE, batch)}, ["pool"])
     assert len(traced._parts) == 1
@@ -549,15 +549,15 @@ def test_tensorflows_own_settings_are_put_back() -> None:
 
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
     before = tf.config.optimizer.get_experimental_options()
-    HANDLER.trace(built(chain), [IMAGE]).prepare(1).run({"input_1": records(IMAGE)}, ["fc"])
+    FRAMEWORK.trace(built(chain), [IMAGE]).prepare(1).run({"input_1": records(IMAGE)}, ["fc"])
     assert tf.config.optimizer.get_experimental_options() == before
 
 
 def test_devices_are_looked_up() -> None:
     for device in ("auto", "cpu"):
-        HANDLER.trace(built(twice), [TensorSpec((4,))], device=device).run({"x": records(TensorSpec((4,)))}, ["fc"])
+        FRAMEWORK.trace(built(twice), [TensorSpec((4,))], device=device).run({"x": records(TensorSpec((4,)))}, ["fc"])
     with pytest.raises(UntraceableModelError, match="no device 'cuda:7'"):
-        HANDLER.trace(built(twice), [TensorSpec((4,))], device="cuda:7")
+        FRAMEWORK.trace(built(twice), [TensorSpec((4,))], device="cuda:7")
 
 
 def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -569,7 +569,7 @@ def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_nothing_is_said_on_import_and_spark_gives_the_threads() -> None:
     code = (
-        "from udfs.handlers import handler; handler('keras')\n"
+        "from udfs.handlers import framework; framework('keras')\n"
         "import keras, os, sys; keras.ops.ones(3) + 1\n"
         "print(os.environ['TF_NUM_INTRAOP_THREADS'], keras.backend.backend()); print('mine', file=sys.stderr)"
     )
@@ -579,7 +579,7 @@ def test_nothing_is_said_on_import_and_spark_gives_the_threads() -> None:
 
 @pytest.mark.parametrize("code", ["import keras; ", ""])
 def test_another_backend_is_an_error_that_names_the_way_out(code: str) -> None:
-    done = _python(f"{code}from udfs.handlers import handler; handler('keras')", KERAS_BACKEND="torch")
+    done = _python(f"{code}from udfs.handlers import framework; framework('keras')", KERAS_BACKEND="torch")
     assert "KerasBackendError: Keras runs on its 'torch' backend" in done.stderr
     assert "KERAS_BACKEND=tensorflow" in done.stderr
 
@@ -589,7 +589,7 @@ def test_a_missing_framework_names_its_extra(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "keras", None)
     with pytest.raises(ImportError, match=r'pip install "cerebro-spark\[tensorflow\]"'):
-        handler("keras")
+        framework("keras")
 
 
 STEPS = st.lists(
@@ -628,8 +628,8 @@ def test_random_networks(steps: list[tuple[str, int]], seed: int) -> None:
 
     names = np.random.default_rng(seed)
     model = built(make, seed)
-    known = HANDLER.trace(model, [TensorSpec((5, 5, 2))]).graph.names
+    known = FRAMEWORK.trace(model, [TensorSpec((5, 5, 2))]).graph.names
     traced = check(model, [TensorSpec((5, 5, 2))], names.choice(known, 3).tolist())
-    again = HANDLER.trace(built(make, seed), [TensorSpec((5, 5, 2))])
+    again = FRAMEWORK.trace(built(make, seed), [TensorSpec((5, 5, 2))])
     graph, other = traced.graph, again.graph
     assert graph.expression(graph.outputs[0]) == other.expression(other.outputs[0])

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from optimizer.graph import Window, receptive_field
-from udfs.handlers import TensorSpec, UntraceableModelError, handler
-from udfs.handlers.torch import HANDLER
+from udfs.handlers import TensorSpec, UntraceableModelError, framework
+from udfs.handlers.torch import FRAMEWORK
 from udfs.testing import HandlerContract, Refusal, Sample, assert_same_bits, records
 from vista_spark import roster
 
@@ -237,7 +237,7 @@ def _partly_training() -> nn.Module:
 
 
 class TestContract(HandlerContract):
-    handler = HANDLER
+    framework = FRAMEWORK
     samples = SAMPLES
     refusals = (
         Refusal("branch on a value", lambda: built(branchy), (TensorSpec((4,)),), "data-dependent"),
@@ -262,7 +262,7 @@ def check(
     """Trace; the whole equals the model's own call, and each cut continued equals the whole, bit for bit."""
     arrays = [records(spec, seed=i) for i, spec in enumerate(inputs)]
     expected = own(model, arrays)
-    traced = HANDLER.trace(model, inputs)
+    traced = FRAMEWORK.trace(model, inputs)
     graph = traced.graph
     fed = dict(zip(graph.inputs, arrays, strict=True))
     whole = traced.run(fed, graph.outputs)
@@ -309,7 +309,7 @@ def test_roster_flops_are_the_published_ones(name: str) -> None:
     side = roster.card(name).preprocessing.crop
     with torch.device("meta"):
         model = roster.card(name).builder().eval()
-    graph = HANDLER.trace(model, [TensorSpec((3, side, side))]).graph
+    graph = FRAMEWORK.trace(model, [TensorSpec((3, side, side))]).graph
     assert graph.flops() / 2e9 == pytest.approx(PUBLISHED[name], rel=0.03)
     assert all(layer in graph for layer in graph.outputs)
 
@@ -451,7 +451,7 @@ def test_recurrent_network_with_tuples_within() -> None:
 
 def test_outputs_without_a_record_axis_are_left_out() -> None:
     model = built(lambda: Forward(lambda self, x: (self.a(x), x.mean(), 3), a=nn.Linear(4, 2)))
-    graph = HANDLER.trace(model, [TensorSpec((4,))]).graph
+    graph = FRAMEWORK.trace(model, [TensorSpec((4,))]).graph
     assert [graph[name].output_shape for name in graph.outputs] == [(2,)]
 
 
@@ -508,7 +508,7 @@ def test_heads_of_attention_are_configuration() -> None:
         model = built(
             lambda: Forward(lambda self, x: self.a(x, x, x)[0], a=nn.MultiheadAttention(8, heads, batch_first=True))
         )
-        graph = HANDLER.trace(model, [TensorSpec((5, 8))]).graph
+        graph = FRAMEWORK.trace(model, [TensorSpec((5, 8))]).graph
         return graph.expression(graph.outputs[0])
 
     assert expression(2) == expression(2) != expression(4)
@@ -520,7 +520,7 @@ def test_order_of_folded_values_is_part_of_the_expression() -> None:
             _, (h, c) = self.lstm(x)
             return h[0] - c[0] if sign > 0 else c[0] - h[0]
 
-        graph = HANDLER.trace(
+        graph = FRAMEWORK.trace(
             built(lambda: Forward(forward, lstm=nn.LSTM(3, 3, batch_first=True))), [TensorSpec((2, 3))]
         ).graph
         return graph.expression(graph.outputs[0])
@@ -530,7 +530,7 @@ def test_order_of_folded_values_is_part_of_the_expression() -> None:
 
 def test_no_layer_is_run_needlessly() -> None:
     model = built(residual)
-    traced = HANDLER.trace(model, [IMAGE])
+    traced = FRAMEWORK.trace(model, [IMAGE])
     graph = traced.graph
     for name in graph.names:
         cut = graph.cut([name])
@@ -541,7 +541,7 @@ def test_no_layer_is_run_needlessly() -> None:
 
 
 def test_values_are_freed_after_their_last_reader() -> None:
-    traced = HANDLER.trace(built(chain), [IMAGE])
+    traced = FRAMEWORK.trace(built(chain), [IMAGE])
     schedule = traced._schedule(frozenset(traced.graph.inputs), traced.graph.outputs)
     assert [node.name for node in schedule[0][1]] == [traced._nodes[traced.graph.inputs[0]].name]
     assert sum(len(freed) for _, freed in schedule) == len(traced.graph) - 1
@@ -573,23 +573,23 @@ def test_windows_of_modules_and_functions_agree(monkeypatch: pytest.MonkeyPatch,
         Window((2, 2), (2, 2), (0, 0), (1, 1)),
     ]
     for forward in (modules, functions):
-        graph = HANDLER.trace(Forward(forward, **parts).eval(), [TensorSpec((3, 16, 16))]).graph
+        graph = FRAMEWORK.trace(Forward(forward, **parts).eval(), [TensorSpec((3, 16, 16))]).graph
         assert [layer.window for layer in graph if layer.window] == expected
         assert receptive_field(graph, graph.outputs[0]).stride == (4, 4)
 
 
 def test_other_things_with_a_kernel_have_no_window() -> None:
     for layer in (nn.ConvTranspose2d(3, 3, 2), nn.LPPool2d(2, 2), nn.FractionalMaxPool2d(2, output_size=4)):
-        graph = HANDLER.trace(Forward(lambda self, x: self.a(x), a=layer).eval(), [IMAGE]).graph
+        graph = FRAMEWORK.trace(Forward(lambda self, x: self.a(x), a=layer).eval(), [IMAGE]).graph
         assert all(found.window is None for found in graph)
 
 
 def test_module_that_is_called_twice_resolves_to_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = [TensorSpec((4,))]
-    quick = HANDLER.trace(built(twice), inputs)
+    quick = FRAMEWORK.trace(built(twice), inputs)
     assert quick.layer("fc") == quick.graph.layers[1].name
     monkeypatch.setattr("udfs.handlers.torch._fx._by_fx", lambda *_: 1 / 0)
-    exported = HANDLER.trace(built(twice), inputs)
+    exported = FRAMEWORK.trace(built(twice), inputs)
     assert exported.layer("fc") == exported.graph.layers[1].name
 
 
@@ -614,7 +614,7 @@ def test_writing_to_a_buffer_is_refused_and_leaves_it_alone() -> None:
 
     model = Counter().eval()
     with pytest.raises(UntraceableModelError):
-        HANDLER.trace(model, [TensorSpec((4,))])
+        FRAMEWORK.trace(model, [TensorSpec((4,))])
     assert model.calls == 0
 
 
@@ -636,7 +636,7 @@ def test_the_fused_network_is_the_same_and_the_original_untouched() -> None:
 
     model = built(make)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    traced = HANDLER.trace(model, [IMAGE])
+    traced = FRAMEWORK.trace(model, [IMAGE])
     fused = traced.fused()
     assert "norm" in traced.graph.names
     assert [name for name in ("norm", "other", "last") if name in fused.graph.names] == ["other", "last"]
@@ -657,7 +657,7 @@ def test_the_network_in_bfloat16_keeps_its_last_layers_and_leaves_the_original_a
         lambda self, x: self.left(self.body(x)) + self.right(self.middle(self.body(x))) + self.tied(self.tied(x)),
         **{name: nn.Linear(4, 4) for name in ("body", "middle", "left", "right", "tied")},
     ).eval()
-    traced = HANDLER.trace(net, [TensorSpec((4,))])
+    traced = FRAMEWORK.trace(net, [TensorSpec((4,))])
     lean = traced.bfloat16()
     kept = {name for name, held in lean._module.named_parameters() if held.dtype == torch.float32}
     assert {name.split(".")[0] for name in kept} == {"left", "right"}
@@ -674,7 +674,7 @@ def test_the_network_in_bfloat16_keeps_its_last_layers_and_leaves_the_original_a
 
 def test_weights_are_shared_until_the_layout_changes() -> None:
     model = built(chain)
-    traced = HANDLER.trace(model, [IMAGE])
+    traced = FRAMEWORK.trace(model, [IMAGE])
     theirs = {tensor.data_ptr() for tensor in model.parameters()}
     assert {tensor.data_ptr() for tensor in traced._module.parameters()} == theirs
     ours = {tensor.data_ptr() for tensor in traced.prepare(1)._module.parameters()}
@@ -682,7 +682,7 @@ def test_weights_are_shared_until_the_layout_changes() -> None:
 
 
 def test_arrays_of_any_memory_are_taken() -> None:
-    traced = HANDLER.trace(built(chain), [IMAGE])
+    traced = FRAMEWORK.trace(built(chain), [IMAGE])
     (name,), outputs = traced.graph.inputs, traced.graph.outputs
     x = records(IMAGE)
     expected = traced.run({name: x}, outputs)
@@ -694,7 +694,7 @@ def test_arrays_of_any_memory_are_taken() -> None:
 
 def test_handler_is_looked_up() -> None:
     with pytest.raises(ValueError, match="did you mean 'torch'"):
-        handler("torhc")
+        framework("torhc")
 
 
 STEPS = st.lists(

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 
 from optimizer.occlusion import OcclusionGrid, PatchError
-from udfs.handlers import TensorSpec, handler
+from udfs.handlers import TensorSpec, framework
 from udfs.incremental import IncrementalNetwork, buckets
 from vista_spark.roster import card, load
 
@@ -133,7 +133,7 @@ def networks(draw: st.DrawFn) -> tuple[nn.Module, OcclusionGrid]:
 @given(networks(), st.integers(1, 3), st.sampled_from([5, 64]))
 def test_every_place_of_the_patch(case: tuple[nn.Module, OcclusionGrid], parts: int, batch_size: int) -> None:
     net, grid = case
-    model = handler("torch").trace(net, [TensorSpec((2, *grid.image))])
+    model = framework("torch").trace(net, [TensorSpec((2, *grid.image))])
     image, fill = torch.randn(1, 2, *grid.image), torch.randn(2)
     network = IncrementalNetwork(model, grid, buckets=parts)
     found = incremental(network, image, fill, batch_size)
@@ -145,7 +145,7 @@ def test_every_place_of_the_patch(case: tuple[nn.Module, OcclusionGrid], parts: 
 def test_every_place_in_bfloat16(case: tuple[nn.Module, OcclusionGrid], batch_size: int) -> None:
     """As the network in bfloat16 gives it from the whole image, to the rounding of what lies between."""
     net, grid = case
-    model = handler("torch").trace(net, [TensorSpec((2, *grid.image))])
+    model = framework("torch").trace(net, [TensorSpec((2, *grid.image))])
     image, fill = torch.randn(1, 2, *grid.image).bfloat16(), torch.randn(2).bfloat16()
     network = IncrementalNetwork(model, grid, bfloat16=True)
     found = incremental(network, image.float(), fill.float(), batch_size)
@@ -166,7 +166,7 @@ def test_a_network_that_is_not_to_be_had_in_bfloat16() -> None:
         def forward(self, image: torch.Tensor) -> torch.Tensor:
             return self.second(self.first(image).float()).flatten(1).softmax(1) @ torch.eye(128)
 
-    model = handler("torch").trace(Precise().eval(), [TensorSpec((1, 12, 12))])
+    model = framework("torch").trace(Precise().eval(), [TensorSpec((1, 12, 12))])
     grid, image = OcclusionGrid((12, 12), (2, 2), (5, 5)), torch.ones(1, 1, 12, 12)
     IncrementalNetwork(model, grid).materialise(image)
     with pytest.raises(PatchError, match=r"does not run in bfloat16 .*: take float32"):
@@ -185,7 +185,7 @@ def extended(name: str) -> object:
 def test_the_networks_of_the_roster(name: str) -> None:
     """At the corners, at the last row and column, and between."""
     (spec,) = card(name).preprocessing.inputs
-    model = handler("torch").trace(load(name), [spec])
+    model = framework("torch").trace(load(name), [spec])
     side = spec.shape[1]
     grid = OcclusionGrid((side, side), (16, 16), ((side - 16) // 3, (side - 16) // 2))
     assert grid.starts(1)[-1] + 16 >= side - 1
@@ -201,7 +201,7 @@ def small(tail: Callable[[], nn.Module]) -> TorchModel:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), tail(), nn.Flatten(), nn.LazyLinear(2)).eval()
     net(torch.zeros(1, 1, 12, 12))
-    return handler("torch").trace(net, [TensorSpec((1, 12, 12))])
+    return framework("torch").trace(net, [TensorSpec((1, 12, 12))])
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_what_cannot_be_computed_in_parts_is_computed_in_full(tail: Callable[[],
 
 def test_a_network_without_a_window_is_computed_in_full() -> None:
     torch.manual_seed(0)
-    model = handler("torch").trace(nn.Sequential(nn.Flatten(), nn.Linear(75, 2)).eval(), [TensorSpec((3, 5, 5))])
+    model = framework("torch").trace(nn.Sequential(nn.Flatten(), nn.Linear(75, 2)).eval(), [TensorSpec((3, 5, 5))])
     network = IncrementalNetwork(model, OcclusionGrid((5, 5), (2, 2), (1, 1)))
     assert network.patches.frontier == model.graph.inputs
     image, fill = torch.randn(1, 3, 5, 5), torch.randn(3)
@@ -263,7 +263,7 @@ def test_views_are_read_where_they_are() -> None:
     """What the whole network gave is neither changed nor, where no layer reads beyond its border, copied."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 3), nn.Conv2d(16, 4, 3, padding=1)).eval()
-    model = handler("torch").trace(net, [TensorSpec((3, 12, 12))]).prepare(torch.get_num_threads())
+    model = framework("torch").trace(net, [TensorSpec((3, 12, 12))]).prepare(torch.get_num_threads())
     network = IncrementalNetwork(model, OcclusionGrid((12, 12), (3, 3), (3, 3)))
     views = network.materialise(torch.randn(1, 3, 12, 12).contiguous(memory_format=torch.channels_last))
     before = {name: tensor.clone() for name, tensor in views.tensors.items()}

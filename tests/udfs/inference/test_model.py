@@ -34,7 +34,7 @@ class Traced:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Traced]]:
     found: list[Traced] = []
 
-    class Handler:
+    class Fake:
         def trace(self, built: object, inputs: Any, *, device: str) -> Traced:
             assert inputs == INPUTS
             # While the next one opens, those kept and it are all that hold weights.
@@ -42,7 +42,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Traced]]:
             found.append(Traced(built, device))
             return found[-1]
 
-    monkeypatch.setattr(model, "handler", lambda framework: {"fake": Handler()}[framework])
+    monkeypatch.setattr(model, "framework", lambda name: {"fake": Fake()}[name])
     model._open.clear()
     yield found
     model._open.clear()

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from optimizer.occlusion import OcclusionGrid
-from udfs.handlers import TensorSpec, handler
+from udfs.handlers import TensorSpec, framework
 from udfs.node import _machine as machine
 from udfs.node import task_device
 from udfs.occlusion import Occlusion
@@ -54,7 +54,7 @@ def test_the_accelerator_gives_the_same_features() -> None:
     images = np.random.default_rng(0).random((4, 3, 8, 8), np.float32)
     found = []
     for device in ("cpu", "cuda"):
-        traced = handler("torch").trace(network(), (TensorSpec((3, 8, 8)),), device=device).prepare(1)
+        traced = framework("torch").trace(network(), (TensorSpec((3, 8, 8)),), device=device).prepare(1)
         (image,) = traced.graph.inputs
         middle = traced.run({image: images}, ["2"])
         found.append(traced.run(middle, [traced.graph.outputs[0]])[traced.graph.outputs[0]])
@@ -75,7 +75,7 @@ def test_the_accelerator_gives_the_same_heat_map() -> None:
     occlusion = Occlusion(OcclusionGrid((8, 8), (3, 3), (1, 1)), (0.0, 0.0, 0.0))
     found = []
     for device in ("cpu", "cuda"):
-        model = handler("torch").trace(network(), (TensorSpec((3, 8, 8)),), device=device).prepare(1)
+        model = framework("torch").trace(network(), (TensorSpec((3, 8, 8)),), device=device).prepare(1)
         occluder = Occluder(model, occlusion)
         found.append(occluder.heat_map(occluder.opened(picture)).values)
     np.testing.assert_allclose(found[0], found[1], atol=1e-5)

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 
 from optimizer.occlusion import OcclusionGrid, PatchError
-from udfs.handlers import TensorSpec, handler
+from udfs.handlers import TensorSpec, framework
 from udfs.occlusion import TAUS, CostModel, Curve, HeatMap, Lattice, Occlusion, TargetError, fitted, similarity
 from udfs.occlusion.occluder import Occluder, probabilities
 from udfs.occlusion.tuning import Tuning
@@ -107,7 +107,7 @@ def network(outputs: int = 3) -> object:
     layers += [nn.Conv2d(6, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1), nn.ReLU()]
     net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(54, outputs)).eval()
     nn.init.uniform_(net[1].running_mean)
-    return handler("torch").trace(net, [TensorSpec((2, 24, 24))])
+    return framework("torch").trace(net, [TensorSpec((2, 24, 24))])
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from sklearn import metrics as reference
 
 torch = pytest.importorskip("torch")
 
+from udfs.handlers.torch._session import as_array, as_tensor
 from udfs.inference import PortableNetwork
 from udfs.packing import StateError, pack, unpack
 from udfs.shards import Tensors
@@ -30,7 +31,6 @@ from udfs.training import (
     open_session,
     row_order,
 )
-from udfs.training._torch import as_array, as_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

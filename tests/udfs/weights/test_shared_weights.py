@@ -12,7 +12,7 @@ import torch
 from places import ROOT
 from torch import nn
 
-from udfs.handlers import TensorSpec, handler
+from udfs.handlers import TensorSpec, framework
 from udfs.node import CACHE_VARIABLE
 from udfs.weights.shared import open_shared
 
@@ -66,7 +66,7 @@ def test_the_same_bits_in_the_layout_that_runs() -> None:
 def test_prepare_copies_nothing() -> None:
     network = open_shared("tied", built, skeleton)
     before = {tensor.data_ptr() for tensor in network.parameters()}
-    traced = handler("torch").trace(network, (TensorSpec((3, 8, 8)),)).prepare(1)
+    traced = framework("torch").trace(network, (TensorSpec((3, 8, 8)),)).prepare(1)
     assert {tensor.data_ptr() for tensor in traced._module.parameters()} == before
 
 

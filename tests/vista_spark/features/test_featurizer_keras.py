@@ -12,13 +12,13 @@ from photographs import crops, encode
 pytest.importorskip("tensorflow")
 
 from udfs import images
-from udfs.handlers import UntraceableModelError, handler
+from udfs.handlers import UntraceableModelError, framework
 from udfs.images import Preprocessing
 from udfs.inference import POOLINGS, Pooling, pool
 from vista_spark import CNNFeaturizer, roster
 from vista_spark.roster import FeatureLayer, ModelCard
 
-handler("keras")
+framework("keras")
 
 import keras
 from keras import layers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from optimizer.occlusion import OcclusionGrid, PatchError, update_patches
-from udfs.handlers import handler
+from udfs.handlers import framework
 from vista_spark.roster import card
 
 pytest.importorskip("torch")
@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 @pytest.mark.parametrize(("model", "mean", "centre"), [("vgg16", 9.78, 6.84), ("resnet18", 2.84, 2.19)])
 def test_theoretical_speed_up(model: str, mean: float, centre: float) -> None:
     found = card(model)
-    graph = handler("torch").trace(found.skeleton(), list(found.preprocessing.inputs)).graph
+    graph = framework("torch").trace(found.skeleton(), list(found.preprocessing.inputs)).graph
     patches = update_patches(graph, OcclusionGrid((224, 224), (16, 16), (4, 4)))
     assert patches.speed_up == pytest.approx(mean, abs=0.005)
     assert patches.centre_speed_up == pytest.approx(centre, abs=0.005)

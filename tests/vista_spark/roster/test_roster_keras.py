@@ -18,9 +18,9 @@ from real_inputs import cifar_images, cifar_weights
 
 pytest.importorskip("tensorflow")
 
-from udfs.handlers import TensorSpec, handler
+from udfs.handlers import TensorSpec, framework
 
-HANDLER = handler("keras")
+FRAMEWORK = framework("keras")
 
 import keras
 from keras import layers
@@ -116,7 +116,7 @@ def test_the_tables_cover_the_roster() -> None:
 def test_layers_shapes_parameters_and_flops(name: str) -> None:
     card = roster.card(name)
     network = roster.load(name)
-    traced: Any = HANDLER.trace(network, [TensorSpec(card.preprocessing.shape)])
+    traced: Any = FRAMEWORK.trace(network, [TensorSpec(card.preprocessing.shape)])
     assert network.count_params() == card.parameters
     order = [traced.paths.index(layer.module) for layer in card.layers]
     assert order == sorted(set(order))
@@ -279,7 +279,7 @@ def test_real_weights_recognise_real_pictures() -> None:
     pictures = cifar_images()
     plain = Preprocessing(crop=32, mean=(0, 0, 0), std=(1, 1, 1), scale=1, layout="NHWC")
     batch = np.stack([images.decode(str(path), plain) for path, _ in pictures])
-    traced: Any = HANDLER.trace(model, [TensorSpec((32, 32, 3))])
+    traced: Any = FRAMEWORK.trace(model, [TensorSpec((32, 32, 3))])
     graph = traced.graph
     cut = graph.cut([graph.names[len(graph) // 2]])
     logits = traced.run(traced.run({graph.inputs[0]: batch}, cut.live), graph.outputs)[graph.outputs[0]]

@@ -1,5 +1,5 @@
-"""The handler of keras."""
+"""The framework Keras."""
 
-from udfs.handlers.keras._handler import HANDLER
+from udfs.handlers.keras._framework import FRAMEWORK
 
-__all__ = ["HANDLER"]
+__all__ = ["FRAMEWORK"]

@@ -15,7 +15,7 @@ from optimizer.errors import CerebroError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["KerasBackendError", "load_keras"]
+__all__ = ["KerasBackendError", "import_keras", "load_keras"]
 
 BACKEND = "tensorflow"
 
@@ -29,17 +29,15 @@ class KerasBackendError(CerebroError, ImportError):
     """Keras was imported on another backend than TensorFlow, and a process has one backend for its life."""
 
 
-def load_keras() -> None:
-    """Import Keras and TensorFlow; only a backend that somebody chose before can go against it.
+def import_keras() -> str:
+    """Import Keras quietly, on TensorFlow unless somebody chose another backend before, and name the backend.
 
-    Environment variables are set where they are not set already: ``KERAS_BACKEND``, ``TF_CPP_MIN_LOG_LEVEL``, and
-    ``TF_NUM_INTRAOP_THREADS`` from the ``OMP_NUM_THREADS`` that Spark sets for its Python workers: TensorFlow takes its
-    number of threads once, when the first operation runs.
+    Where another backend is chosen, nothing is imported. Environment variables are set where they are not set already:
+    ``KERAS_BACKEND``, ``TF_CPP_MIN_LOG_LEVEL``, and ``TF_NUM_INTRAOP_THREADS`` from the ``OMP_NUM_THREADS`` that Spark
+    sets for its Python workers: TensorFlow takes its number of threads once, when the first operation runs.
 
     Raises
     ------
-    KerasBackendError
-        Keras is on another backend; the message says how to change that.
     ImportError
         Keras or TensorFlow is not installed.
     """
@@ -50,14 +48,26 @@ def load_keras() -> None:
     if "keras" in sys.modules or os.environ["KERAS_BACKEND"] == BACKEND:
         with _without_noise():
             keras = import_module("keras")
-        found = str(keras.backend.backend())
-    else:
-        found = os.environ["KERAS_BACKEND"]
-    if found != BACKEND:
+        return str(keras.backend.backend())
+    return os.environ["KERAS_BACKEND"]
+
+
+def load_keras() -> None:
+    """Import Keras and TensorFlow, as :func:`import_keras` does.
+
+    Raises
+    ------
+    KerasBackendError
+        Keras is on another backend; the message says how to change that.
+    ImportError
+        Keras or TensorFlow is not installed.
+    """
+    backend = import_keras()
+    if backend != BACKEND:
         raise KerasBackendError(
-            f"Keras runs on its {found!r} backend in this process; models are run on {BACKEND!r}. Set the environment "
-            f"variable KERAS_BACKEND={BACKEND} before Keras is first imported (workers: "
-            f"spark.executorEnv.KERAS_BACKEND={BACKEND}), or trace a torch.nn.Module with the torch handler"
+            f"Keras runs on its {backend!r} backend in this process; models are run on {BACKEND!r}. Set the "
+            f"environment variable KERAS_BACKEND={BACKEND} before Keras is first imported (workers: "
+            f"spark.executorEnv.KERAS_BACKEND={BACKEND}), or take a torch.nn.Module"
         )
 
 

@@ -1,5 +1,6 @@
-"""The handler of torch."""
+"""The framework torch."""
 
-from udfs.handlers.torch._handler import HANDLER, TorchModel
+from udfs.handlers.torch._framework import FRAMEWORK
+from udfs.handlers.torch._model import TorchModel
 
-__all__ = ["HANDLER", "TorchModel"]
+__all__ = ["FRAMEWORK", "TorchModel"]

@@ -10,10 +10,8 @@ import torch
 from torch import fx, nn
 
 from optimizer.errors import GraphError, UnknownLayerError
-from udfs.handlers._protocol import Handler, TensorSpec, UntraceableModelError
 from udfs.handlers.torch._bfloat16 import to_bfloat16
 from udfs.handlers.torch._fuse import fuse
-from udfs.handlers.torch._fx import capture
 from udfs.handlers.torch._graph import layer_graph
 from udfs.handlers.torch._measure import strides
 from udfs.handlers.torch._names import node_names
@@ -25,8 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.graph import LayerGraph
+    from udfs.handlers._protocol import TensorSpec
 
-__all__ = ["HANDLER", "TorchHandler", "TorchModel"]
+__all__ = ["TorchModel"]
 
 
 class TorchModel:
@@ -79,8 +78,9 @@ class TorchModel:
 
         Examples
         --------
+        >>> from udfs.handlers.torch import FRAMEWORK
         >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
-        >>> traced = HANDLER.trace(net, [TensorSpec((3, 8, 8))])
+        >>> traced = FRAMEWORK.trace(net, [TensorSpec((3, 8, 8))])
         >>> traced.graph.names, traced.fused().graph.names
         (('input_1', '0', '1', '2'), ('input_1', '0', '2'))
         """
@@ -100,8 +100,9 @@ class TorchModel:
 
         Examples
         --------
+        >>> from udfs.handlers.torch import FRAMEWORK
         >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 2)).eval()
-        >>> lean = HANDLER.trace(net, [TensorSpec((3, 8, 8))]).bfloat16()
+        >>> lean = FRAMEWORK.trace(net, [TensorSpec((3, 8, 8))]).bfloat16()
         >>> found = lean.tensors({"input_1": torch.ones(1, 3, 8, 8, dtype=torch.bfloat16)}, ["0", "2"])
         >>> found["0"].dtype, found["2"].dtype
         (torch.bfloat16, torch.float32)
@@ -144,8 +145,9 @@ class TorchModel:
         --------
         >>> import numpy as np
         >>> from udfs.handlers import TensorSpec
+        >>> from udfs.handlers.torch import FRAMEWORK
         >>> net = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)).eval()
-        >>> traced = HANDLER.trace(net, [TensorSpec((3,))])
+        >>> traced = FRAMEWORK.trace(net, [TensorSpec((3,))])
         >>> below = traced.run({"input_1": np.ones((5, 3), np.float32)}, ["1"])
         >>> above = traced.run(below, ["2"])["2"]
         >>> bool((above == net(torch.ones(5, 3)).detach().numpy()).all())
@@ -263,26 +265,3 @@ def _lent(array: NDArray[np.generic]) -> NDArray[np.generic]:
     if any(stride < 0 for stride in array.strides):
         array = array.copy()
     return array if array.flags.writeable else np.asarray(_Lent(array))
-
-
-class TorchHandler:
-    """The torch side of :class:`udfs.handlers.Handler`."""
-
-    name = "torch"
-
-    def trace(self, model: object, inputs: Sequence[TensorSpec], *, device: str = "cpu") -> TorchModel:
-        """Open ``model`` (in eval mode) into a graph; parameters are shared, not copied.
-
-        Raises
-        ------
-        UntraceableModelError
-            It is not a module, is in training mode, or cannot be traced; the message says why.
-        """
-        if not isinstance(model, nn.Module):
-            raise UntraceableModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        return TorchModel(capture(model, inputs), inputs, device)
-
-
-HANDLER: Handler = TorchHandler()

@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
-from udfs.training._metrics import metric
-from udfs.training._random import apply_random, take_random
-from udfs.training._session import Diverged
-from udfs.training._sums import Sums, merge_sums
-from udfs.training._trainer import TrainerError
+from udfs.training import Diverged, TrainerError, apply_random, take_random
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from udfs.shards import Tensors
-    from udfs.training._trainer import ModelTrainer
+    from udfs.handlers import Rows, Trainer
 
 __all__ = ["TorchSession", "as_array", "as_tensor"]
 
@@ -36,15 +32,16 @@ _OF_CLASSES = (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss, torch.nn.MultiMargin
 
 
 class TorchSession:
-    """A :class:`ModelTrainer` of torch, open; see :class:`udfs.training.Session`.
+    """A session of torch; see :class:`udfs.training.Session`.
 
     Parameters
     ----------
-    trainer : ModelTrainer
+    trainer : Trainer
     device : str
+        The model is moved there.
     """
 
-    def __init__(self, trainer: ModelTrainer, device: str = "cpu") -> None:
+    def __init__(self, trainer: Trainer, device: str) -> None:
         if not isinstance(trainer.optimizer, torch.optim.Optimizer):
             raise TrainerError(
                 f"optimizer is a {type(trainer.optimizer).__name__}: a model of torch takes a torch.optim.Optimizer "
@@ -64,12 +61,12 @@ class TorchSession:
 
     @property
     def weight_bytes(self) -> int:
-        """Of weights and buffers."""
+        """Bytes of weights and buffers."""
         held = [*self.model.parameters(), *self.model.buffers()]
         return sum(tensor.nbytes for tensor in held)
 
     def checkpoint(self) -> bytes:
-        """All that it takes to go on elsewhere."""
+        """Write everything that training needs to continue elsewhere."""
         state = {
             "model": dict(self.model.state_dict()),
             "optimizer": self._trainer.optimizer.state_dict(),
@@ -79,19 +76,19 @@ class TorchSession:
         return pack(state, as_array)
 
     def restore(self, state: bytes) -> None:
-        """Go on from a checkpoint."""
-        found = unpack(state, as_tensor)
+        """Continue from a checkpoint."""
+        saved = unpack(state, as_tensor)
         try:
-            self.model.load_state_dict(found["model"])
-            self._trainer.optimizer.load_state_dict(found["optimizer"])
+            self.model.load_state_dict(saved["model"])
+            self._trainer.optimizer.load_state_dict(saved["optimizer"])
             if self._trainer.scheduler is not None:
-                self._trainer.scheduler.load_state_dict(found["scheduler"])
+                self._trainer.scheduler.load_state_dict(saved["scheduler"])
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             raise StateError(f"a checkpoint of another model: {error}") from error
-        self.random = found["random"]
+        self.random = saved["random"]
 
-    def train(self, data: Tensors, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
-        """One training unit."""
+    def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
+        """Run one training unit."""
         trainer = self._trainer
         apply_random(self.random)
         self.model.train()
@@ -114,33 +111,33 @@ class TorchSession:
         self.random = take_random()
         return {"loss": np.array([loss_sum, data.rows], np.float64)}
 
-    def evaluate(self, data: Tensors) -> dict[str, NDArray[np.float64]]:
-        """The loss and the metrics over a shard."""
+    def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
+        """Compute the loss and the metrics over a shard."""
         self.model.eval()
         contributions: dict[str, NDArray[np.float64]] = {}
         with torch.inference_mode():
             for inputs, labels in self._batches(data, np.arange(data.rows), _EVALUATED):
                 outputs = _listed(self.model(*inputs))
                 loss = float(self._loss(outputs, labels)) * len(inputs[0])
-                found = {"loss": np.array([loss, len(inputs[0])], np.float64)}
+                part = {"loss": np.array([loss, len(inputs[0])], np.float64)}
                 first, truth = outputs[0].float().cpu().numpy(), labels[0].cpu().numpy()
-                found |= self.sums.of(first, truth, self.threshold)
-                contributions = merge_sums(contributions, found)
+                part |= self.sums.of(first, truth, self.threshold)
+                contributions = merge_sums(contributions, part)
         return contributions
 
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
-        """Outputs in inference mode."""
+        """Run the network in inference mode."""
         self.model.eval()
         with torch.inference_mode():
             outputs = self.model(*(self._tensor(array) for array in inputs))
         return tuple(output.float().cpu().numpy() for output in _listed(outputs))
 
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
-        """Inputs as the model itself takes them."""
+        """Convert inputs to what the model itself takes."""
         return [self._tensor(array).cpu().numpy() for array in inputs]
 
     def _batches(
-        self, data: Tensors, order: NDArray[np.int64], size: int
+        self, data: Rows, order: NDArray[np.int64], size: int
     ) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor]]]:
         for start in range(0, len(order), size):
             picked = order[start : start + size]

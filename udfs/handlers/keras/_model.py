@@ -14,7 +14,6 @@ import numpy as np  # noqa: E402 - the lines above choose what TensorFlow says a
 import tensorflow as tf  # noqa: E402
 
 from optimizer.errors import GraphError, UnknownLayerError  # noqa: E402
-from udfs.handlers._protocol import Handler, TensorSpec, UntraceableModelError  # noqa: E402
 from udfs.handlers.keras._capture import Capture, capture  # noqa: E402
 from udfs.handlers.keras._graph import layer_graph  # noqa: E402
 from udfs.handlers.keras._names import value_names  # noqa: E402
@@ -25,9 +24,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.graph import LayerGraph
+    from udfs.handlers._protocol import TensorSpec
     from udfs.handlers.keras._capture import Step
 
-__all__ = ["HANDLER", "KerasHandler", "KerasModel"]
+__all__ = ["KerasModel", "open_model"]
 
 
 class KerasModel:
@@ -94,8 +94,9 @@ class KerasModel:
         >>> import keras
         >>> import numpy as np
         >>> from udfs.handlers import TensorSpec
+        >>> from udfs.handlers.keras import FRAMEWORK
         >>> net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="a"), keras.layers.ReLU(name="b")])
-        >>> traced = HANDLER.trace(net, [TensorSpec((3,))])
+        >>> traced = FRAMEWORK.trace(net, [TensorSpec((3,))])
         >>> below = traced.run({"input_1": np.ones((5, 3), np.float32)}, ["a"])
         >>> traced.run(below, ["b"])["b"].shape
         (5, 2)
@@ -183,33 +184,6 @@ def _array(tensor: Any) -> NDArray[np.generic]:
     return np.asarray(memoryview(tensor)) if tensor.dtype != tf.bfloat16 else tensor.numpy()
 
 
-class KerasHandler:
-    """The Keras side of :class:`udfs.handlers.Handler`."""
-
-    name = "keras"
-
-    def trace(self, model: object, inputs: Sequence[TensorSpec], *, device: str = "cpu") -> KerasModel:
-        """Open a built ``model`` into a graph; weights are shared, not copied. It runs with ``training=False``.
-
-        Raises
-        ------
-        UntraceableModelError
-            It is no Keras model, is not built, takes other inputs, or its Python cannot be opened; the message says
-            why.
-        """
-        return KerasModel(capture(model, inputs), inputs, _device(device))
-
-
-def _device(name: str) -> str:
-    """TensorFlow's name of a device, given the platform's."""
-    there = tf.config.list_physical_devices("GPU")
-    if name == "auto":
-        return "GPU:0" if there else "CPU:0"
-    kind, _, number = name.lower().partition(":")
-    kind = {"cuda": "GPU", "gpu": "GPU", "cpu": "CPU"}.get(kind, "")
-    if not kind or (kind == "GPU" and int(number or 0) >= len(there)):
-        raise UntraceableModelError(f"no device {name!r} in this process: use 'cpu' or 'auto' ({len(there)} GPUs seen)")
-    return f"{kind}:{number or 0}"
-
-
-HANDLER: Handler = KerasHandler()
+def open_model(model: object, inputs: Sequence[TensorSpec], device: str) -> KerasModel:
+    """Open a built model into a graph that runs on a device, which is TensorFlow's name of one."""
+    return KerasModel(capture(model, inputs), inputs, device)

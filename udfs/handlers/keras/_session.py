@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
+from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
-from udfs.training._metrics import metric
-from udfs.training._random import apply_random, take_random
-from udfs.training._session import Diverged
-from udfs.training._sums import Sums, merge_sums
-from udfs.training._trainer import TrainerError
+from udfs.training import Diverged, TrainerError, apply_random, take_random
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
-    from udfs.shards import Tensors
-    from udfs.training._trainer import ModelTrainer
+    from udfs.handlers import Rows, Trainer
 
 __all__ = ["KerasSession"]
 
@@ -30,22 +28,28 @@ _EVALUATED = 256
 
 
 class KerasSession:
-    """A :class:`ModelTrainer` of Keras, open; see :class:`udfs.training.Session`.
+    """A session of Keras; see :class:`udfs.training.Session`.
 
     Parameters
     ----------
-    trainer : ModelTrainer
+    trainer : Trainer
+    device : str
+        TensorFlow's name of where to train; each step of the session runs there. Unused on Keras's other backends.
     """
 
-    def __init__(self, trainer: ModelTrainer) -> None:
+    def __init__(self, trainer: Trainer, device: str) -> None:
+        if trainer.scheduler is not None:
+            raise TrainerError("scheduler is of torch: Keras takes a LearningRateSchedule as its optimizer's rate")
         model = trainer.model
         if not model.built:
             raise TrainerError(
                 f"the model {model.name!r} is not built, so it has no weights yet: give it an Input, or call build()"
             )
-        model.compile(optimizer=trainer.optimizer, loss=trainer.loss, jit_compile=False)
-        # Its slots are made at the first step otherwise, after the first checkpoint would have wanted them.
-        model.optimizer.build(model.trainable_variables)
+        self._device = device
+        with self._placed():
+            model.compile(optimizer=trainer.optimizer, loss=trainer.loss, jit_compile=False)
+            # Its slots are made at the first step otherwise, after the first checkpoint would have wanted them.
+            model.optimizer.build(model.trainable_variables)
         self._trainer = trainer
         self.model = model
         self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
@@ -54,11 +58,11 @@ class KerasSession:
 
     @property
     def weight_bytes(self) -> int:
-        """Of weights and buffers."""
+        """Bytes of weights and buffers."""
         return sum(int(np.asarray(variable).nbytes) for variable in self.model.variables)
 
     def checkpoint(self) -> bytes:
-        """All that it takes to go on elsewhere."""
+        """Write everything that training needs to continue elsewhere."""
         state = {
             # With the states of its seed generators, which dropout draws from.
             "model": [variable.numpy() for variable in self.model.variables],
@@ -68,20 +72,20 @@ class KerasSession:
         return pack(state, _as_array)
 
     def restore(self, state: bytes) -> None:
-        """Go on from a checkpoint."""
-        found = unpack(state, lambda array, _kind: array)
+        """Continue from a checkpoint."""
+        saved = unpack(state, lambda array, _kind: array)
         for kept, variables in (
-            (found["model"], self.model.variables),
-            (found["optimizer"], self.model.optimizer.variables),
+            (saved["model"], self.model.variables),
+            (saved["optimizer"], self.model.optimizer.variables),
         ):
             if [np.shape(value) for value in kept] != [tuple(variable.shape) for variable in variables]:
                 raise StateError("a checkpoint of another model: its variables have other shapes")
             for value, variable in zip(kept, variables, strict=True):
                 variable.assign(value)
-        self.random = found["random"]
+        self.random = saved["random"]
 
-    def train(self, data: Tensors, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - Keras counts steps alone
-        """One training unit."""
+    def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - Keras counts steps alone
+        """Run one training unit."""
         apply_random(self.random)
         total = 0.0
         size = self._trainer.batch_size
@@ -89,19 +93,21 @@ class KerasSession:
             picked = order[start : start + size]
             # Some releases of Keras give a batch's loss, others the mean since the last reset.
             self.model.reset_metrics()
-            loss = float(self.model.train_on_batch(*_fed(data, picked), return_dict=True)["loss"])
+            with self._placed():
+                loss = float(self.model.train_on_batch(*_fed(data, picked), return_dict=True)["loss"])
             if not np.isfinite(loss):
                 raise Diverged(f"the loss became {loss} after {start} rows of the shard")
             total += loss * len(picked)
         self.random = take_random()
         return {"loss": np.array([total, data.rows], np.float64)}
 
-    def evaluate(self, data: Tensors) -> dict[str, NDArray[np.float64]]:
-        """The loss and the metrics over a shard."""
+    def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
+        """Compute the loss and the metrics over a shard."""
         contributions = {"loss": np.zeros(2)}
         for start in range(0, data.rows, _EVALUATED):
             picked = slice(start, start + _EVALUATED)
-            loss, outputs = self._evaluated(data, picked)
+            with self._placed():
+                loss, outputs = self._evaluated(data, picked)
             labels = data.labels[0][picked]
             part = {"loss": np.array([float(loss) * len(labels), len(labels)], np.float64)}
             if self.sums.metrics:
@@ -109,8 +115,8 @@ class KerasSession:
             contributions = merge_sums(contributions, part)
         return contributions
 
-    def _evaluated(self, data: Tensors, picked: slice) -> tuple[Any, Any]:
-        """The loss of a batch and the outputs, of one forward pass."""
+    def _evaluated(self, data: Rows, picked: slice) -> tuple[Any, Any]:
+        """Compute a batch's loss and outputs in one forward pass."""
         inputs, labels = _fed(data, picked)
         if type(self.model).test_step is keras.Model.test_step:
             return self._step(inputs, labels)
@@ -121,7 +127,7 @@ class KerasSession:
 
     @cached_property
     def _step(self) -> Callable[[Any, Any], tuple[Any, Any]]:
-        """What Keras's own ``test_step`` does, but with the outputs."""
+        """Keras's own ``test_step``, but with the outputs."""
         model = self.model
 
         def step(inputs: Any, labels: Any) -> tuple[Any, Any]:
@@ -137,16 +143,23 @@ class KerasSession:
         return compiled
 
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
-        """Outputs in inference mode."""
-        return self._outputs(inputs)
+        """Run the network in inference mode."""
+        with self._placed():
+            outputs = self.model.predict_on_batch(_one_or_all([_scaled(array) for array in inputs]))
+        return tuple(np.asarray(output, np.float32) for output in _listed(outputs))
 
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
-        """Inputs as the model itself takes them."""
+        """Convert inputs to what the model itself takes."""
         return [_scaled(array) for array in inputs]
 
-    def _outputs(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
-        found = self.model.predict_on_batch(_one_or_all([_scaled(array) for array in inputs]))
-        return tuple(np.asarray(output, np.float32) for output in _listed(found))
+    def _placed(self) -> AbstractContextManager[Any]:
+        """Run a block's operations on the session's device."""
+        if keras.backend.backend() != "tensorflow":
+            return nullcontext()
+        import tensorflow as tf  # noqa: PLC0415 - Keras has others beneath it too
+
+        device: AbstractContextManager[Any] = tf.device(self._device)
+        return device
 
 
 def _as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:
@@ -156,7 +169,7 @@ def _as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:
     return (np.asarray(value), "numpy") if isinstance(value, np.generic) else None
 
 
-def _fed(data: Tensors, picked: Any) -> tuple[Any, Any]:
+def _fed(data: Rows, picked: Any) -> tuple[Any, Any]:
     inputs = [_scaled(array[picked]) for array in data.inputs]
     return _one_or_all(inputs), _one_or_all([array[picked] for array in data.labels])
 

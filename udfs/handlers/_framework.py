@@ -1,0 +1,206 @@
+"""The protocol of a framework: everything that the project asks of torch, of Keras, or of one that you add."""
+
+from __future__ import annotations
+
+import random
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from optimizer.errors import CerebroError
+from udfs.handlers._protocol import Handler
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+
+    from udfs.handlers._protocol import TensorSpec
+    from udfs.handlers._session import Session, Trainer
+
+    Builder = Callable[..., Any]
+    Exported = Callable[[Sequence[NDArray[Any]]], tuple[NDArray[np.float32], ...]]
+
+__all__ = ["DeviceError", "Framework"]
+
+
+class DeviceError(CerebroError, ValueError):
+    """A device that this process does not have; the message names those that it has."""
+
+
+class Framework(Handler, Protocol):
+    """One framework. Subclass it, and give what has no default: the contract suite is :mod:`udfs.testing`.
+
+    Attributes
+    ----------
+    name : str
+        Key in the registry. Where a Python package of that name exists, it is the framework's own: models are
+        recognised, and seeds set, only once it is imported.
+    suffix : str
+        Of the file that :meth:`export` writes.
+    incremental : bool
+        Whether a traced model computes parts of tensors, as :class:`udfs.incremental.IncrementalNetwork` needs for
+        exact and approximate heat maps. Without it there are naive ones.
+    """
+
+    name: str
+    suffix: str = ".network"
+    incremental: bool = False
+
+    def recognises(self, model: object) -> bool:
+        """Say whether an object is a model of this framework."""
+
+    # --- devices and random numbers
+
+    def device(self, wanted: str) -> str:
+        """Resolve a device to the framework's own name; the default knows the CPU alone.
+
+        Parameters
+        ----------
+        wanted : str
+            ``"auto"`` takes an accelerator where there is one; ``"cpu"``, ``"cuda"`` or ``"cuda:1"`` name one.
+
+        Raises
+        ------
+        DeviceError
+            This process has no such device.
+        """
+        if wanted not in {"auto", "cpu"}:
+            raise DeviceError(f"device={wanted!r}: {self.name} has the CPU alone; use 'cpu' or 'auto'")
+        return "cpu"
+
+    def device_of(self, model: Any) -> str | None:  # noqa: ARG002 - a default for frameworks of the CPU
+        """Name the accelerator that a model's author put it on; ``None`` for the CPU."""
+        return None
+
+    def seed(self, seed: int) -> None:  # noqa: ARG002
+        """Seed the framework's own generators; Python's and numpy's are seeded by the caller."""
+        return
+
+    def take_random(self) -> Any:
+        """Copy the state of the framework's own generators as plain data; ``None`` where it has none."""
+        return None
+
+    def apply_random(self, state: Any) -> None:  # noqa: ARG002
+        """Set the framework's own generators to a state of :meth:`take_random`."""
+        return
+
+    def accelerator_bytes(self) -> int:
+        """Measure the most accelerator memory that this process has reserved."""
+        return 0
+
+    # --- training
+
+    def open_training(self, trainer: Trainer, device: str) -> Session:
+        """Open a model for training on a device, which is one that :meth:`device` or :meth:`device_of` gave.
+
+        Raises
+        ------
+        udfs.training.TrainerError
+            The trainer's optimizer, loss or scheduler does not fit the framework.
+        """
+
+    def frozen(self, model: Any) -> AbstractContextManager[None]:  # noqa: ARG002 - a default for models that stay
+        """Hold a model in inference mode, with parameters that cannot learn, for a ``with`` block."""
+        return nullcontext()
+
+    # --- trained networks without their author's code
+
+    def export(self, model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
+        """Write a network so that it opens without its author's code.
+
+        Parameters
+        ----------
+        model : object
+            On any device, in any mode; it is left as it is.
+        inputs : sequence of array, each of shape (rows, ...)
+            A few rows of what it reads.
+        """
+
+    def open_export(self, data: bytes) -> Exported:
+        """Open what :meth:`export` wrote: a function from one array per input to one array per output."""
+
+    # --- networks that a function builds, as the roster's cards name them
+
+    def parameters(self, network: Any) -> int:
+        """Count the scalars of a network's parameters."""
+
+    def build(self, builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> Any:  # noqa: ARG002 - Keras needs inputs
+        """Build a network with the weights that its builder draws from a seed; global generators are put back.
+
+        Parameters
+        ----------
+        builder : callable
+            Makes the network.
+        inputs : sequence of TensorSpec
+            Of the network.
+        seed : int
+        """
+        with seeded_generators(seed):
+            return builder()
+
+    def skeleton(self, builder: Builder, inputs: Sequence[TensorSpec]) -> Any:
+        """Build a network for its structure alone: without memory, where the framework can."""
+        return self.build(builder, inputs, 0)
+
+    def load(
+        self,
+        builder: Builder,
+        inputs: Sequence[TensorSpec],
+        weights: str | os.PathLike[str] | Mapping[str, Any],
+        seed: int,
+        name: str,
+    ) -> Any:
+        """Build a network and read weights into it.
+
+        Parameters
+        ----------
+        builder, inputs, seed
+            As for :meth:`build`.
+        weights : str, path or mapping
+            A file of the framework's own formats, or what was read of one.
+        name : str
+            The network's, for messages.
+
+        Raises
+        ------
+        udfs.weights.WeightsError
+            The weights cannot be read, or do not fit.
+        """
+
+    def share(self, key: str, build: Callable[[], Any], skeleton: Callable[[], Any]) -> Any:  # noqa: ARG002 - where weights can be shared
+        """Open a network whose weights the processes of a node share, where the framework can.
+
+        Parameters
+        ----------
+        key : str
+            Networks of one key have equal weights.
+        build, skeleton : callable
+            Make the network with its weights, and for its structure alone.
+        """
+        return build()
+
+    def paths(self, network: Any, inputs: Sequence[TensorSpec]) -> list[str]:
+        """Name the layers that a card may name; the graph's own names by default."""
+        graph = self.trace(network, inputs).graph
+        return [name for name in graph.names if name not in graph.inputs]
+
+    def run_order(self, builder: Builder, inputs: Sequence[TensorSpec]) -> list[str]:
+        """Name the layers that give a tensor at inference, in the order in which they give it."""
+        return self.paths(self.skeleton(builder, inputs), inputs)
+
+
+@contextmanager
+def seeded_generators(seed: int) -> Iterator[None]:
+    """Seed Python's and numpy's generators for a block, and put them back."""
+    before, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 - the generator of users' initialisers
+    try:
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        yield
+    finally:
+        random.setstate(before)
+        np.random.set_state(numpys)  # noqa: NPY002

@@ -1,0 +1,134 @@
+"""A configuration in training, whatever its framework: what is trained, and the session that trains it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from udfs.metrics import Sums
+
+__all__ = ["Rows", "Session", "Trainer"]
+
+
+class Rows(Protocol):
+    """Rows of a shard as arrays, ``(rows, ...)`` each; :class:`udfs.shards.Tensors` is one."""
+
+    @property
+    def inputs(self) -> tuple[NDArray[Any], ...]:
+        """One array per input of the network."""
+
+    @property
+    def labels(self) -> tuple[NDArray[Any], ...]:
+        """One array per label."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+
+
+class Trainer(Protocol):
+    """A model with its optimizer and loss; :class:`udfs.training.ModelTrainer` is one and documents the fields."""
+
+    @property
+    def model(self) -> Any:
+        """The framework's model."""
+
+    @property
+    def optimizer(self) -> Any:
+        """The framework's optimizer."""
+
+    @property
+    def loss(self) -> Any:
+        """A loss, or a sequence with one per output."""
+
+    @property
+    def metrics(self) -> Sequence[Any]:
+        """Names, metrics or functions, as :func:`udfs.metrics.metric` takes them."""
+
+    @property
+    def batch_size(self) -> int:
+        """Rows per step."""
+
+    @property
+    def scheduler(self) -> Any:
+        """A scheduler of the learning rate, or ``None``."""
+
+    @property
+    def scheduler_step(self) -> str:
+        """``"epoch"`` or ``"batch"``."""
+
+
+class Session(Protocol):
+    """A configuration that is open on a worker: its model, its optimizer, its random numbers.
+
+    Attributes
+    ----------
+    random : dict
+        State of the random number generators between two units, as :func:`udfs.training.take_random` gives it.
+    model : object
+        The framework's model.
+    threshold : float
+        A single output above it means the second class.
+    sums : Sums
+        Turns the contributions of :meth:`train` and :meth:`evaluate` into numbers.
+    """
+
+    random: dict[str, Any]
+    model: Any
+    threshold: float
+    sums: Sums
+
+    def checkpoint(self) -> bytes:
+        """Write everything that training needs to continue elsewhere.
+
+        That is weights, buffers, optimizer, schedule and random numbers. Equal states give equal bytes.
+        """
+
+    def restore(self, state: bytes) -> None:
+        """Continue from a checkpoint, whatever this session did before.
+
+        Raises
+        ------
+        udfs.training.StateError
+            The bytes are no checkpoint, or one of another model.
+        """
+
+    def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
+        """Run one training unit: every row of a shard once, by SGD.
+
+        Parameters
+        ----------
+        data : Rows
+        order : array of int, shape (rows,)
+            The order in which the rows are read.
+        ends_epoch : bool
+            Whether this was the last shard of an epoch: what counts epochs takes its step.
+
+        Returns
+        -------
+        dict of str to array
+            Contributions to the loss and the metrics, as :func:`udfs.metrics.merge_sums` adds them up.
+
+        Raises
+        ------
+        udfs.training.Diverged
+            The loss is not a number any more.
+        """
+
+    def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
+        """Compute loss and metrics over a shard; nothing is learned, and the session's state stays as it is."""
+
+    def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
+        """Run the network in inference mode: one array per output, of shape ``(rows, ...)``."""
+
+    def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
+        """Convert inputs to what the model itself takes: eight-bit pixels are divided by 255."""
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights and buffers."""

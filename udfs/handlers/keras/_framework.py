@@ -1,0 +1,142 @@
+"""Keras as a framework of the registry: everything that the project asks of Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import InvalidArgumentError
+from udfs.handlers._framework import DeviceError, Framework
+from udfs.handlers.keras._import import import_keras
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.handlers._framework import Builder, Exported
+    from udfs.handlers._protocol import TensorSpec
+    from udfs.handlers._session import Session, Trainer
+    from udfs.handlers.keras._model import KerasModel
+
+__all__ = ["FRAMEWORK", "KerasFramework"]
+
+# Where Keras is missing, this is the import that fails. The other modules choose TensorFlow when they are needed:
+# training runs on Keras's other backends too.
+import_keras()
+
+
+class KerasFramework(Framework):
+    """Keras's side of :class:`udfs.handlers.Framework`."""
+
+    name = "keras"
+    suffix = ".keras"
+
+    def recognises(self, model: object) -> bool:
+        """Whether it is a ``keras.Model``."""
+        import keras  # noqa: PLC0415 - here Keras is imported, on whatever backend
+
+        return isinstance(model, keras.Model)
+
+    def trace(self, model: object, inputs: Sequence[TensorSpec], *, device: str = "cpu") -> KerasModel:
+        """Open a built ``model`` into a graph; weights are shared, not copied. It runs with ``training=False``.
+
+        Raises
+        ------
+        UntraceableModelError
+            It is no Keras model, is not built, takes other inputs, or its Python cannot be opened; the message says
+            why.
+        DeviceError
+            This process has no such device.
+        """
+        from udfs.handlers.keras._model import open_model  # noqa: PLC0415 - imports TensorFlow
+
+        return open_model(model, inputs, self.device(device))
+
+    def device(self, wanted: str) -> str:
+        """Resolve TensorFlow's name of a device, given the platform's: ``"cuda:1"`` is ``"GPU:1"``."""
+        import keras  # noqa: PLC0415
+
+        if keras.backend.backend() != "tensorflow":
+            return wanted  # training leaves placing to the backend
+        import tensorflow as tf  # noqa: PLC0415
+
+        present = {kind: len(tf.config.list_physical_devices(kind)) for kind in ("CPU", "GPU")}
+        if wanted == "auto":
+            return "GPU:0" if present["GPU"] else "CPU:0"
+        kind, _, number = wanted.lower().partition(":")
+        kind = {"cuda": "GPU", "gpu": "GPU", "cpu": "CPU"}.get(kind, "")
+        if not kind or (number and not number.isdigit()) or int(number or 0) >= present[kind]:
+            raise DeviceError(f"no device {wanted!r} in this process: use 'cpu' or 'auto' ({present['GPU']} GPUs seen)")
+        return f"{kind}:{number or 0}"
+
+    def seed(self, seed: int) -> None:
+        """Seed Keras and its backend; the states of a model's own generators are variables of it."""
+        import keras  # noqa: PLC0415
+
+        keras.utils.set_random_seed(seed)
+
+    def open_training(self, trainer: Trainer, device: str) -> Session:
+        """Open a session of Keras; its steps run on the device."""
+        from udfs.handlers.keras._session import KerasSession  # noqa: PLC0415 - inference needs nothing of training
+
+        return KerasSession(trainer, device)
+
+    @contextmanager
+    def frozen(self, model: Any) -> Iterator[None]:
+        """Hold a model with variables that are not trainable."""
+        trainable, model.trainable = model.trainable, False
+        try:
+            yield
+        finally:
+            model.trainable = trainable
+
+    def export(self, model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:  # noqa: ARG002 - a built model knows its inputs
+        """Write a ``.keras`` archive; the model's layers are Keras's own or registered."""
+        from udfs.handlers.keras import _export  # noqa: PLC0415
+
+        return _export.export(model)
+
+    def open_export(self, data: bytes) -> Exported:
+        """Open a ``.keras`` archive in Keras's safe mode."""
+        from udfs.handlers.keras import _export  # noqa: PLC0415
+
+        return _export.open_export(data)
+
+    def parameters(self, network: Any) -> int:
+        """Count the scalars as Keras's summary does."""
+        return int(network.count_params())
+
+    def build(self, builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> Any:
+        """Build with Python's and numpy's generators at a seed, and put them back."""
+        from udfs.handlers.keras import _networks  # noqa: PLC0415
+
+        return _networks.build(builder, inputs, seed)
+
+    def load(
+        self,
+        builder: Builder,
+        inputs: Sequence[TensorSpec],
+        weights: str | os.PathLike[str] | Mapping[str, Any],
+        seed: int,
+        name: str,
+    ) -> Any:
+        """Build, and read a file into it."""
+        from udfs.weights.keras import fit_weights  # noqa: PLC0415
+
+        if isinstance(weights, Mapping):
+            raise InvalidArgumentError(
+                f"the weights of Keras's model {name!r} come from a file (.weights.h5, .h5, .keras), not a mapping"
+            )
+        network = self.build(builder, inputs, seed)
+        fit_weights(network, weights, name)
+        return network
+
+    def paths(self, network: Any, inputs: Sequence[TensorSpec]) -> list[str]:
+        """Name the layers that give one tensor, in the order in which they give it."""
+        return list(self.trace(network, inputs).paths)
+
+
+FRAMEWORK: Framework = KerasFramework()

@@ -1,0 +1,33 @@
+"""Models that a function builds, apart from the process's counters and generators."""
+
+from __future__ import annotations
+
+import inspect
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from udfs.handlers._framework import seeded_generators
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from udfs.handlers._framework import Builder
+    from udfs.handlers._protocol import TensorSpec
+
+__all__ = ["build"]
+
+
+def build(builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> Any:
+    """Build with Python's and numpy's generators at a seed, and put them back.
+
+    In a thread of its own: Keras's counters, which name layers, and its policies belong to a thread, so each process
+    gives the layers the same names, whatever it built before.
+    """
+    with seeded_generators(seed), ThreadPoolExecutor(1) as apart:
+        return apart.submit(_built, builder, inputs).result()
+
+
+def _built(builder: Builder, inputs: Sequence[TensorSpec]) -> Any:
+    if "input_shape" in inspect.signature(builder).parameters:
+        return builder(input_shape=inputs[0].shape)
+    return builder()

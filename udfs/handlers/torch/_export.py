@@ -1,0 +1,56 @@
+"""Trained modules without their author's code: torch's exported programs."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.handlers._framework import Exported
+
+__all__ = ["export", "open_export"]
+
+# Two, because a batch of one would be taken for a constant.
+_TRACED_ROWS = 2
+
+
+def export(model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
+    """Write a ``.pt2`` archive for the CPU, whatever device the module is on."""
+    rows = [np.concatenate([array] * _TRACED_ROWS)[:_TRACED_ROWS] for array in inputs]
+    batch = torch.export.Dim("batch")
+    on_cpu = all(tensor.device.type == "cpu" for tensor in (*model.parameters(), *model.buffers()))
+    network = model if on_cpu else copy.deepcopy(model).cpu()
+    training = network.training
+    network.eval()
+    try:
+        program = torch.export.export(
+            network,
+            tuple(torch.from_numpy(np.ascontiguousarray(array)) for array in rows),
+            dynamic_shapes=tuple({0: batch} for _ in rows),
+        )
+    finally:
+        network.train(training)
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    return buffer.getvalue()
+
+
+def open_export(data: bytes) -> Exported:
+    """Open a ``.pt2`` archive as a function of arrays."""
+    module = torch.export.load(io.BytesIO(data)).module()
+
+    def run(inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float32], ...]:
+        with torch.inference_mode():
+            outputs = module(*(torch.from_numpy(np.ascontiguousarray(array)) for array in inputs))
+        listed = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        return tuple(output.float().numpy() for output in listed)
+
+    return run

@@ -1,0 +1,157 @@
+"""PyTorch as a framework of the registry: everything that the project asks of torch."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from udfs.handlers._framework import DeviceError, Framework
+from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.torch import _export, _networks
+from udfs.handlers.torch._fx import capture
+from udfs.handlers.torch._model import TorchModel
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.handlers._framework import Builder, Exported
+    from udfs.handlers._protocol import TensorSpec
+    from udfs.handlers._session import Session, Trainer
+
+__all__ = ["FRAMEWORK", "TorchFramework"]
+
+
+class TorchFramework(Framework):
+    """Torch's side of :class:`udfs.handlers.Framework`."""
+
+    name = "torch"
+    suffix = ".pt2"
+    incremental = True
+
+    def recognises(self, model: object) -> bool:
+        """Whether it is a ``torch.nn.Module``."""
+        return isinstance(model, nn.Module)
+
+    def trace(self, model: object, inputs: Sequence[TensorSpec], *, device: str = "cpu") -> TorchModel:
+        """Open ``model`` (in eval mode) into a graph; parameters are shared, not copied.
+
+        Raises
+        ------
+        UntraceableModelError
+            It is not a module, is in training mode, or cannot be traced; the message says why.
+        DeviceError
+            This process has no such device.
+        """
+        if not isinstance(model, nn.Module):
+            raise UntraceableModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
+        return TorchModel(capture(model, inputs), inputs, self.device(device))
+
+    def device(self, wanted: str) -> str:
+        """Resolve torch's name of a device; ``"auto"`` is the current GPU where there is one."""
+        if wanted == "auto":
+            return "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            device = torch.device(wanted)
+        except RuntimeError as error:
+            raise DeviceError(f"device={wanted!r} is no device of torch; use 'auto', 'cpu' or 'cuda:0'") from error
+        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+            raise DeviceError(
+                f"no device {wanted!r} in this process: use 'cpu' or 'auto' ({torch.cuda.device_count()} GPUs seen)"
+            )
+        return wanted
+
+    def device_of(self, model: Any) -> str | None:
+        """Name the device of a module's first parameter, unless it is the CPU."""
+        first = next(iter(model.parameters()), None)
+        return None if first is None or first.device.type == "cpu" else str(first.device)
+
+    def seed(self, seed: int) -> None:
+        """Seed torch on all devices."""
+        torch.manual_seed(seed)
+
+    def take_random(self) -> Any:
+        """Copy the state of torch's generator for the CPU."""
+        return torch.get_rng_state().numpy()
+
+    def apply_random(self, state: Any) -> None:
+        """Set torch's generator for the CPU."""
+        torch.set_rng_state(torch.from_numpy(state.copy()))
+
+    def accelerator_bytes(self) -> int:
+        """Measure the most memory that torch has reserved on the current GPU."""
+        return int(torch.cuda.max_memory_reserved()) if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
+
+    def open_training(self, trainer: Trainer, device: str) -> Session:
+        """Open a session of torch; the model is moved to the device in place."""
+        from udfs.handlers.torch._session import TorchSession  # noqa: PLC0415 - inference needs nothing of training
+
+        return TorchSession(trainer, device)
+
+    @contextmanager
+    def frozen(self, model: nn.Module) -> Iterator[None]:
+        """Hold a module in evaluation mode, with parameters that require no gradient."""
+        learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        training = model.training
+        for parameter in learning:
+            parameter.requires_grad_(False)
+        model.eval()
+        try:
+            yield
+        finally:
+            for parameter in learning:
+                parameter.requires_grad_(True)
+            model.train(training)
+
+    def export(self, model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
+        """Write a ``.pt2`` archive of ``torch.export``; its forward pass has no control flow over data."""
+        return _export.export(model, inputs)
+
+    def open_export(self, data: bytes) -> Exported:
+        """Open a ``.pt2`` archive."""
+        return _export.open_export(data)
+
+    def parameters(self, network: nn.Module) -> int:
+        """Count the scalars of parameters, without buffers."""
+        return sum(parameter.numel() for parameter in network.parameters())
+
+    def build(self, builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> nn.Module:  # noqa: ARG002 - a module knows its inputs
+        """Build in evaluation mode with torch's generator at a seed, and put the generator back."""
+        return _networks.build(builder, seed)
+
+    def skeleton(self, builder: Builder, inputs: Sequence[TensorSpec]) -> nn.Module:  # noqa: ARG002
+        """Build in evaluation mode on the meta device: all of the structure, none of the memory."""
+        return _networks.skeleton(builder)
+
+    def load(
+        self,
+        builder: Builder,
+        inputs: Sequence[TensorSpec],  # noqa: ARG002
+        weights: str | os.PathLike[str] | Mapping[str, torch.Tensor],
+        seed: int,
+        name: str,
+    ) -> nn.Module:
+        """Give the skeleton a state dict."""
+        return _networks.load(builder, weights, seed, name)
+
+    def share(self, key: str, build: Callable[[], Any], skeleton: Callable[[], Any]) -> nn.Module:
+        """Map the weights from a file of the node's cache folder."""
+        from udfs.weights.shared import open_shared  # noqa: PLC0415 - only workers share
+
+        return open_shared(key, build, skeleton)
+
+    def paths(self, network: nn.Module, inputs: Sequence[TensorSpec]) -> list[str]:  # noqa: ARG002
+        """Name all modules by their paths."""
+        return [path for path, _ in network.named_modules() if path]
+
+    def run_order(self, builder: Builder, inputs: Sequence[TensorSpec]) -> list[str]:
+        """Name modules in the order in which they return a tensor."""
+        return _networks.run_order(builder, inputs)
+
+
+FRAMEWORK: Framework = TorchFramework()

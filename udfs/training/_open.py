@@ -1,0 +1,88 @@
+"""Opening a configuration for training: the user's function is called, seeded, and its model gets a session."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udfs.handlers import framework, imported_frameworks
+from udfs.training._errors import TrainerError
+from udfs.training._functions import TrainingFunctions
+from udfs.training._own import OwnSession
+from udfs.training._trainer import ModelTrainer, trainer_framework
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from udfs.handlers import Session
+
+__all__ = ["open_session", "training_bytes"]
+
+
+def training_bytes(session: Session) -> int:
+    """Estimate the bytes that training takes: weights, gradients, Adam's two moments, and checkpoints on their way.
+
+    Parameters
+    ----------
+    session : Session
+    """
+    return 6 * session.weight_bytes
+
+
+def open_session(
+    trainer_fn: Callable[[dict[str, Any]], ModelTrainer | TrainingFunctions],
+    params: Mapping[str, Any],
+    seed: int,
+    *,
+    device: str = "cpu",
+) -> Session:
+    """Build a configuration's model, with random numbers that depend on the seed alone.
+
+    Parameters
+    ----------
+    trainer_fn : callable
+        The user's.
+    params : mapping
+        Of the configuration.
+    seed : int
+        See :func:`udfs.training.initial_seed`.
+    device : str
+        ``"cpu"`` (default), ``"auto"``, or an accelerator in torch's words: ``"cuda:1"``. A model that
+        :class:`TrainingFunctions` put on an accelerator stays there.
+
+    Raises
+    ------
+    TrainerError
+        The function returns something else.
+    udfs.handlers.DeviceError
+        The framework has no such device in this process.
+    """
+    made = _seeded(trainer_fn, params, seed)
+    if isinstance(made, TrainingFunctions):
+        return OwnSession(made, dict(params), device)
+    if not isinstance(made, ModelTrainer):
+        raise TrainerError(f"trainer_fn gave a {type(made).__name__} for {dict(params)}: it has to give a ModelTrainer")
+    own = trainer_framework(made)
+    return own.open_training(made, own.device(device))
+
+
+def _seeded(trainer_fn: Callable[[dict[str, Any]], Any], params: Mapping[str, Any], seed: int) -> Any:
+    before = _seed_everything(seed)
+    made = trainer_fn(dict(params))
+    # A function that imports its framework itself has drawn the first weights from that one's own seed.
+    if before != imported_frameworks():
+        _seed_everything(seed)
+        made = trainer_fn(dict(params))
+    return made
+
+
+def _seed_everything(seed: int) -> tuple[str, ...]:
+    """Seed every generator that is imported so far, and name the frameworks among them."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - the user's function may draw from it
+    imported = imported_frameworks()
+    for name in imported:
+        framework(name).seed(seed)
+    return imported
