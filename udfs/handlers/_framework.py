@@ -76,6 +76,10 @@ class Framework(Handler, Protocol):
         """Name the accelerator that a model's author put it on; ``None`` for the CPU."""
         return None
 
+    def on(self, device: str) -> AbstractContextManager[None]:  # noqa: ARG002 - a default for models that have a device
+        """Run a block's operations on a device, where the framework does not take the device of the model."""
+        return nullcontext()
+
     def seed(self, seed: int) -> None:  # noqa: ARG002
         """Seed the framework's own generators; Python's and numpy's are seeded by the caller."""
         return

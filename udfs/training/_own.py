@@ -42,8 +42,8 @@ class OwnSession:
         self.model, self._optimizer = functions.model_fn(dict(params))
         trainer = ModelTrainer(model=self.model, optimizer=self._optimizer, loss=None)
         self._framework = trainer_framework(trainer)
-        chosen = self._framework.device_of(self.model) or self._framework.device(device)
-        self._inner = self._framework.open_training(trainer, chosen)
+        self._device = self._framework.device_of(self.model) or self._framework.device(device)
+        self._inner = self._framework.open_training(trainer, self._device)
         # The user alone knows whether larger values of the function's other numbers are better.
         self.sums = Sums([])
         self.threshold = 0.0
@@ -96,7 +96,8 @@ class OwnSession:
             read = self._functions.input_fn(cast("Tensors", data)) if self._functions.input_fn is not None else data
             # The tensors are kept with what was read of them, so that no other shard gets their id.
             self._read[id(data)] = (data, read)
-        means = self._functions.train_fn(self._read[id(data)][1], self.model, self._optimizer, self._params)
+        with self._framework.on(self._device):
+            means = self._functions.train_fn(self._read[id(data)][1], self.model, self._optimizer, self._params)
         if not hasattr(means, "items") or "loss" not in means:
             raise TrainerError(
                 f'train_fn gave {means!r}: it has to give a mapping of names to means, "loss" among them'

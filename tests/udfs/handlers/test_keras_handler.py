@@ -18,7 +18,7 @@ import keras
 from keras import layers, ops
 
 from optimizer.graph import Window, receptive_field
-from udfs.handlers import TensorSpec, UntraceableModelError, framework
+from udfs.handlers import DeviceError, TensorSpec, framework
 from udfs.handlers.keras import FRAMEWORK
 from udfs.testing import HandlerContract, Refusal, Sample, assert_same_bits, records
 
@@ -556,7 +556,7 @@ def test_tensorflows_own_settings_are_put_back() -> None:
 def test_devices_are_looked_up() -> None:
     for device in ("auto", "cpu"):
         FRAMEWORK.trace(built(twice), [TensorSpec((4,))], device=device).run({"x": records(TensorSpec((4,)))}, ["fc"])
-    with pytest.raises(UntraceableModelError, match="no device 'cuda:7'"):
+    with pytest.raises(DeviceError, match="no device 'cuda:7'"):
         FRAMEWORK.trace(built(twice), [TensorSpec((4,))], device="cuda:7")
 
 
@@ -579,7 +579,9 @@ def test_nothing_is_said_on_import_and_spark_gives_the_threads() -> None:
 
 @pytest.mark.parametrize("code", ["import keras; ", ""])
 def test_another_backend_is_an_error_that_names_the_way_out(code: str) -> None:
-    done = _python(f"{code}from udfs.handlers import framework; framework('keras')", KERAS_BACKEND="torch")
+    done = _python(
+        f"{code}from udfs.handlers import framework; framework('keras').trace(None, [])", KERAS_BACKEND="torch"
+    )
     assert "KerasBackendError: Keras runs on its 'torch' backend" in done.stderr
     assert "KERAS_BACKEND=tensorflow" in done.stderr
 

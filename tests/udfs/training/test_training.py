@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from sklearn import metrics as reference
 
 torch = pytest.importorskip("torch")
 
+from udfs.handlers import DeviceError
 from udfs.handlers.torch._session import as_array, as_tensor
 from udfs.inference import PortableNetwork
 from udfs.packing import StateError, pack, unpack
@@ -457,3 +459,72 @@ def test_an_optimizer_of_another_model_is_refused() -> None:
 
     with pytest.raises(TrainerError, match="parameters of another model"):
         open_session(trainer, {}, 0)
+
+
+def own_functions(place: str = "cpu") -> Callable[[dict[str, Any]], TrainingFunctions]:
+    def model_fn(_params: Any) -> Any:
+        net = torch.nn.Linear(2, 2).to(place)
+        return net, torch.optim.SGD(net.parameters(), lr=0.1)
+
+    return lambda _params: TrainingFunctions(model_fn=model_fn, train_fn=lambda *_: {"loss": 0.0})
+
+
+def test_the_device_of_a_run_reaches_training_functions() -> None:
+    """The meta device stands for an accelerator."""
+    session = open_session(own_functions(), {}, 0, device="meta")
+    assert {parameter.device.type for parameter in session.model.parameters()} == {"meta"}
+
+
+def test_a_model_that_its_author_put_on_an_accelerator_stays_there() -> None:
+    session = open_session(own_functions("meta"), {}, 0, device="cpu")
+    assert {parameter.device.type for parameter in session.model.parameters()} == {"meta"}
+
+
+@pytest.mark.parametrize("trainer_fn", [own_functions(), lambda _params: torch_trainer({"lr": 0.1})])
+def test_a_device_that_is_not_there_is_refused(trainer_fn: Callable[..., Any]) -> None:
+    with pytest.raises(DeviceError, match=r"cuda:7.*use 'cpu' or 'auto'"):
+        open_session(trainer_fn, {}, 0, device="cuda:7")
+    assert open_session(trainer_fn, {}, 0, device="auto").weight_bytes
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_keras_trains_on_the_device_of_the_run(own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    keras = pytest.importorskip("keras")
+    tensorflow = pytest.importorskip("tensorflow")
+    around: list[str] = []
+    seen: list[tuple[str, ...]] = []
+    real = tensorflow.device
+
+    @contextmanager
+    def recorded(name: str) -> Any:
+        around.append(name)
+        with real(name):
+            yield
+        around.pop()
+
+    monkeypatch.setattr(tensorflow, "device", recorded)
+
+    def loss(labels: Any, outputs: Any) -> Any:
+        seen.append(tuple(around))
+        return keras.ops.mean(keras.ops.square(outputs - labels))
+
+    def model_fn(_params: Any) -> Any:
+        net = keras.Sequential([keras.Input((WIDTH,)), keras.layers.Dense(1)])
+        return net, keras.optimizers.SGD(0.1)
+
+    def train_fn(data: Any, model: Any, _optimizer: Any, _params: Any) -> dict[str, float]:
+        return {"loss": float(loss(data.labels[0], model(data.inputs[0])[:, 0]))}
+
+    def trainer_fn(params: Any) -> Any:
+        if own:
+            return TrainingFunctions(model_fn=model_fn, train_fn=train_fn)
+        net, optimizer = model_fn(params)
+        return ModelTrainer(model=net, optimizer=optimizer, loss=loss, batch_size=BATCH)
+
+    session = open_session(trainer_fn, {}, 0, device="cpu:0")
+    data = shard(0)
+    session.train(data, np.arange(data.rows), ends_epoch=True)
+    session.evaluate(data)
+    assert set(seen) == {("CPU:0",)}
+    with pytest.raises(DeviceError, match="no device 'cuda:7'"):
+        open_session(trainer_fn, {}, 0, device="cuda:7")

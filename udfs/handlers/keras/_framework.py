@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError
@@ -72,6 +73,19 @@ class KerasFramework(Framework):
             raise DeviceError(f"no device {wanted!r} in this process: use 'cpu' or 'auto' ({present['GPU']} GPUs seen)")
         return f"{kind}:{number or 0}"
 
+    @contextmanager
+    def on(self, device: str) -> Iterator[None]:
+        """Run a block's operations on a device of TensorFlow; Keras's other backends place them themselves."""
+        import keras  # noqa: PLC0415
+
+        if keras.backend.backend() != "tensorflow":
+            yield
+            return
+        import tensorflow as tf  # noqa: PLC0415
+
+        with tf.device(device):
+            yield
+
     def seed(self, seed: int) -> None:
         """Seed Keras and its backend; the states of a model's own generators are variables of it."""
         import keras  # noqa: PLC0415
@@ -82,7 +96,7 @@ class KerasFramework(Framework):
         """Open a session of Keras; its steps run on the device."""
         from udfs.handlers.keras._session import KerasSession  # noqa: PLC0415 - inference needs nothing of training
 
-        return KerasSession(trainer, device)
+        return KerasSession(trainer, partial(self.on, device))
 
     @contextmanager
     def frozen(self, model: Any) -> Iterator[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +32,11 @@ class KerasSession:
     Parameters
     ----------
     trainer : Trainer
-    device : str
-        TensorFlow's name of where to train; each step of the session runs there. Unused on Keras's other backends.
+    placed : callable
+        Makes a ``with`` block whose operations run on the session's device; each step is in one.
     """
 
-    def __init__(self, trainer: Trainer, device: str) -> None:
+    def __init__(self, trainer: Trainer, placed: Callable[[], AbstractContextManager[None]]) -> None:
         if trainer.scheduler is not None:
             raise TrainerError("scheduler is of torch: Keras takes a LearningRateSchedule as its optimizer's rate")
         model = trainer.model
@@ -45,7 +44,7 @@ class KerasSession:
             raise TrainerError(
                 f"the model {model.name!r} is not built, so it has no weights yet: give it an Input, or call build()"
             )
-        self._device = device
+        self._placed = placed
         with self._placed():
             model.compile(optimizer=trainer.optimizer, loss=trainer.loss, jit_compile=False)
             # Its slots are made at the first step otherwise, after the first checkpoint would have wanted them.
@@ -151,15 +150,6 @@ class KerasSession:
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
         """Convert inputs to what the model itself takes."""
         return [_scaled(array) for array in inputs]
-
-    def _placed(self) -> AbstractContextManager[Any]:
-        """Run a block's operations on the session's device."""
-        if keras.backend.backend() != "tensorflow":
-            return nullcontext()
-        import tensorflow as tf  # noqa: PLC0415 - Keras has others beneath it too
-
-        device: AbstractContextManager[Any] = tf.device(self._device)
-        return device
 
 
 def _as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:
