@@ -12,6 +12,7 @@ __all__ = [
     "CerebroError",
     "CerebroSparkError",
     "ChangingInputError",
+    "CheckpointError",
     "ColumnError",
     "EmptyInputError",
     "InvalidArgumentError",
@@ -23,7 +24,6 @@ __all__ = [
     "StoreError",
     "TooFewSlotsError",
     "TrainerError",
-    "UnkeptError",
 ]
 
 
@@ -51,8 +51,8 @@ class RunError(CerebroSparkError, RuntimeError):
     """A run that cannot begin or go on; the message says what would help."""
 
 
-class UnkeptError(RunError):
-    """The store does not take the states of the models any more."""
+class CheckpointError(RunError):
+    """The store does not take checkpoints any more."""
 
 
 class NoModelError(CerebroSparkError, LookupError):

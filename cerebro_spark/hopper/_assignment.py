@@ -1,40 +1,154 @@
-"""Attached workers and the units that they have."""
+"""Assignment: gives units to workers that ask, and takes their reports (Cerebro, section 3.4.2, the scheduler)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark.hopper._events import Event
+from cerebro_spark.hopper._state import Assignment
+from optimizer.hopper import Unit
+from udfs.hopper import EvaluateUnit, TrainReport, TrainUnit, UnitFailure
+from udfs.rpc import RefusedError
 
 if TYPE_CHECKING:
-    from cerebro_spark.hopper._trial import Trial
+    from cerebro_spark.hopper._liveness import Liveness
+    from cerebro_spark.hopper._recovery import Recovery
+    from cerebro_spark.hopper._state import Attached, RunState
+    from udfs.hopper import EvaluateReport
 
-__all__ = ["Assignment", "Attached"]
-
-
-@dataclass(slots=True)
-class Attached:
-    """An attempt of a worker that is here."""
-
-    name: str
-    attempt: str
-    location: str
-    host: str
-    seen: float
-    assignment: Assignment | None = None
-    drop: list[tuple[str, int]] = field(default_factory=list)
-    abort: bool = False
+__all__ = ["Assignments"]
 
 
-@dataclass(slots=True)
-class Assignment:
-    """A unit that a worker has."""
+class Assignments:
+    """Gives out units and takes reports. Its callers hold the run's lock.
 
-    name: str
-    kind: str
-    trial: Trial
-    epoch: int
-    partition: int
-    version: int
-    began: float
-    from_store: bool
-    peer: str | None
+    Parameters
+    ----------
+    state : RunState
+    liveness : Liveness
+        Hears how long units take.
+    recovery : Recovery
+        Handles units that failed.
+    """
+
+    def __init__(self, state: RunState, liveness: Liveness, recovery: Recovery) -> None:
+        self._state = state
+        self._liveness = liveness
+        self._recovery = recovery
+        self._numbers = itertools.count()
+
+    def take(self, worker: Attached) -> Assignment | None:
+        """Give a worker the next unit; ``None`` where it has one, or there is none for it."""
+        state = self._state
+        if worker.assignment is not None or worker.abort or state.closing:
+            return None
+        unit = state.hopper.next_unit(worker.name)
+        if unit is not None:
+            kind, trial, partition = "train", state.trial[unit.config], unit.partition
+        else:
+            pair = self._evaluation(worker)
+            if pair is None:
+                return None
+            kind, trial, partition = "evaluate", state.trial[pair[0]], pair[1]
+        worker.assignment = Assignment(
+            unit_id=f"{kind} {trial.config} epoch {state.epoch} partition {partition} #{next(self._numbers)}",
+            kind=kind,
+            trial=trial,
+            epoch=state.epoch,
+            partition=partition,
+            version=trial.version,
+            began=state.seconds,
+            from_store=trial.version > 0 and trial.holder not in state.workers,
+            peer=trial.holder,
+        )
+        return worker.assignment
+
+    def describe(
+        self, assignment: Assignment, *, drop: tuple[tuple[str, int], ...], holds: tuple[int, ...]
+    ) -> TrainUnit | EvaluateUnit:
+        """Tell a worker what its unit is, and which checkpoints and shards it keeps meanwhile."""
+        trial = assignment.trial
+        holder = self._state.workers.get(trial.holder or "")
+        common: dict[str, Any] = {
+            "drop": drop,
+            "holds": holds,
+            "unit_id": assignment.unit_id,
+            "trial_id": trial.config,
+            "params": trial.params,
+            "partition": assignment.partition,
+            "version": assignment.version,
+            "digest": trial.digests[assignment.version],
+            "peer": holder.location if holder is not None else "",
+        }
+        if assignment.kind == "evaluate":
+            return EvaluateUnit(**common)
+        ends_epoch = len(trial.done(assignment.epoch)) + 1 == len(self._state.partitions)
+        record = trial.record(assignment.epoch)
+        return TrainUnit(**common, epoch=assignment.epoch, ends_epoch=ends_epoch, record=record)
+
+    def report(self, worker: Attached, report: TrainReport | EvaluateReport | UnitFailure) -> None:
+        """Take the report of a worker's unit; that of another unit is ignored.
+
+        Raises
+        ------
+        udfs.rpc.RefusedError
+            The unit is of the other kind.
+        """
+        assignment = worker.assignment
+        if assignment is None or assignment.unit_id != report.unit_id:
+            return
+        if isinstance(report, UnitFailure):
+            worker.assignment = None
+            self._recovery.failed(worker, assignment, report)
+            return
+        if isinstance(report, TrainReport) != (assignment.kind == "train"):
+            raise RefusedError(f"a {type(report).__name__} of {assignment.unit_id}")
+        worker.assignment = None
+        event = self._event(worker, assignment, report)
+        self._state.events.append(event)
+        self._liveness.took(assignment)
+        trial = assignment.trial
+        if isinstance(report, TrainReport):
+            self._trained(worker, assignment, report)
+        elif trial.running and assignment.version == trial.version:
+            trial.evaluated[assignment.partition] = report.sums
+        self._state.observer.unit(event)
+        self._recovery.rewind(trial)
+
+    def _trained(self, worker: Attached, assignment: Assignment, report: TrainReport) -> None:
+        state, trial = self._state, assignment.trial
+        before = trial.holder
+        trial.trained(assignment.epoch, assignment.partition, worker.name, report)
+        if before is not None and before != worker.name and before in state.workers:
+            state.workers[before].drop.append((trial.config, assignment.version))
+        state.hopper.finish(Unit(trial.config, assignment.partition), max(report.seconds, 1e-6))
+        state.want_evaluation(trial)
+
+    def _event(self, worker: Attached, assignment: Assignment, report: TrainReport | EvaluateReport) -> Event:
+        return Event(
+            kind=assignment.kind,
+            trial_id=assignment.trial.config,
+            worker=worker.name,
+            epoch=assignment.epoch,
+            partition=assignment.partition,
+            began=assignment.began,
+            ended=self._state.seconds,
+            seconds=report.seconds,
+            fetched_bytes=report.fetched_bytes,
+            from_store=report.fetched_bytes > 0 and assignment.from_store,
+        )
+
+    def _evaluation(self, worker: Attached) -> tuple[str, int] | None:
+        """Remove and give an evaluation that a worker has the shard for, one that costs no hop before others."""
+        state = self._state
+        ready = sorted(
+            (trial_id, partition)
+            for trial_id, partition in state.evaluations
+            if partition in state.holdings[worker.name] and state.reachable(state.trial[trial_id])
+        )
+        if not ready:
+            return None
+        pair = min(ready, key=lambda pair: state.trial[pair[0]].holder != worker.name)
+        state.evaluations.discard(pair)
+        return pair

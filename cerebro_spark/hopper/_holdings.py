@@ -1,4 +1,4 @@
-"""Which worker holds which partitions, while workers come and go."""
+"""Which worker holds which partitions, while workers attach and detach."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ class _Awaited:
 
 
 class Holdings:
-    """Partitions by worker: of those that are here, and of those that are waited for.
+    """Partitions of attached workers and of awaited ones.
 
-    A lost worker is waited for with its partitions, for it is often back within a second and has them on its node;
-    then they go to the others. Whoever comes without partitions of its own gets some between epochs, or at once where
-    a lost worker's are to be had.
+    A lost worker is awaited with its partitions, for it is often back within a second and has them on its node; if it
+    is not, others adopt them. A worker that attaches without partitions of its own gets some between epochs, or at
+    once where those of a lost worker are available.
 
     Parameters
     ----------
     workers : mapping of str to collection of int
-        Who is waited for at first, and with which partitions; one in several of them has so many copies.
+        Workers that are awaited at first, and the partitions of each; one that several of them have has so many
+        copies.
 
     Examples
     --------
     >>> holdings = Holdings({"w0": [0, 2], "w1": [1]})
     >>> for name in ("w0", "w1", "w2"):
-    ...     holdings.come(name)
+    ...     holdings.attach(name)
     >>> holdings.level()
     >>> {name: sorted(holdings[name]) for name in ("w0", "w1", "w2")}
     {'w0': [0], 'w1': [1], 'w2': [2]}
@@ -47,41 +48,41 @@ class Holdings:
         self._awaited = {name: _Awaited(math.inf, set(partitions)) for name, partitions in workers.items()}
 
     def __getitem__(self, name: str) -> set[int]:
-        """Partitions of a worker that is here."""
+        """Give the partitions of an attached worker."""
         return self._present[name]
 
     @property
     def complete(self) -> bool:
-        """Whether everybody who was waited for at first has come once."""
+        """Whether every worker that was awaited at first has been attached once."""
         return all(awaited.since < math.inf for awaited in self._awaited.values())
 
-    def come(self, name: str) -> None:
-        """A worker is here: with what it was waited for with, or with nothing."""
+    def attach(self, name: str) -> None:
+        """Attach a worker, with the partitions that it was awaited with, or with none."""
         awaited = self._awaited.pop(name, None)
         self._present[name] = awaited.partitions if awaited is not None else set()
 
-    def go(self, name: str, now: float) -> None:
-        """A worker is lost, and waited for from now on."""
+    def detach(self, name: str, now: float) -> None:
+        """Detach a lost worker, and await it from now on."""
         self._awaited[name] = _Awaited(now, self._present.pop(name))
 
     def give_up(self, name: str) -> None:
-        """Nobody waits for a worker any more."""
+        """Await a worker no longer."""
         self._awaited.pop(name, None)
 
     def expired(self, since: float) -> list[str]:
-        """Give up those that were lost before some time."""
+        """Give up the workers that were lost before some time, and name them."""
         late = [name for name, awaited in self._awaited.items() if awaited.since < since]
         for name in late:
             self.give_up(name)
         return late
 
     def adopt(self) -> list[tuple[str, int]]:
-        """Partitions that nobody has go to who is here.
+        """Reassign orphaned partitions to attached workers.
 
         Returns
         -------
         list of tuple of str and int
-            Workers, and what each got.
+            Worker and partition of each.
         """
         if not self._present:
             return []
@@ -99,7 +100,7 @@ class Holdings:
         return given
 
     def level(self) -> None:
-        """As many copies of each partition as at first, and as many partitions on each worker as on any other."""
+        """Restore the copies that each partition had at first, and spread the partitions evenly over the workers."""
         for number, copies in sorted(self._copies.items()):
             wanted = min(copies, len(self._present) + len(self._awaited))
             holders = self._holders(number)

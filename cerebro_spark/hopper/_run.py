@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from cerebro_spark.callbacks import EpochFinished, EventStream, RunFailed, RunFinished
 from cerebro_spark.errors import RunError
 from cerebro_spark.hopper._coordinator import Coordinator
-from cerebro_spark.hopper._jobs import WorkerJobs
 from cerebro_spark.hopper._metrics import epoch_metrics
 from cerebro_spark.hopper._publisher import Publisher, run_started
-from udfs.hopper import Endpoint, HopperWorker
+from udfs.driver import WorkerJobs
+from udfs.hopper import HOPPER, HopperWorker
+from udfs.rpc import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -143,7 +144,7 @@ class Run:
             replay=self.replay,
             observer=Publisher(stream),
         )
-        endpoint = Endpoint(self.backend.host, secret, coordinator.answer)
+        endpoint = Endpoint(self.backend.host, secret, HOPPER, coordinator.answer)
         jobs = WorkerJobs(
             self.backend.spark,
             coordinator,

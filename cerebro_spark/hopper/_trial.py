@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from udfs.hopper import TrainReport
+
 __all__ = ["Trial"]
 
 
@@ -60,7 +62,7 @@ class Trial:
         )
 
     @property
-    def whole(self) -> bool:
+    def durable(self) -> bool:
         """Whether the store has the last version."""
         return self.kept == self.version
 
@@ -68,10 +70,10 @@ class Trial:
         """Partitions visited in an epoch, in that order."""
         return tuple(partition for at, partition in self.visits if at == epoch)
 
-    def record(self, epoch: int) -> dict[str, Any]:
-        """What the next unit's checkpoint goes on from."""
+    def record(self, epoch: int) -> Record:
+        """How the last checkpoint came to be, for the next unit to go on from."""
         sums = {name: part.tolist() for name, part in self.training_sums(epoch).items() if part.ndim == 1}
-        return Record(self.config, self.version, self.digests[-1], tuple(self.visits), sums).to_dict()
+        return Record(self.config, self.version, self.digests[-1], tuple(self.visits), sums)
 
     def training_sums(self, epoch: int) -> dict[str, NDArray[np.float64]]:
         """Contributions to the training loss of an epoch."""
@@ -81,14 +83,14 @@ class Trial:
                 merged = merge_sums(merged, sums)
         return merged
 
-    def trained(self, epoch: int, partition: int, worker: str, report: dict[str, Any]) -> None:
-        """A unit has ended well."""
+    def trained(self, epoch: int, partition: int, worker: str, report: TrainReport) -> None:
+        """Take the report of a unit of training."""
         self.visits.append((epoch, partition))
-        self.digests.append(report["digest"])
-        self.unit_sums.append(report["sums"])
+        self.digests.append(report.digest)
+        self.unit_sums.append(report.sums)
         self.holder = worker
-        self.seconds += report["seconds"]
-        self.state_bytes = report["state_bytes"]
+        self.seconds += report.seconds
+        self.state_bytes = report.checkpoint_bytes
 
     def rewind(self) -> tuple[int, ...]:
         """Go back to what the store has; gives the partitions to be visited once more."""

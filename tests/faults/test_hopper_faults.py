@@ -168,7 +168,7 @@ def test_a_network_that_is_cut(searching: Callable[..., Search], undisturbed: di
         node.cut()
         found = search.result()
     same(found, undisturbed)
-    assert any("no word for" in loss for loss in found["losses"])
+    assert any("has not called for" in loss for loss in found["losses"])
 
 
 @pytest.fixture

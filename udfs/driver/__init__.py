@@ -20,17 +20,21 @@ from udfs.driver._persistence import NetworkReader, NetworkWriter, StageReadable
 from udfs.driver._progress import Progress
 from udfs.driver._slots import is_local, task_slots
 from udfs.driver._tracking import track_into
+from udfs.driver._worker_jobs import LongLivedWorker, Supervisor, WorkerJobs
 
 __all__ = [
     "UNBOUND",
     "Cause",
     "JavaNotFoundError",
+    "LongLivedWorker",
     "NetworkReader",
     "NetworkWriter",
     "Progress",
     "StageReadable",
     "StageReader",
+    "Supervisor",
     "UnknownKeywordError",
+    "WorkerJobs",
     "above",
     "as_vector",
     "at_least",

@@ -1,19 +1,54 @@
-"""A worker of a model hopper run: keeps its shards, and trains whatever configuration hops to it."""
+"""A worker of a model hopper run: holds its shards, and trains whatever trial hops to it."""
 
 from udfs.hopper._checkpoints import Checkpoints, Record
+from udfs.hopper._messages import (
+    HOPPER,
+    Abort,
+    Acknowledged,
+    Beat,
+    CheckpointFailed,
+    CheckpointStored,
+    EvaluateReport,
+    EvaluateUnit,
+    Hello,
+    Instruction,
+    NextUnit,
+    Obsolete,
+    Stop,
+    TrainReport,
+    TrainUnit,
+    UnitFailure,
+    UnitReport,
+    Wait,
+    Welcome,
+    WorkUnit,
+)
 from udfs.hopper._states import States
-from udfs.hopper._wire import Caller, CallError, Endpoint, RefusedError, Seal, address_towards
 from udfs.hopper._worker import HopperWorker
 
 __all__ = [
-    "CallError",
-    "Caller",
+    "HOPPER",
+    "Abort",
+    "Acknowledged",
+    "Beat",
+    "CheckpointFailed",
+    "CheckpointStored",
     "Checkpoints",
-    "Endpoint",
+    "EvaluateReport",
+    "EvaluateUnit",
+    "Hello",
     "HopperWorker",
+    "Instruction",
+    "NextUnit",
+    "Obsolete",
     "Record",
-    "RefusedError",
-    "Seal",
     "States",
-    "address_towards",
+    "Stop",
+    "TrainReport",
+    "TrainUnit",
+    "UnitFailure",
+    "UnitReport",
+    "Wait",
+    "Welcome",
+    "WorkUnit",
 ]

@@ -1,16 +1,15 @@
-"""What a run leaves in its store: of each configuration the last state, and how it came to it."""
+"""Checkpoints of a run in its store: each trial's last one, and how it came to be."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping  # noqa: TC003 - a message's type hints are read when it is checked
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from udfs.store import Store
@@ -20,22 +19,22 @@ __all__ = ["Checkpoints", "Record"]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """How a configuration came to a state.
+    """How a trial came to a checkpoint.
 
     Parameters
     ----------
-    config : str
+    trial_id : str
     version : int
         Units trained so far.
     digest : str
-        Of the state's bytes.
+        Of the checkpoint's bytes.
     visits : tuple of (int, int)
         Epoch and partition of each unit, in the order of training.
     sums : mapping
         Contributions to the training loss of the epoch so far, as lists.
     """
 
-    config: str
+    trial_id: str
     version: int
     digest: str
     visits: tuple[tuple[int, int], ...] = ()
@@ -43,23 +42,23 @@ class Record:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Record:
-        """Restore what ``asdict`` gave, also after a trip through JSON."""
+        """Restore what :meth:`to_dict` gave, also after a trip through JSON."""
         visits = tuple((int(epoch), int(partition)) for epoch, partition in data["visits"])
         sums = {name: [float(number) for number in part] for name, part in data["sums"].items()}
-        return cls(str(data["config"]), int(data["version"]), str(data["digest"]), visits, sums)
+        return cls(str(data["trial_id"]), int(data["version"]), str(data["digest"]), visits, sums)
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """The sums as :class:`udfs.training.Metric` adds them up."""
+        """Give the sums as :class:`udfs.training.Metric` adds them up."""
         return {name: np.array(part, np.float64) for name, part in self.sums.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Give it as plain data."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """The states of one run in its store: two files each, of which the second says that the first is whole.
+    """The checkpoints of one run in its store: two files each; the second says that the first is complete.
 
     Parameters
     ----------
@@ -72,38 +71,38 @@ class Checkpoints:
     run: str
 
     def write(self, record: Record, state: bytes) -> None:
-        """Keep a state.
+        """Write a checkpoint, then its record.
 
         Raises
         ------
         udfs.store.StoreError
         """
-        folder, name = self._folder(record.config), _name(record.version, record.digest)
+        folder, name = self._folder(record.trial_id), _name(record.version, record.digest)
         self.store.write(state, *folder, f"{name}.safetensors")
         self.store.write(json.dumps(record.to_dict()).encode(), *folder, f"{name}.json")
 
-    def drop(self, config: str, below: int) -> None:
-        """Delete the states of lower versions."""
-        folder = self._folder(config)
+    def drop(self, trial_id: str, below: int) -> None:
+        """Delete a trial's checkpoints of lower versions."""
+        folder = self._folder(trial_id)
         for name in self.store.list(*folder):
             if int(name.partition("-")[0]) < below:
                 self.store.delete(*folder, name)
 
-    def read(self, config: str, version: int, digest: str) -> bytes:
-        """The state of a version."""
-        return self.store.read(*self._folder(config), f"{_name(version, digest)}.safetensors")
+    def read(self, trial_id: str, version: int, digest: str) -> bytes:
+        """Read the checkpoint of a version."""
+        return self.store.read(*self._folder(trial_id), f"{_name(version, digest)}.safetensors")
 
-    def last(self, config: str) -> Record | None:
-        """How the last whole state came to be; ``None`` where there is none."""
-        names = [name for name in self.store.list(*self._folder(config)) if name.endswith(".json")]
+    def last(self, trial_id: str) -> Record | None:
+        """Read the record of the last complete checkpoint; ``None`` where there is none."""
+        names = [name for name in self.store.list(*self._folder(trial_id)) if name.endswith(".json")]
         if not names:
             return None
-        return Record.from_dict(json.loads(self.store.read(*self._folder(config), max(names))))
+        return Record.from_dict(json.loads(self.store.read(*self._folder(trial_id), max(names))))
 
-    def _folder(self, config: str) -> tuple[str, ...]:
-        return ("runs", self.run, "checkpoints", config)
+    def _folder(self, trial_id: str) -> tuple[str, ...]:
+        return ("runs", self.run, "checkpoints", trial_id)
 
 
 def _name(version: int, digest: str) -> str:
-    # A version may come to be twice: by a worker that was taken for lost, and by the one that trained it again.
+    # Two workers may write one version: the one that was taken for lost, and the one that trained it again.
     return f"{version:06d}-{digest[:8]}"

@@ -1,26 +1,34 @@
-"""The states that a worker holds for the one that trains next."""
+"""Checkpoints that a worker holds in memory for the worker that trains next."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 
 __all__ = ["States", "digest_of"]
 
 
 def digest_of(state: bytes) -> str:
-    """Tells states apart, and a damaged one from a whole one."""
+    """Compute the digest that tells checkpoints apart, and a damaged one from an intact one."""
     return hashlib.blake2b(state, digest_size=16).hexdigest()
 
 
+@dataclass(slots=True)
+class _Held:
+    version: int
+    state: bytes
+    durable: bool
+
+
 class States:
-    """Of each configuration the last state that was trained here, until it is older than a later one elsewhere.
+    """The last checkpoint of each trial that was trained here, until another worker has trained it further.
 
     Parameters
     ----------
     limit_bytes : int
-        Beyond which the oldest that are in the store go.
+        Above it, the oldest that are in the store are dropped.
 
     Examples
     --------
@@ -32,42 +40,48 @@ class States:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._held: OrderedDict[str, tuple[int, bytes, bool]] = OrderedDict()
+        self._held: OrderedDict[str, _Held] = OrderedDict()
         self._lock = threading.Lock()
 
-    def put(self, config: str, version: int, state: bytes) -> None:
-        """Hold a state instead of an older one."""
+    def put(self, trial_id: str, version: int, state: bytes) -> None:
+        """Hold a checkpoint in place of the trial's older one."""
         with self._lock:
-            self._held[config] = (version, state, False)
-            self._held.move_to_end(config)
+            self._held[trial_id] = _Held(version, state, durable=False)
+            self._held.move_to_end(trial_id)
 
-    def kept(self, config: str, version: int) -> list[str]:
-        """Note that the store has a state, and say which had to go for want of room."""
+    def stored(self, trial_id: str, version: int) -> list[str]:
+        """Note that the store has a checkpoint.
+
+        Returns
+        -------
+        list of str
+            Trials whose checkpoints were dropped, to stay within the limit.
+        """
         with self._lock:
-            found = self._held.get(config)
-            if found is not None and found[0] == version:
-                self._held[config] = (*found[:2], True)
+            held = self._held.get(trial_id)
+            if held is not None and held.version == version:
+                held.durable = True
             dropped = []
-            total = sum(len(state) for _, state, _ in self._held.values())
-            for name, (_, state, durable) in list(self._held.items()):
+            total = sum(len(each.state) for each in self._held.values())
+            for name, each in list(self._held.items()):
                 if total <= self._limit:
                     break
-                if durable:
+                if each.durable:
                     del self._held[name]
-                    total -= len(state)
+                    total -= len(each.state)
                     dropped.append(name)
             return dropped
 
-    def drop(self, config: str, version: int) -> None:
-        """Forget what is no newer than a version."""
+    def drop(self, trial_id: str, version: int) -> None:
+        """Drop a trial's checkpoint, unless it is newer than a version."""
         with self._lock:
-            found = self._held.get(config)
-            if found is not None and found[0] <= version:
-                del self._held[config]
+            held = self._held.get(trial_id)
+            if held is not None and held.version <= version:
+                del self._held[trial_id]
 
     def get(self, name: str) -> bytes | None:
-        """A state by ``config/version``."""
-        config, _, version = name.rpartition("/")
+        """Look up a checkpoint by ``trial_id/version``."""
+        trial_id, _, version = name.rpartition("/")
         with self._lock:
-            found = self._held.get(config)
-        return found[1] if found is not None and str(found[0]) == version else None
+            held = self._held.get(trial_id)
+            return held.state if held is not None and str(held.version) == version else None

@@ -1,4 +1,4 @@
-"""The driver's side under any sequence of faults, with workers that are played: what it hands out always adds up."""
+"""The driver's side under any sequence of faults, with simulated workers: what it gives out always adds up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cerebro_spark.hopper import Coordinator, Trial, _coordinator
+from cerebro_spark.hopper import Coordinator, Trial, _epochs, _liveness, _protocol
+from udfs.hopper import (
+    Abort,
+    Acknowledged,
+    Beat,
+    CheckpointFailed,
+    CheckpointStored,
+    EvaluateReport,
+    Hello,
+    NextUnit,
+    Obsolete,
+    Stop,
+    TrainReport,
+    TrainUnit,
+    UnitFailure,
+    WorkUnit,
+)
+from udfs.rpc import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,73 +46,75 @@ class Player:
     world: World
     attempt: int = 0
     states: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    unit: dict[str, Any] | None = None
-    writing: list[dict[str, Any]] = field(default_factory=list)
-    report: dict[str, Any] | None = None
+    unit: WorkUnit | None = None
+    writing: list[tuple[str, tuple[tuple[int, int], ...]]] = field(default_factory=list)
+    report: TrainReport | EvaluateReport | UnitFailure | None = None
 
-    def call(self, method: str, **message: Any) -> dict[str, Any]:
-        who = {"worker": self.name, "attempt": str(self.attempt)}
-        return self.world.coordinator.answer(method, who | message)
+    def call(self, request: type, **fields: Any) -> Any:
+        return self.world.coordinator.answer(request(worker=self.name, attempt=str(self.attempt), **fields))
 
     def join(self) -> None:
         self.attempt += 1
         self.states, self.unit, self.writing, self.report = {}, None, [], None
         sizes = {"memory_bytes": self.world.memory_bytes, "shard_bytes": 10}
-        self.call("hello", location=f"at {self.name}", host="here", **sizes)
+        self.call(Hello, location=f"at {self.name}", host="here", **sizes)
         self.world.alive[self.name] = self
 
     def ask(self) -> None:
         """Report what is done, and take the next unit."""
         report, self.report = self.report, None
-        unit = self.call("next", report=report)
-        for config, version in unit.get("drop", []):
-            if len(self.states.get(config, ())) <= version:
-                self.states.pop(config, None)
-        self.unit = unit if unit["do"] in {"train", "evaluate"} else None
+        reply = self.call(NextUnit, report=report)
+        self.unit = reply if isinstance(reply, WorkUnit) else None
+        if reply == Stop():
+            return
+        for trial_id, version in reply.drop:
+            if len(self.states.get(trial_id, ())) <= version:
+                self.states.pop(trial_id, None)
 
     def work(self, *, fails: str | None = None) -> None:
         unit, self.unit = self.unit, None
         assert unit is not None
-        config = unit["config"]
-        assert unit["partition"] in unit["holds"]
+        assert unit.partition in unit.holds
         state = self.fetched(unit)
         if state is None:
-            self.report = {"id": unit["id"], "failed": "hop", "traceback": "gone"}
+            self.report = UnitFailure(unit_id=unit.unit_id, reason="hop", traceback="gone")
             return
-        assert len(state) == unit["version"]
-        assert list(map(tuple, unit["record"]["visits"])) == list(state), "another state than the record says"
+        assert len(state) == unit.version
+        assert unit.digest == (str(state) if state else ""), "another state than the digest says"
         if fails is not None:
-            self.report = {"id": unit["id"], "failed": fails, "traceback": "Traceback of the user's"}
+            self.report = UnitFailure(unit_id=unit.unit_id, reason=fails, traceback="Traceback of the user's")
             return
-        done = {"id": unit["id"], "seconds": 1.0, "fetched": 8, "sums": {"loss": np.array([1.0, 1.0])}}
-        if unit["do"] == "train":
-            assert [partition for epoch, partition in state if epoch == unit["epoch"]].count(unit["partition"]) == 0
-            state = (*state, (unit["epoch"], unit["partition"]))
-            assert unit["ends_epoch"] == (len(state) % len(self.world.all_partitions) == 0)
-            self.states[config] = state
-            self.writing.append({"config": config, "version": len(state), "state": state})
-            done |= {"digest": str(state), "state_bytes": 8}
-        self.report = done
+        done = {"unit_id": unit.unit_id, "seconds": 1.0, "fetched_bytes": 8, "sums": {"loss": np.array([1.0, 1.0])}}
+        if isinstance(unit, TrainUnit):
+            assert unit.record.visits == state, "another state than the record says"
+            assert [partition for epoch, partition in state if epoch == unit.epoch].count(unit.partition) == 0
+            state = (*state, (unit.epoch, unit.partition))
+            assert unit.ends_epoch == (len(state) % len(self.world.all_partitions) == 0)
+            self.states[unit.trial_id] = state
+            self.writing.append((unit.trial_id, state))
+            self.report = TrainReport(**done, digest=str(state), checkpoint_bytes=8)
+        else:
+            self.report = EvaluateReport(**done)
 
-    def fetched(self, unit: dict[str, Any]) -> tuple[tuple[int, int], ...] | None:
-        config, version = unit["config"], unit["version"]
-        if version == 0:
+    def fetched(self, unit: WorkUnit) -> tuple[tuple[int, int], ...] | None:
+        if unit.version == 0:
             return ()
-        mine = self.states.get(config, ())
-        if len(mine) == version:
+        mine = self.states.get(unit.trial_id, ())
+        if len(mine) == unit.version:
             return mine
-        if unit["peer"]:
-            peer = self.world.alive.get(unit["peer"].removeprefix("at "))
-            theirs = peer.states.get(config, ()) if peer is not None else ()
-            return theirs if len(theirs) == version else None
-        return self.world.store[config, unit["digest"]]
+        if unit.peer:
+            peer = self.world.alive.get(unit.peer.removeprefix("at "))
+            theirs = peer.states.get(unit.trial_id, ()) if peer is not None else ()
+            return theirs if len(theirs) == unit.version else None
+        return self.world.store[unit.trial_id, unit.digest]
 
-    def keep(self) -> None:
+    def store(self) -> Any:
         """Write the oldest state that is to be written."""
-        entry = self.writing.pop(0)
-        config, version, digest = entry["config"], entry["version"], str(entry["state"])
-        self.world.store[config, digest] = entry["state"]
-        self.call("kept", config=config, version=version, digest=digest, seconds=0.1, dropped=[])
+        trial_id, state = self.writing.pop(0)
+        self.world.store[trial_id, str(state)] = state
+        return self.call(
+            CheckpointStored, trial_id=trial_id, version=len(state), digest=str(state), seconds=0.1, dropped=()
+        )
 
 
 class World:
@@ -138,10 +157,10 @@ class World:
         )
         self.players = [Player(f"w{number}", self) for number in range(workers)]
 
-    def play(self, work: Callable[[Player, dict[str, Any]], None]) -> None:
-        """Until the run is over: everybody who is here asks, works and keeps in turn."""
+    def play(self, work: Callable[[Player, WorkUnit], None]) -> None:
+        """Until the run is over: everybody who is here asks, works and stores in turn."""
         for _ in range(400):
-            if self.coordinator._over:
+            if self.coordinator.wait(0.0):
                 return
             for player in list(self.alive.values()):
                 if player.unit is None:
@@ -149,12 +168,12 @@ class World:
                 else:
                     work(player, player.unit)
                 while player.writing:
-                    player.keep()
+                    player.store()
 
     def finished(self, epoch: int, trials: Any, _events: Any) -> None:
         for trial in trials:
             if trial.running:
-                assert trial.whole
+                assert trial.durable
                 assert len(trial.done(epoch)) == len(self.all_partitions)
                 if self.validates:
                     assert sorted(trial.evaluated) == list(self.all_partitions)
@@ -171,8 +190,8 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self, target: Any, **_: Any) -> None:
             self.start = target
 
-    monkeypatch.setattr(_coordinator, "_POLL_S", 0.0)
-    monkeypatch.setattr(_coordinator.threading, "Thread", Now)
+    monkeypatch.setattr(_protocol, "_POLL_S", 0.0)
+    monkeypatch.setattr(_epochs.threading, "Thread", Now)
 
 
 @settings(max_examples=300, deadline=None)
@@ -199,13 +218,13 @@ def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa:
     rejoin_s: float,
 ) -> None:
     world = World(configs, workers, min(workers, 1 + extra), validates=validates, policy=policy)
-    world.coordinator._rejoin_s = rejoin_s
+    world.coordinator._recovery._rejoin_s = rejoin_s
     draw = random.Random(seed)  # noqa: S311 - of a test
     for player in world.players:
         player.join()
     world.players += [Player(f"new{number}", world) for number in range(newcomers)]
     for _ in range(4000):
-        if world.coordinator._over:
+        if world.coordinator.wait(0.0):
             break
         player = draw.choice(world.players)
         if draw.random() < 0.05:
@@ -220,12 +239,12 @@ def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa:
                 world.coordinator.lose(player.name, "killed")
             # Otherwise the next attempt takes its place before anybody has noticed.
         elif player.writing and draw.random() < 0.4:
-            player.keep()
+            player.store()
         elif player.unit is not None:
             player.work()
         else:
             player.ask()
-    assert world.coordinator._over
+    assert world.coordinator.wait(0.0)
     assert world.coordinator.error is None
     if any(trial.status == "finished" for trial in world.trials):
         assert world.histories == list(range(EPOCHS))
@@ -238,7 +257,7 @@ def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa:
         assert world.store[trial.config, trial.digests[-1]] == tuple(trial.visits)
 
 
-def test_a_unit_trained_but_not_kept_is_trained_again() -> None:
+def test_a_unit_trained_but_not_stored_is_trained_again() -> None:
     world = World(1, 2, 1, validates=False, policy="fixed")
     one, other = world.players
     one.join()
@@ -260,7 +279,7 @@ def test_one_that_raises_ends_alone() -> None:
     world = World(3, 2, 1, validates=True, policy="longest-remaining-first")
     for player in world.players:
         player.join()
-    world.play(lambda player, unit: player.work(fails="raised" if unit["config"] == "c1" else None))
+    world.play(lambda player, unit: player.work(fails="raised" if unit.trial_id == "c1" else None))
     assert [trial.status for trial in world.trials] == ["finished", "raised", "finished"]
     assert "user's" in world.trials[1].traceback
 
@@ -270,8 +289,8 @@ def test_a_configuration_that_kills_whoever_has_it_is_ended() -> None:
     for player in world.players:
         player.join()
 
-    def work(player: Player, unit: dict[str, Any]) -> None:
-        if unit["config"] != "c0":
+    def work(player: Player, unit: WorkUnit) -> None:
+        if unit.trial_id != "c0":
             player.work()
             return
         world.alive.pop(player.name)
@@ -283,13 +302,13 @@ def test_a_configuration_that_kills_whoever_has_it_is_ended() -> None:
     assert "out of memory" in world.trials[0].traceback
 
 
-def test_what_a_lost_worker_held_goes_to_those_that_are_left() -> None:
+def test_shards_of_a_lost_worker_go_to_the_remaining_ones() -> None:
     world = World(2, 3, 1, validates=True, policy="randomized")
     for player in world.players:
         player.join()
     world.alive.pop("w1")
     world.coordinator.give_up("w1")
-    assert sorted(world.coordinator._holdings["w0"] | world.coordinator._holdings["w2"]) == [0, 1, 2]
+    assert sorted(world.coordinator._state.holdings["w0"] | world.coordinator._state.holdings["w2"]) == [0, 1, 2]
     world.play(lambda player, _unit: player.work())
     assert {trial.status for trial in world.trials} == {"finished"}
 
@@ -308,8 +327,8 @@ def test_an_attempt_that_was_given_up_is_told_to_stop() -> None:
     (player,) = world.players
     player.join()
     world.coordinator.lose("w0", "silent")
-    assert player.call("next", report=None) == {"do": "stop"}
-    assert player.call("beat", unit=None) == {"abort": True}
+    assert player.call(NextUnit, report=None) == Stop()
+    assert player.call(Beat) == Abort()
 
 
 def test_a_unit_that_hangs_ends_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,12 +336,12 @@ def test_a_unit_that_hangs_ends_its_worker(monkeypatch: pytest.MonkeyPatch) -> N
     (player,) = world.players
     player.join()
     player.ask()
-    assert not player.call("beat", unit="now")["abort"]
-    world.coordinator._timeout = 0.0
+    assert player.call(Beat) == Acknowledged()
+    world.coordinator._liveness._timeout = 0.0
     assert world.coordinator.look_after() == ()
-    assert player.call("beat", unit="now")["abort"]
+    assert player.call(Beat) == Abort()
     # One that does not even beat any more is lost.
-    monkeypatch.setattr(_coordinator, "_SILENT_S", -1.0)
+    monkeypatch.setattr(_liveness, "_SILENT_S", -1.0)
     assert world.coordinator.look_after() == ("w0",)
 
 
@@ -347,9 +366,51 @@ def test_an_observer_hears_of_units_losses_and_ended_trials() -> None:
     world = World(2, 2, 1, validates=True, policy="fixed", observer=notes)
     for player in world.players:
         player.join()
-    world.play(lambda player, unit: player.work(fails="raised" if unit["config"] == "c1" else None))
+    world.play(lambda player, unit: player.work(fails="raised" if unit.trial_id == "c1" else None))
     world.coordinator.lose("w0", "killed")
     assert notes.units == world.coordinator.events
     assert {event.kind for event in notes.units} == {"train", "evaluate"}
     assert [loss.why for loss in notes.losses] == ["killed"]
     assert notes.ended == ["c1", "c0"]
+
+
+def test_a_checkpoint_of_a_lost_attempt_is_not_counted() -> None:
+    world = World(1, 1, 1, validates=False, policy="fixed")
+    (player,) = world.players
+    player.join()
+    player.ask()
+    player.work()
+    world.coordinator.lose("w0", "silent")
+    assert player.store() == Obsolete()
+    assert world.trials[0].stored == {}
+
+
+def test_a_store_that_takes_no_checkpoints_ends_the_run() -> None:
+    world = World(1, 1, 1, validates=False, policy="fixed")
+    world.coordinator.answer(CheckpointFailed(worker="w0", trial_id="c0", error="disk full"))
+    assert world.coordinator.wait(0.0)
+    assert "checkpoint of c0 from worker w0: disk full" in str(world.coordinator.error)
+
+
+def test_what_no_worker_of_the_run_would_say_is_refused() -> None:
+    world = World(1, 1, 1, validates=False, policy="fixed")
+    (player,) = world.players
+    player.join()
+    player.ask()
+    assert player.unit is not None
+    stored = {"version": 1, "digest": "", "seconds": 0.1}
+    with pytest.raises(RefusedError, match="checkpoint of 'c9', which is no trial"):
+        player.call(CheckpointStored, trial_id="c9", dropped=(), **stored)
+    with pytest.raises(RefusedError, match="checkpoint of 'c8', which is no trial"):
+        player.call(CheckpointStored, trial_id="c0", dropped=("c8",), **stored)
+    with pytest.raises(RefusedError, match="checkpoint of 'c7', which is no trial"):
+        world.coordinator.answer(CheckpointFailed(worker="w0", trial_id="c7", error="disk full"))
+    report = EvaluateReport(unit_id=player.unit.unit_id, seconds=1.0, fetched_bytes=0, sums={})
+    with pytest.raises(RefusedError, match="EvaluateReport of train c0 epoch 0"):
+        player.call(NextUnit, report=report)
+    assert not world.coordinator.wait(0.0)
+    assert world.trials[0].stored == {}
+    # The unit is still the worker's: its true report counts.
+    player.work()
+    player.ask()
+    assert world.trials[0].version == 1

@@ -1,4 +1,4 @@
-"""Who holds which partitions, under any coming and going."""
+"""Which worker holds which partitions, however workers attach and detach."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def histories(draw: st.DrawFn) -> tuple[Holdings, int, int]:
     holdings = Holdings(shares(workers, partitions, copies))
     names = [f"w{number}" for number in range(workers + 2)]
     for name in names[:workers]:
-        holdings.come(name)
+        holdings.attach(name)
     for step in range(draw(st.integers(0, 12))):
         here = sorted(present(holdings))
         away = sorted(set(names) - set(here))
         what: list[Callable[[], object]] = [lambda step=step: holdings.expired(step - 3.0), holdings.level]
-        what += [lambda name=name: holdings.come(name) for name in away]
-        what += [lambda name=name, step=step: holdings.go(name, float(step)) for name in here]
+        what += [lambda name=name: holdings.attach(name) for name in away]
+        what += [lambda name=name, step=step: holdings.detach(name, float(step)) for name in here]
         what += [lambda name=name: holdings.give_up(name) for name in away]
         draw(st.sampled_from(what))()
         holdings.adopt()
@@ -48,11 +48,11 @@ def histories(draw: st.DrawFn) -> tuple[Holdings, int, int]:
 
 @settings(max_examples=500, deadline=None)
 @given(histories())
-def test_nothing_is_ever_without_somebody(history: tuple[Holdings, int, int]) -> None:
+def test_no_partition_is_ever_orphaned(history: tuple[Holdings, int, int]) -> None:
     holdings, partitions, _ = history
     if not present(holdings):
         return
-    awaited = [found.partitions for found in holdings._awaited.values()]
+    awaited = [each.partitions for each in holdings._awaited.values()]
     assert set(range(partitions)) <= set().union(*present(holdings).values(), *awaited)
 
 
@@ -75,38 +75,38 @@ def test_after_levelling_copies_and_loads_are_even(history: tuple[Holdings, int,
     assert present(holdings) == before, "moved what lay well"
 
 
-def test_one_that_comes_back_soon_has_what_it_had() -> None:
+def test_a_worker_that_comes_back_soon_has_its_partitions() -> None:
     holdings = Holdings({"w0": [0, 2], "w1": [1, 3]})
-    holdings.come("w0")
+    holdings.attach("w0")
     assert not holdings.complete
-    holdings.come("w1")
+    holdings.attach("w1")
     assert holdings.complete
-    holdings.go("w1", 10.0)
+    holdings.detach("w1", 10.0)
     assert holdings.adopt() == []
     assert holdings.expired(9.0) == []
-    holdings.come("w1")
+    holdings.attach("w1")
     assert holdings["w1"] == {1, 3}
 
 
-def test_one_that_comes_back_late_gets_its_share_at_the_end_of_the_epoch() -> None:
+def test_a_worker_that_comes_back_late_gets_its_share_between_epochs() -> None:
     holdings = Holdings({"w0": [0, 2], "w1": [1, 3]})
-    holdings.come("w0")
-    holdings.come("w1")
-    holdings.go("w1", 10.0)
+    holdings.attach("w0")
+    holdings.attach("w1")
+    holdings.detach("w1", 10.0)
     assert holdings.expired(11.0) == ["w1"]
     assert holdings.adopt() == [("w0", 1), ("w0", 3)]
-    holdings.come("w1")
+    holdings.attach("w1")
     assert holdings.adopt() == []
     assert holdings["w1"] == set()
     holdings.level()
     assert {len(holdings["w0"]), len(holdings["w1"])} == {2}
 
 
-def test_a_spare_takes_the_place_of_a_lost_one_at_once() -> None:
+def test_a_spare_takes_the_place_of_a_lost_worker_at_once() -> None:
     holdings = Holdings({"w0": [0], "w1": [1]})
     for name in ("w0", "w1", "w2"):
-        holdings.come(name)
-    holdings.go("w0", 1.0)
+        holdings.attach(name)
+    holdings.detach("w0", 1.0)
     assert holdings.adopt() == [("w2", 0)]
-    holdings.come("w0")
+    holdings.attach("w0")
     assert holdings["w0"] == set()

@@ -40,9 +40,9 @@ from cerebro_spark.errors import (
 )
 from cerebro_spark.hopper import (
     Coordinator,
-    _jobs,
     check_free,
 )
+from udfs.driver import _worker_jobs
 from udfs.hopper import Checkpoints
 
 if TYPE_CHECKING:
@@ -421,7 +421,7 @@ def test_one_that_was_taken_for_lost_comes_back(
         return look_after(self)
 
     monkeypatch.setattr(Coordinator, "look_after", forgetful)
-    monkeypatch.setattr(_jobs, "_LOOK_S", 0.005)
+    monkeypatch.setattr(_worker_jobs, "_LOOK_S", 0.005)
     task = {"schedule": "fixed", "num_epochs": 12, "search_space": {"lr": [0.01], "hidden": [8, 16]}}
     found = search(spark, store, **task).fit(table)
     assert lost

@@ -1,0 +1,70 @@
+"""Liveness: which workers have fallen silent, and which units take too long."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cerebro_spark.hopper._state import Assignment, Attached, RunState
+
+__all__ = ["Liveness"]
+
+_LOG = logging.getLogger(__name__)
+
+# A worker that has not called for so long is taken for lost; it beats once a second.
+_SILENT_S = 15.0
+
+# A unit may take so many times its trial's longest one so far, and so many seconds besides.
+_PATIENCE, _PATIENCE_S = 20.0, 60.0
+
+
+class Liveness:
+    """Follows the calls of workers and the duration of units. Its callers hold the run's lock.
+
+    Parameters
+    ----------
+    state : RunState
+    unit_timeout_s : float or None
+        Limit of one unit; ``None`` allows 20 times the trial's longest unit so far, and a minute.
+    """
+
+    def __init__(self, state: RunState, unit_timeout_s: float | None) -> None:
+        self._state = state
+        self._timeout = unit_timeout_s
+        self._longest: dict[tuple[str, str], float] = {}
+
+    def heard(self, name: str, attempt: str) -> Attached | None:
+        """Note a call of a worker; ``None`` where this attempt of it is not attached."""
+        worker = self._state.workers.get(name)
+        if worker is None or worker.attempt != attempt:
+            return None
+        worker.seen = time.monotonic()
+        return worker
+
+    def took(self, assignment: Assignment) -> None:
+        """Note that a unit has ended now."""
+        key = (assignment.kind, assignment.trial.config)
+        self._longest[key] = max(self._longest.get(key, 0.0), self._state.seconds - assignment.began)
+
+    def silent(self) -> dict[str, str]:
+        """Names of the workers that have not called for too long, and the reason to give."""
+        now, why = time.monotonic(), f"it has not called for {_SILENT_S:.0f} s"
+        return {worker.name: why for worker in self._state.workers.values() if now - worker.seen > _SILENT_S}
+
+    def abort_overdue(self) -> None:
+        """Have the workers end themselves whose unit takes too long; they hear of it at their next beat."""
+        for worker in self._state.workers.values():
+            assignment = worker.assignment
+            if assignment is None or worker.abort:
+                continue
+            if self._state.seconds - assignment.began > self._limit(assignment):
+                _LOG.warning("%s takes too long on %s and is ended", assignment.unit_id, worker.name)
+                worker.abort = True
+
+    def _limit(self, assignment: Assignment) -> float:
+        if self._timeout is not None:
+            return self._timeout
+        longest = self._longest.get((assignment.kind, assignment.trial.config))
+        return float("inf") if longest is None else _PATIENCE * longest + _PATIENCE_S

@@ -1,0 +1,177 @@
+"""Protocol: what the driver replies to each request of a worker."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark.errors import CheckpointError, RunError
+from cerebro_spark.hopper._state import Attached
+from udfs.hopper import (
+    Abort,
+    Acknowledged,
+    Beat,
+    CheckpointFailed,
+    CheckpointStored,
+    Hello,
+    NextUnit,
+    Obsolete,
+    Stop,
+    Wait,
+    Welcome,
+)
+from udfs.rpc import RefusedError
+
+if TYPE_CHECKING:
+    from cerebro_spark.hopper._assignment import Assignments
+    from cerebro_spark.hopper._epochs import Epochs
+    from cerebro_spark.hopper._liveness import Liveness
+    from cerebro_spark.hopper._recovery import Recovery
+    from cerebro_spark.hopper._state import RunState
+    from cerebro_spark.hopper._trial import Trial
+    from udfs.hopper import EvaluateUnit, TrainUnit
+    from udfs.rpc import Request
+
+__all__ = ["Answers"]
+
+_LOG = logging.getLogger(__name__)
+
+# How long a request for the next unit waits at the driver; short of the caller's own patience.
+_POLL_S = 10.0
+
+
+class Answers:
+    """Replies to the requests of :data:`udfs.hopper.HOPPER`, from any thread.
+
+    Parameters
+    ----------
+    state : RunState
+    liveness, assignments, recovery, epochs
+        The coordinator's parts.
+    model_bytes : int
+        Memory that a model in training takes.
+    """
+
+    def __init__(
+        self,
+        state: RunState,
+        *,
+        liveness: Liveness,
+        assignments: Assignments,
+        recovery: Recovery,
+        epochs: Epochs,
+        model_bytes: int,
+    ) -> None:
+        self._state = state
+        self._liveness = liveness
+        self._assignments = assignments
+        self._recovery = recovery
+        self._epochs = epochs
+        self._model_bytes = model_bytes
+
+    def answer(self, request: Request[Any]) -> Any:
+        """Reply to a request.
+
+        Raises
+        ------
+        udfs.rpc.RefusedError
+            It names a trial that the run does not have, or reports what was not asked for.
+        """
+        match request:
+            case Hello():
+                return self._hello(request)
+            case NextUnit():
+                return self._next(request)
+            case Beat():
+                return self._beat(request)
+            case CheckpointStored():
+                return self._stored(request)
+            case CheckpointFailed():
+                return self._failed(request)
+        raise RefusedError(f"a {type(request).__name__}, which a run's driver does not answer")
+
+    def _hello(self, request: Hello) -> Welcome | Stop:
+        state, name = self._state, request.worker
+        with state.changed:
+            if state.over:
+                return Stop()
+            self._recovery.lose(name, "another attempt has taken its place")
+            needed = request.shard_bytes + self._model_bytes
+            if needed > request.memory_bytes:
+                state.fail(
+                    RunError(
+                        f"worker {name} on {request.host} has {request.memory_bytes:,} bytes of memory, and its shards "
+                        f"and a model in training take about {needed:,}: start Spark with larger machines, or with "
+                        "more workers"
+                    )
+                )
+                return Stop()
+            state.workers[name] = Attached(name, request.attempt, request.location, request.host, time.monotonic())
+            _LOG.info("worker %s on %s is attached", name, request.host)
+            state.holdings.attach(name)
+            state.hopper.join(name, state.holdings[name])
+            self._recovery.adopt()
+            self._epochs.step()
+            return Welcome()
+
+    def _next(self, request: NextUnit) -> TrainUnit | EvaluateUnit | Wait | Stop:
+        state, until = self._state, time.monotonic() + _POLL_S
+        with state.changed:
+            worker = self._liveness.heard(request.worker, request.attempt)
+            if worker is None:
+                return Stop()
+            if request.report is not None:
+                self._assignments.report(worker, request.report)
+                self._epochs.step()
+            while not state.over and state.workers.get(worker.name) is worker:
+                begun = time.perf_counter()
+                assignment = self._assignments.take(worker)
+                state.decision_seconds += time.perf_counter() - begun
+                drop, worker.drop = tuple(worker.drop), []
+                holds = tuple(sorted(state.holdings[worker.name]))
+                if assignment is not None:
+                    return self._assignments.describe(assignment, drop=drop, holds=holds)
+                remaining = until - time.monotonic()
+                if remaining <= 0 or drop:
+                    return Wait(drop=drop, holds=holds)
+                state.changed.wait(remaining)
+                worker.seen = time.monotonic()
+            return Stop()
+
+    def _beat(self, request: Beat) -> Acknowledged | Abort:
+        with self._state.changed:
+            worker = self._liveness.heard(request.worker, request.attempt)
+            return Abort() if worker is None or worker.abort else Acknowledged()
+
+    def _stored(self, request: CheckpointStored) -> Acknowledged | Obsolete:
+        state = self._state
+        with state.changed:
+            trial = self._trial(request.trial_id)
+            dropped = [self._trial(trial_id) for trial_id in request.dropped]
+            if self._liveness.heard(request.worker, request.attempt) is None:
+                # Of an attempt that was taken for lost: what it trained is trained again, maybe in another order.
+                return Obsolete()
+            state.checkpoint_seconds += request.seconds
+            # It may come before the report of the unit itself.
+            trial.stored[request.version] = request.digest
+            for other in dropped:
+                if other.holder == request.worker and other.durable:
+                    other.holder = None
+            self._epochs.step()
+            return Acknowledged()
+
+    def _failed(self, request: CheckpointFailed) -> Acknowledged:
+        trial = self._trial(request.trial_id)
+        self._state.fail(
+            CheckpointError(
+                f"the store would not take the checkpoint of {trial.config} from worker {request.worker}: "
+                f"{request.error}. The checkpoints in it are intact: make room, or mend it, and resume the run"
+            )
+        )
+        return Acknowledged()
+
+    def _trial(self, trial_id: str) -> Trial:
+        if trial_id not in self._state.trial:
+            raise RefusedError(f"a checkpoint of {trial_id!r}, which is no trial of this run")
+        return self._state.trial[trial_id]

@@ -1,0 +1,146 @@
+"""State of a run on the driver: trials, attached workers, the units that they have, and what has happened."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cerebro_spark.hopper._events import Unobserved
+from cerebro_spark.hopper._holdings import Holdings
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from cerebro_spark.hopper._events import Event, Loss, Observer
+    from cerebro_spark.hopper._trial import Trial
+    from optimizer.hopper import Hopper
+
+__all__ = ["Assignment", "Attached", "RunState"]
+
+
+@dataclass(slots=True)
+class Assignment:
+    """A unit that a worker has."""
+
+    unit_id: str
+    kind: str
+    trial: Trial
+    epoch: int
+    partition: int
+    version: int
+    began: float
+    from_store: bool
+    peer: str | None
+
+
+@dataclass(slots=True)
+class Attached:
+    """An attempt of a worker that is attached."""
+
+    name: str
+    attempt: str
+    location: str
+    host: str
+    seen: float
+    assignment: Assignment | None = None
+    drop: list[tuple[str, int]] = field(default_factory=list)
+    abort: bool = False
+
+
+class RunState:
+    """What the coordinator's parts share. Whoever reads or changes it holds the lock ``changed``.
+
+    Parameters
+    ----------
+    trials : sequence of Trial
+    workers : mapping of str to collection of int
+        Workers that are awaited at first, and the partitions of each.
+    hopper : Hopper
+        Of the first epoch.
+    epoch : int
+    validates : bool
+        Whether there are validation shards, one per partition.
+    earlier_s : float
+        Seconds that earlier parts of the run took.
+    observer : Observer or None
+
+    Attributes
+    ----------
+    evaluations : set of (str, int)
+        Trial and partition of each evaluation that no worker has been given yet.
+    closing : bool
+        Whether the epoch's results are being written: no unit is given out.
+    over : bool
+        Whether the run is.
+    """
+
+    hopper: Hopper
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        workers: Mapping[str, Collection[int]],
+        *,
+        epoch: int,
+        validates: bool,
+        earlier_s: float,
+        observer: Observer | None,
+    ) -> None:
+        self.changed = threading.Condition(threading.RLock())
+        self.trials = list(trials)
+        self.trial = {trial.config: trial for trial in self.trials}
+        self.holdings = Holdings(workers)
+        self.partitions = tuple(sorted(set().union(*workers.values())))
+        self.workers: dict[str, Attached] = {}
+        self.observer = observer or Unobserved()
+        self.epoch = epoch
+        self.evaluations: set[tuple[str, int]] = set()
+        self.events: list[Event] = []
+        self.losses: list[Loss] = []
+        self.redone = 0
+        self.decision_seconds = 0.0
+        self.checkpoint_seconds = 0.0
+        self.error: BaseException | None = None
+        self.over = False
+        self.closing = False
+        self._validates = validates
+        self._started = time.monotonic() - earlier_s
+
+    @property
+    def seconds(self) -> float:
+        """Time since the start of the run."""
+        return time.monotonic() - self._started
+
+    @property
+    def running(self) -> list[Trial]:
+        """Trials that have not ended."""
+        return [trial for trial in self.trials if trial.running]
+
+    @property
+    def assignments(self) -> list[Assignment]:
+        """Units that workers have."""
+        return [worker.assignment for worker in self.workers.values() if worker.assignment is not None]
+
+    def reachable(self, trial: Trial) -> bool:
+        """Whether some worker or the store has the trial's last checkpoint, or it is built from the seed."""
+        return trial.durable or trial.holder in self.workers
+
+    def want_evaluation(self, trial: Trial) -> None:
+        """Add the evaluations of a trial that has visited all partitions in this epoch."""
+        if self._validates and trial.running and len(trial.done(self.epoch)) == len(self.partitions):
+            self.evaluations |= {
+                (trial.config, partition) for partition in self.partitions if partition not in trial.evaluated
+            }
+
+    def cancel_evaluation(self, trial: Trial) -> None:
+        """Remove the evaluations of a trial."""
+        self.evaluations = {pair for pair in self.evaluations if pair[0] != trial.config}
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with an error; the first one counts."""
+        with self.changed:
+            self.error = self.error or error
+            self.over = True
+            self.changed.notify_all()

@@ -1,0 +1,185 @@
+"""The jobs of long-lived workers, over a session that is played: lost ones start again, up to a limit."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from udfs.driver import WorkerJobs, _worker_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass
+class Worker:
+    worker: str
+    spare: bool = False
+    run: str = "run"
+    schema: str = "worker string"
+
+    def __call__(self, batches: Any) -> Any:
+        raise NotImplementedError
+
+
+@dataclass
+class Session:
+    """Stands for Spark: a job is a call of ``job`` with the worker's name."""
+
+    job: Callable[[str], list[str]]
+    tags: list[str] = field(default_factory=list)
+    interrupted: list[str] = field(default_factory=list)
+
+    def newSession(self) -> Self:
+        return self
+
+    def addTag(self, tag: str) -> None:
+        self.tags.append(tag)
+
+    def removeTag(self, tag: str) -> None:
+        pass
+
+    def interruptTag(self, tag: str) -> None:
+        self.interrupted.append(tag)
+
+    def range(self, *_: int) -> Self:
+        return self
+
+    def mapInArrow(self, worker: Worker, _schema: str) -> Any:
+        @dataclass
+        class Job:
+            session: Session
+
+            def collect(self) -> list[str]:
+                return self.session.job(worker.worker)
+
+        return Job(self)
+
+
+@dataclass
+class Played:
+    """A supervisor that notes what it hears."""
+
+    over: threading.Event = field(default_factory=threading.Event)
+    lost: list[tuple[str, str]] = field(default_factory=list)
+    given_up: list[str] = field(default_factory=list)
+    error: BaseException | None = None
+    complete: bool = True
+    alive: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+
+    def lose(self, name: str, why: str) -> None:
+        self.lost.append((name, why))
+
+    def give_up(self, name: str) -> None:
+        self.given_up.append(name)
+
+    def fail(self, error: BaseException) -> None:
+        self.error = error
+        self.over.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        return self.over.wait(timeout_s)
+
+    def look_after(self) -> tuple[str, ...]:
+        silent, self.silent = self.silent, ()
+        return silent
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_worker_jobs, "_LOOK_S", 0.01)
+    monkeypatch.setattr(_worker_jobs, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(_worker_jobs, "is_remote", lambda: False)
+
+
+def jobs(session: Any, supervisor: Played, *workers: Worker, restarts: int = 2) -> WorkerJobs:
+    return WorkerJobs(session, supervisor, workers, restarts=restarts)
+
+
+def test_a_lost_worker_is_started_again() -> None:
+    supervisor, started = Played(), []
+
+    def job(name: str) -> list[str]:
+        started.append(name)
+        if len(started) == 1:
+            raise RuntimeError("Caused by: java.io.IOException: the executor is gone. And more\n\tat a.b.c")
+        supervisor.over.set()
+        return [name]
+
+    run = jobs(Session(job), supervisor, Worker("w0"))
+    run.start()
+    assert supervisor.wait(10)
+    run.stop()
+    assert started == ["w0", "w0"]
+    assert supervisor.lost == [("w0", "its Spark job ended: java.io.IOException: the executor is gone")]
+    assert supervisor.given_up == []
+    assert run.reports == ["w0"]
+
+
+def test_a_run_fails_once_every_worker_was_lost_too_often() -> None:
+    supervisor = Played()
+
+    def job(name: str) -> list[str]:
+        raise RuntimeError(f"{name} is too large")
+
+    run = jobs(Session(job), supervisor, Worker("w0"), Worker("w1"), restarts=1)
+    run.start()
+    assert supervisor.wait(10)
+    run.stop()
+    assert sorted(supervisor.given_up) == ["w0", "w1"]
+    assert sorted(name for name, _ in supervisor.lost) == ["w0", "w0", "w1", "w1"]
+    assert "is too large" in str(supervisor.error)
+
+
+def test_spare_workers_wait_for_the_others() -> None:
+    supervisor = Played(complete=False)
+    started: list[str] = []
+
+    def job(name: str) -> list[str]:
+        started.append(name)
+        if name == "w1":
+            supervisor.over.set()
+        supervisor.wait(10)
+        return [name]
+
+    run = jobs(Session(job), supervisor, Worker("w0"), Worker("w1", spare=True))
+    run.start()
+    assert not supervisor.wait(0.2)
+    assert started == ["w0"]
+    supervisor.complete = True
+    assert supervisor.wait(10)
+    run.stop()
+    assert started == ["w0", "w1"]
+
+
+def test_the_job_of_a_silent_worker_is_ended() -> None:
+    supervisor, ended = Played(), threading.Event()
+
+    @dataclass
+    class Ending(Session):
+        def interruptTag(self, tag: str) -> None:
+            super().interruptTag(tag)
+            ended.set()
+
+    started: list[str] = []
+
+    def job(name: str) -> list[str]:
+        started.append(name)
+        if len(started) == 1:
+            supervisor.silent = (name,)
+            assert ended.wait(10)
+            raise RuntimeError("cancelled by its tag")
+        supervisor.over.set()
+        return [name]
+
+    session = Ending(job)
+    run = jobs(session, supervisor, Worker("w0"))
+    run.start()
+    assert supervisor.wait(10)
+    run.stop()
+    assert session.interrupted[0] == "run-w0-0"
+    assert len(set(session.tags)) == 2

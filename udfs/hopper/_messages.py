@@ -1,0 +1,282 @@
+"""Messages between the workers of a run, which ask, and its driver, which replies."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.hopper._checkpoints import Record
+from udfs.rpc import Request, WireProtocol
+
+__all__ = [
+    "HOPPER",
+    "Abort",
+    "Acknowledged",
+    "Beat",
+    "CheckpointFailed",
+    "CheckpointStored",
+    "EvaluateReport",
+    "EvaluateUnit",
+    "Hello",
+    "Instruction",
+    "NextUnit",
+    "Obsolete",
+    "Stop",
+    "TrainReport",
+    "TrainUnit",
+    "UnitFailure",
+    "UnitReport",
+    "Wait",
+    "Welcome",
+    "WorkUnit",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The worker is attached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The worker ends: the run is over, or another attempt has taken its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The driver has taken note."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The worker ends its process at once: the driver gave up on what it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obsolete:
+    """The sender was taken for lost; its unit is trained again, so that it must not delete older checkpoints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """Orders that come with every unit, and with the lack of one.
+
+    Parameters
+    ----------
+    drop : tuple of (str, int)
+        Trials, and the versions of their checkpoints that the worker need not hold any more.
+    holds : tuple of int
+        Partitions that the worker keeps; it forgets all others.
+    """
+
+    drop: tuple[tuple[str, int], ...]
+    holds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait(Instruction):
+    """There is no unit at the moment: ask again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkUnit(Instruction):
+    """A trial and a shard, for the two kinds of units.
+
+    Parameters
+    ----------
+    unit_id : str
+    trial_id : str
+    params : dict
+    partition : int
+    version : int
+        Units that the trial has trained: the checkpoint to start from; 0 is built from the seed.
+    digest : str
+        Of that checkpoint.
+    peer : str
+        Location of the worker that holds it; empty where it is to be read from the store.
+    """
+
+    unit_id: str
+    trial_id: str
+    params: dict[str, Any]
+    partition: int
+    version: int
+    digest: str
+    peer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateUnit(WorkUnit):
+    """Evaluate a trial on a validation shard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainUnit(WorkUnit):
+    """Train a trial on a shard.
+
+    Parameters
+    ----------
+    epoch : int
+    ends_epoch : bool
+        Whether it is the trial's last unit of the epoch.
+    record : Record
+        Of the checkpoint to start from.
+    """
+
+    epoch: int
+    ends_epoch: bool
+    record: Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitReport:
+    """A unit is done, of either kind.
+
+    Parameters
+    ----------
+    unit_id : str
+    seconds : float
+        In training or evaluation itself.
+    fetched_bytes : int
+        Size of the checkpoint that was fetched for it; 0 where the worker had it.
+    sums : dict of str to array
+        Contributions to the loss and the metrics.
+    """
+
+    unit_id: str
+    seconds: float
+    fetched_bytes: int
+    sums: dict[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateReport(UnitReport):
+    """A unit of evaluation is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainReport(UnitReport):
+    """A unit of training is done.
+
+    Parameters
+    ----------
+    digest : str
+        Of the new checkpoint.
+    checkpoint_bytes : int
+        Its size.
+    """
+
+    digest: str
+    checkpoint_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitFailure:
+    """A unit came to nothing.
+
+    Parameters
+    ----------
+    unit_id : str
+    reason : {"hop", "diverged", "out of memory", "raised"}
+        ``"hop"``: the checkpoint could not be fetched, which is not the trial's fault.
+    traceback : str
+    """
+
+    unit_id: str
+    reason: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello(Request[Welcome | Stop]):
+    """A worker has loaded its shards and wants to be attached.
+
+    Parameters
+    ----------
+    worker : str
+    attempt : str
+        Tells the attempts of one worker apart.
+    location : str
+        Of the endpoint from which others fetch checkpoints.
+    host : str
+    memory_bytes, shard_bytes : int
+        Memory of the process, and what its shards take of it.
+    """
+
+    worker: str
+    attempt: str
+    location: str
+    host: str
+    memory_bytes: int
+    shard_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextUnit(Request[TrainUnit | EvaluateUnit | Wait | Stop]):
+    """Report the last unit, if there was one, and ask for another.
+
+    Parameters
+    ----------
+    worker, attempt : str
+    report : TrainReport, EvaluateReport, UnitFailure or None
+    """
+
+    worker: str
+    attempt: str
+    report: TrainReport | EvaluateReport | UnitFailure | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat(Request[Acknowledged | Abort]):
+    """The worker's process lives.
+
+    Parameters
+    ----------
+    worker, attempt : str
+    """
+
+    worker: str
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointStored(Request[Acknowledged | Obsolete]):
+    """The store has a checkpoint.
+
+    Parameters
+    ----------
+    worker, attempt, trial_id : str
+    version : int
+    digest : str
+    seconds : float
+        That the write took.
+    dropped : tuple of str
+        Trials whose checkpoints the worker does not hold any more, for want of room; the store has them.
+    """
+
+    worker: str
+    attempt: str
+    trial_id: str
+    version: int
+    digest: str
+    seconds: float
+    dropped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFailed(Request[Acknowledged]):
+    """The store does not take a checkpoint, after several tries.
+
+    Parameters
+    ----------
+    worker, trial_id, error : str
+    """
+
+    worker: str
+    trial_id: str
+    error: str
+
+
+HOPPER = WireProtocol("hopper", 1, (Hello, NextUnit, Beat, CheckpointStored, CheckpointFailed))
+"""Messages of the model hopper; raise its version with every change of one."""

@@ -1,0 +1,185 @@
+"""A worker's loop: asks the driver for units, runs them, reports (Cerebro, section 3.4.2, the task executor)."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+import traceback
+import uuid
+from typing import TYPE_CHECKING, Self
+
+from pyspark import TaskContext
+
+from udfs.hopper._checkpoints import Checkpoints, Record
+from udfs.hopper._heartbeat import Heartbeat
+from udfs.hopper._messages import (
+    HOPPER,
+    EvaluateReport,
+    Hello,
+    NextUnit,
+    Stop,
+    TrainReport,
+    TrainUnit,
+    UnitFailure,
+    WorkUnit,
+)
+from udfs.hopper._sessions import Sessions
+from udfs.hopper._shards import Shards
+from udfs.hopper._states import States, digest_of
+from udfs.hopper._uploads import Uploads
+from udfs.node import memory_limit
+from udfs.rpc import Caller, CallError, Endpoint, address_towards
+from udfs.training import Diverged, merge_sums, row_order
+
+if TYPE_CHECKING:
+    from udfs.hopper._messages import EvaluateUnit
+    from udfs.hopper._settings import WorkerSettings
+    from udfs.training import Session
+
+__all__ = ["Service"]
+
+_LOG = logging.getLogger(__name__)
+
+_CALL_S = 30.0
+
+# What an allocator says that cannot give more; torch has no class of errors for it on a CPU.
+_NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
+
+
+class Service:
+    """One attempt of a worker, from its first shard to the end of the run.
+
+    Parameters
+    ----------
+    worker : WorkerSettings
+
+    Attributes
+    ----------
+    units : int
+        Trained and evaluated.
+    busy_seconds : float
+        In these units.
+    started, cpu_before : float
+        The clock when the attempt began, and the process's CPU seconds when it was attached.
+    """
+
+    def __init__(self, worker: WorkerSettings) -> None:
+        self.started = time.monotonic()
+        self.units = 0
+        self.busy_seconds = 0.0
+        self.cpu_before = 0.0
+        self._worker = worker
+        self._attempt = uuid.uuid4().hex
+        self._task = TaskContext.get()
+        limit = worker.memory_bytes or memory_limit()[0] // 4
+        checkpoints = Checkpoints(worker.prepared.store, worker.run)
+        self._states = States(limit // 2)
+        self._shards = Shards(worker.prepared, limit // 2)
+        self._sessions = Sessions(worker, self._states, checkpoints)
+        self._driver = Caller(worker.driver, worker.secret, HOPPER)
+        self._endpoint = Endpoint(address_towards(worker.driver), worker.secret, HOPPER, held=self._states.get)
+        self._uploads = Uploads(worker.worker, self._attempt, self._driver, checkpoints, self._states)
+        self._heartbeat = Heartbeat(worker.worker, self._attempt, self._driver)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._heartbeat.stop()
+        self._uploads.close()
+        self._endpoint.shutdown()
+        self._driver.close()
+        self._sessions.close()
+
+    def serve(self) -> None:
+        """Load the shards, attach to the driver, and work until it says stop."""
+        for partition in self._worker.partitions:
+            self._shards.get("train", partition)
+            self._shards.get("validation", partition)
+        self._sessions.warm_up()
+        hello = Hello(
+            worker=self._worker.worker,
+            attempt=self._attempt,
+            location=self._endpoint.location,
+            host=socket.gethostname(),
+            memory_bytes=memory_limit()[0],
+            shard_bytes=self._shards.memory_bytes,
+        )
+        if isinstance(self._driver.call(hello, timeout_s=_CALL_S), Stop):
+            return
+        self._heartbeat.start()
+        self.cpu_before = time.process_time()
+        report: TrainReport | EvaluateReport | UnitFailure | None = None
+        while not self._interrupted():
+            request = NextUnit(worker=self._worker.worker, attempt=self._attempt, report=report)
+            reply = self._driver.call(request, timeout_s=_CALL_S)
+            if isinstance(reply, Stop):
+                return
+            for trial_id, version in reply.drop:
+                self._states.drop(trial_id, version)
+            # Others took some while this worker was lost, or are to have some from this epoch on.
+            self._shards.retain(reply.holds)
+            report = self._run(reply) if isinstance(reply, WorkUnit) else None
+
+    def _interrupted(self) -> bool:
+        return self._task is not None and bool(getattr(self._task, "isInterrupted", bool)())
+
+    def _run(self, unit: TrainUnit | EvaluateUnit) -> TrainReport | EvaluateReport | UnitFailure:
+        began = time.monotonic()
+        report: TrainReport | EvaluateReport | UnitFailure
+        try:
+            session, fetched = self._sessions.at(unit)
+            if isinstance(unit, TrainUnit):
+                report = self._train(unit, session, fetched)
+            else:
+                report = self._evaluate(unit, session, fetched)
+        except CallError as error:
+            # Not the trial's fault: the peer that had its checkpoint is gone.
+            report = UnitFailure(unit_id=unit.unit_id, reason="hop", traceback=str(error))
+        except BaseException as error:
+            self._sessions.discard(unit.trial_id)
+            report = UnitFailure(unit_id=unit.unit_id, reason=_reason(error), traceback=traceback.format_exc())
+            if isinstance(error, (KeyboardInterrupt, SystemExit)) and self._interrupted():
+                raise
+        self.units += 1
+        self.busy_seconds += time.monotonic() - began
+        return report
+
+    def _train(self, unit: TrainUnit, session: Session, fetched: int) -> TrainReport:
+        data = self._shards.get("train", unit.partition)
+        order = row_order(self._worker.seed, unit.trial_id, unit.epoch, unit.partition, data.rows)
+        begun = time.perf_counter()
+        self._sessions.begin(unit.trial_id)
+        sums = session.train(data, order, ends_epoch=unit.ends_epoch)
+        seconds = time.perf_counter() - begun
+        state = session.checkpoint()
+        version, digest = unit.version + 1, digest_of(state)
+        self._sessions.finish(unit.trial_id, version)
+        self._states.put(unit.trial_id, version, state)
+        visits = (*unit.record.visits, (unit.epoch, unit.partition))
+        trained = {name: part.tolist() for name, part in merge_sums(unit.record.arrays(), sums).items()}
+        self._uploads.submit(Record(unit.trial_id, version, digest, visits, trained), state)
+        return TrainReport(
+            unit_id=unit.unit_id,
+            seconds=seconds,
+            fetched_bytes=fetched,
+            sums=sums,
+            digest=digest,
+            checkpoint_bytes=len(state),
+        )
+
+    def _evaluate(self, unit: EvaluateUnit, session: Session, fetched: int) -> EvaluateReport:
+        data = self._shards.get("validation", unit.partition)
+        begun = time.perf_counter()
+        sums = session.evaluate(data)
+        seconds = time.perf_counter() - begun
+        return EvaluateReport(unit_id=unit.unit_id, seconds=seconds, fetched_bytes=fetched, sums=sums)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, Diverged):
+        return "diverged"
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
+        return "out of memory"
+    return "raised"

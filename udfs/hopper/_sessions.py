@@ -1,0 +1,136 @@
+"""Models that a worker has open, and the checkpoints that they go on from."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from udfs.hopper._messages import HOPPER
+from udfs.hopper._states import digest_of
+from udfs.node import memory_limit, task_device
+from udfs.rpc import Caller, CallError
+from udfs.store import StoreError
+from udfs.training import Session, initial_seed, open_session, training_bytes
+
+if TYPE_CHECKING:
+    from udfs.hopper._checkpoints import Checkpoints
+    from udfs.hopper._messages import WorkUnit
+    from udfs.hopper._settings import WorkerSettings
+    from udfs.hopper._states import States
+
+__all__ = ["Sessions"]
+
+_FETCH_S = 600.0
+
+# Sessions that stay open: building a model anew, and Keras's tracing, take longer than restoring its state.
+_OPEN = 16
+
+# Of a session whose training was broken off.
+_UNKNOWN = -1
+
+
+class Sessions:
+    """The sessions of the trials that were here last, each at a version.
+
+    Parameters
+    ----------
+    worker : WorkerSettings
+    states : States
+        Checkpoints that this worker holds.
+    checkpoints : Checkpoints
+        Those in the store.
+    """
+
+    def __init__(self, worker: WorkerSettings, states: States, checkpoints: Checkpoints) -> None:
+        self._worker = worker
+        self._states = states
+        self._checkpoints = checkpoints
+        self._device = task_device(worker.device)
+        self._model_bytes = worker.memory_bytes or memory_limit()[0]
+        self._open: OrderedDict[str, tuple[int, Session]] = OrderedDict()
+        self._peers: dict[str, Caller] = {}
+
+    def warm_up(self) -> None:
+        """Build a model of some configuration, so that its framework is imported."""
+        # A configuration that cannot be built says so when its turn comes.
+        with suppress(Exception):
+            open_session(self._worker.trainer_fn, self._worker.sample, 0, device=self._device)
+
+    def at(self, unit: WorkUnit) -> tuple[Session, int]:
+        """Bring a trial's session to the version that a unit starts from.
+
+        Returns
+        -------
+        tuple of Session and int
+            And the bytes that were fetched for it.
+
+        Raises
+        ------
+        CallError
+            Neither the peer nor the store gives the checkpoint.
+        MemoryError
+            The model is larger than this worker's memory.
+        """
+        have, session = self._open.get(unit.trial_id, (_UNKNOWN, None))
+        if session is None or (unit.version == 0 and have != 0):
+            seed = initial_seed(self._worker.seed, unit.trial_id)
+            session = open_session(self._worker.trainer_fn, unit.params, seed, device=self._device)
+            self._check_size(session)
+            have = 0
+        fetched = 0
+        if have != unit.version:
+            state = self._states.get(f"{unit.trial_id}/{unit.version}")
+            if state is None:
+                state = self._fetch(unit)
+                fetched = len(state)
+            session.restore(state)
+        self._open[unit.trial_id] = (unit.version, session)
+        self._open.move_to_end(unit.trial_id)
+        while len(self._open) > _OPEN:
+            self._open.popitem(last=False)
+        return session, fetched
+
+    def begin(self, trial_id: str) -> None:
+        """Note that a trial trains: should it break off half way, its session is of no version any more."""
+        self._open[trial_id] = (_UNKNOWN, self._open[trial_id][1])
+
+    def finish(self, trial_id: str, version: int) -> None:
+        """Note the version that a trial has been trained to."""
+        self._open[trial_id] = (version, self._open[trial_id][1])
+
+    def discard(self, trial_id: str) -> None:
+        """Forget a trial's session."""
+        self._open.pop(trial_id, None)
+
+    def close(self) -> None:
+        """Close the connections to other workers."""
+        for peer in self._peers.values():
+            peer.close()
+
+    def _check_size(self, session: Session) -> None:
+        """Refuse a model before the kernel ends this process for it: the driver has looked at the first one only."""
+        needed = training_bytes(session)
+        if needed > self._model_bytes:
+            raise MemoryError(
+                f"the model has {session.weight_bytes:,} bytes of weights, and training it takes about {needed:,}, "
+                f"more than the {self._model_bytes:,} of this worker"
+            )
+
+    def _fetch(self, unit: WorkUnit) -> bytes:
+        """Get a checkpoint from the worker that trained last, or from the store."""
+        if unit.peer:
+            if unit.peer not in self._peers:
+                self._peers[unit.peer] = Caller(unit.peer, self._worker.secret, HOPPER)
+            state = self._peers[unit.peer].fetch(f"{unit.trial_id}/{unit.version}", timeout_s=_FETCH_S)
+        else:
+            try:
+                state = self._checkpoints.read(unit.trial_id, unit.version, unit.digest)
+            except StoreError as error:
+                raise CallError(
+                    f"the store does not give the checkpoint of {unit.trial_id} at version {unit.version}: {error}"
+                ) from error
+        if digest_of(state) != unit.digest:
+            source = unit.peer or "the store"
+            raise CallError(f"the checkpoint of {unit.trial_id} at version {unit.version} from {source} is damaged")
+        return state

@@ -1,0 +1,59 @@
+"""Settings of one worker: what the driver sends along when it starts the worker's job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from udfs.shards import PreparedData
+
+__all__ = ["WorkerSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """Settings of one worker of a run.
+
+    Parameters
+    ----------
+    worker : str
+        Name in the run; a later attempt of the same name takes its place.
+    driver : str
+        Location of the driver's endpoint.
+    secret : bytes
+        Of the run.
+    run : str
+        Its id.
+    trainer_fn : callable
+        The user's.
+    sample : dict
+        Params of some configuration. The worker builds it once before it asks for work, so that the framework is
+        imported by then.
+    prepared : PreparedData
+    partitions : tuple of int
+        Of the training data, that this worker holds at first.
+    seed : int
+    threads : int
+        CPU threads of one unit.
+    memory_bytes : int or None
+        For shards and for checkpoints, half each; above it shards are mapped from the node's disk. A quarter of the
+        machine's memory by default.
+    device : str
+        ``"cpu"`` (default), ``"cuda"`` or ``"auto"``.
+    """
+
+    worker: str
+    driver: str
+    secret: bytes
+    run: str
+    trainer_fn: Callable[[dict[str, Any]], Any]
+    sample: dict[str, Any]
+    prepared: PreparedData
+    partitions: tuple[int, ...]
+    seed: int
+    threads: int
+    memory_bytes: int | None = None
+    device: str = "cpu"
