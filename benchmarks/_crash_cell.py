@@ -17,8 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from _photos import jpegs
 
-from optimizer.errors import InfeasiblePlanError
-from optimizer.memory import SPARK4, ClusterSpec
+from optimizer.memory import SPARK4, ClusterSpec, InfeasiblePlanError
 from vista_spark import FeatureTransfer, plan_feature_transfer, session
 from vista_spark.transfer._planning import named_size
 

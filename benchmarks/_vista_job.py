@@ -13,7 +13,7 @@ from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.functions import array_to_vector
 
-from optimizer.errors import InfeasiblePlanError
+from optimizer.memory import InfeasiblePlanError
 from vista_spark import CNNFeaturizer, FeatureTransfer, session
 
 if TYPE_CHECKING:

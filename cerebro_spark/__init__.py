@@ -14,7 +14,7 @@ udfs.check_packages()
 from cerebro_spark.data import prepare
 from cerebro_spark.hopper import SparkBackend
 from cerebro_spark.tune import GridSearch, Selection, TrialResult, TunedModel
-from optimizer._version import __version__
+from optimizer import __version__
 from udfs.shards import PreparedData
 from udfs.store import Store
 from udfs.training import METRICS, Metric, ModelTrainer, TrainingFunctions

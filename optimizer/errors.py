@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from optimizer.memory import ClusterSpec
-
 __all__ = [
     "CerebroError",
     "ColumnError",
     "EmptyInputError",
     "GraphError",
-    "InfeasiblePlanError",
     "InvalidArgumentError",
     "LabelError",
     "UnknownLayerError",
@@ -64,38 +61,6 @@ class UnknownLayerError(CerebroError, KeyError):
         known = list(known)
         hint = nearest(name, known)
         super().__init__(f"no layer {name!r} in {where}{hint}; layers: {', '.join(known)}")
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class InfeasiblePlanError(CerebroError):
-    """No configuration of a cluster meets every constraint of a plan.
-
-    Parameters
-    ----------
-    message : str
-    constraint : {"cores", "partition", "memory", "gpu", "driver", "heap"}
-        The first one that fails with the fewest cores that were asked for.
-    short_bytes : int
-        By how many bytes; 0 for ``"cores"``.
-    smallest : ClusterSpec, optional
-        The cluster with each machine raised to the smallest that will do, the number of nodes as it is. ``None``
-        where no machine would.
-    """
-
-    def __init__(
-        self, message: str, constraint: str = "", short_bytes: int = 0, smallest: ClusterSpec | None = None
-    ) -> None:
-        super().__init__(message, constraint, short_bytes, smallest)
-        self.constraint = constraint
-        self.short_bytes = short_bytes
-        self.smallest = smallest
-
-    @property
-    def smallest_memory_bytes(self) -> int | None:
-        """Memory of a worker node with which there is a plan; ``None`` where no memory would do."""
-        return None if self.smallest is None else self.smallest.memory_bytes
 
     def __str__(self) -> str:
         return str(self.args[0])

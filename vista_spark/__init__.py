@@ -11,7 +11,7 @@ if not hasattr(udfs, "check_packages"):
     )
 udfs.check_packages()
 
-from optimizer._version import __version__
+from optimizer import __version__
 from vista_spark import roster
 from vista_spark.features import (
     CNNFeaturizer,

@@ -1,4 +1,4 @@
-"""Cut a graph in two, and run the part between two sets of tensors."""
+"""Cut a graph in two, and find the layers between two sets of tensors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from optimizer.errors import GraphError
 from ._layer import INPUT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Mapping, Sequence
 
-    from ._graph import LayerGraph
+    from ._layer import Layer
 
 __all__ = ["Cut", "Part", "cut", "part"]
 
@@ -65,24 +65,43 @@ class Part:
     flops: int = 0
 
 
-def cut(graph: LayerGraph, at: Iterable[str], towards: Iterable[str] | None = None) -> Cut:
-    """Cut ``graph``; see :meth:`LayerGraph.cut`."""
-    at = graph.resolve(at)
-    targets = graph.outputs if towards is None else graph.resolve(towards)
-    if not at or not targets:
-        raise GraphError(f"a cut needs layers to cut at and layers to lead to, got at={at}, towards={targets}")
-    below = graph.ancestors(at)
-    inside = set(below)
-    above = tuple(name for name in graph.ancestors(targets) if name not in inside)
-    crossing = {source for name in above for source in graph[name].inputs}.union(targets)
+def cut(
+    layers: Mapping[str, Layer],
+    at: tuple[str, ...],
+    targets: Collection[str],
+    *,
+    below: tuple[str, ...],
+    needed: Sequence[str],
+) -> Cut:
+    """Cut a graph; see :meth:`LayerGraph.cut`.
+
+    Parameters
+    ----------
+    layers : mapping of str to Layer
+        The whole graph, in topological order.
+    at, targets : collection of str
+        Layers to cut at, and those to compute later.
+    below, needed : sequence of str
+        The ancestors of ``at`` and of ``targets``, themselves included, in topological order.
+    """
+    computed = set(below)
+    above = tuple(name for name in needed if name not in computed)
+    crossing = {source for name in above for source in layers[name].inputs}.union(targets)
     live = tuple(name for name in below if name in crossing)
-    return Cut(at, below, above, live, sum(graph[name].activation_bytes for name in live))
+    return Cut(at, below, above, live, sum(layers[name].activation_bytes for name in live))
 
 
-def part(graph: LayerGraph, have: Iterable[str], want: Iterable[str]) -> Part:
-    """Find the layers from ``have`` to ``want``; see :meth:`LayerGraph.part`."""
-    at_hand = set(graph.resolve(have))
-    want = graph.resolve(want)
+def part(layers: Mapping[str, Layer], have: Collection[str], want: tuple[str, ...]) -> Part:
+    """Find the layers from ``have`` to ``want``; see :meth:`LayerGraph.part`.
+
+    Parameters
+    ----------
+    layers : mapping of str to Layer
+        The whole graph, in topological order.
+    have, want : collection of str
+        Names of layers of the graph: tensors at hand and tensors to compute.
+    """
+    at_hand = set(have)
     needed: set[str] = set()
     stack = list(want)
     while stack:
@@ -90,14 +109,14 @@ def part(graph: LayerGraph, have: Iterable[str], want: Iterable[str]) -> Part:
         if name not in needed:
             needed.add(name)
             if name not in at_hand:
-                stack.extend(graph[name].inputs)
-    layers = tuple(name for name in graph.names if name in needed and name not in at_hand)
-    missing = [name for name in layers if graph[name].op == INPUT]
+                stack.extend(layers[name].inputs)
+    to_run = tuple(name for name in layers if name in needed and name not in at_hand)
+    missing = [name for name in to_run if layers[name].op == INPUT]
     if missing:
-        held = ", ".join(name for name in graph.names if name in at_hand) or "nothing"
+        available = ", ".join(name for name in layers if name in at_hand) or "nothing"
         raise GraphError(
-            f"{', '.join(want)} cannot be computed from {held}: it also takes the graph input {', '.join(missing)}; "
-            "cut the graph and keep every live tensor of the cut, or feed the input too"
+            f"{', '.join(want)} cannot be computed from {available}: the graph input {', '.join(missing)} is needed "
+            "too; keep every live tensor of the cut, or feed that input"
         )
-    inputs = tuple(name for name in graph.names if name in needed and name in at_hand)
-    return Part(inputs, want, layers, graph.flops(layers))
+    inputs = tuple(name for name in layers if name in needed and name in at_hand)
+    return Part(inputs, want, to_run, sum(layers[name].flops for name in to_run))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._graph import LayerGraph
+    from ._layer import Layer
 
 __all__ = ["explain"]
 
@@ -15,8 +15,8 @@ _HEADER = ("layer", "op", "inputs", "shape", "FLOPs", "params", "activations")
 _TEXT_COLUMNS = 4
 
 
-def explain(graph: LayerGraph) -> str:
-    """Lay the graph out as text: a line a layer in topological order, then the totals. See ``LayerGraph.explain``."""
+def explain(layers: Sequence[Layer], outputs: Sequence[str]) -> str:
+    """Tabulate a graph: one line per layer in topological order, then the totals. See ``LayerGraph.explain``."""
     rows = [
         (
             f"{layer.name}{'' if layer.frozen else ' *'}",
@@ -27,22 +27,22 @@ def explain(graph: LayerGraph) -> str:
             _quantity(layer.param_bytes, 1024, "B"),
             _quantity(layer.activation_bytes, 1024, "B"),
         )
-        for layer in graph
+        for layer in layers
     ]
     totals = (
-        f"{len(graph)} layers",
+        f"{len(layers)} layers",
         "",
         "",
         "",
-        _quantity(graph.flops(), 1000, ""),
-        _quantity(graph.param_bytes(), 1024, "B"),
-        _quantity(sum(layer.activation_bytes for layer in graph), 1024, "B"),
+        _quantity(sum(layer.flops for layer in layers), 1000, ""),
+        _quantity(sum(layer.param_bytes for layer in layers), 1024, "B"),
+        _quantity(sum(layer.activation_bytes for layer in layers), 1024, "B"),
     )
     widths = [max(map(len, column)) for column in zip(_HEADER, *rows, totals, strict=True)]
     rule = "  ".join("-" * width for width in widths)
     lines = [_line(_HEADER, widths), rule, *(_line(row, widths) for row in rows), rule, _line(totals, widths)]
-    notes = [f"outputs: {', '.join(graph.outputs)}", "per record; a multiply-add is 2 FLOPs"]
-    if not all(layer.frozen for layer in graph):
+    notes = [f"outputs: {', '.join(outputs)}", "per record; a multiply-add is 2 FLOPs"]
+    if not all(layer.frozen for layer in layers):
         notes.append("* trainable")
     return "\n".join([*lines, "; ".join(notes)])
 

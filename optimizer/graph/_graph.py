@@ -228,7 +228,11 @@ class LayerGraph:
         GraphError
             Nothing to cut at, or nothing to lead to.
         """
-        return _cut.cut(self, at, towards)
+        at = self.resolve(at)
+        targets = self.outputs if towards is None else self.resolve(towards)
+        if not at or not targets:
+            raise GraphError(f"a cut needs layers to cut at and target layers, got at={at}, towards={targets}")
+        return _cut.cut(self._by_name, at, targets, below=self.ancestors(at), needed=self.ancestors(targets))
 
     def part(self, have: Iterable[str], want: Iterable[str]) -> _cut.Part:
         """Find the least layers to run to get ``want`` from ``have``: partial inference i -> j (Vista, definition 3.7).
@@ -247,11 +251,11 @@ class LayerGraph:
         GraphError
             Some of ``want`` takes a graph input that is not in ``have``; the message names it.
         """
-        return _cut.part(self, have, want)
+        return _cut.part(self._by_name, self.resolve(have), self.resolve(want))
 
     def explain(self) -> str:
         """Tabulate the layers: name, op, inputs, shape, FLOPs, parameters, activations, and the totals."""
-        return _explain.explain(self)
+        return _explain.explain(self.layers, self.outputs)
 
     def to_dict(self) -> dict[str, Any]:
         """Turn the graph into JSON-able data."""

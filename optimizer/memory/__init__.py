@@ -6,9 +6,11 @@ bytes, for as many task slots as fit, and :func:`plan_inside` chooses what is le
 :data:`SPARK4` and :data:`PAPER` say what a region is made of.
 """
 
+from ._apportionment import Join, Persistence
 from ._constants import PAPER, SPARK4, Constants
 from ._envelope import Envelope, plan_inside
-from ._plan import Join, Persistence, TransferPlan
+from ._errors import InfeasiblePlanError
+from ._plan import TransferPlan
 from ._search import plan_transfer
 from ._sizes import Table, Tables, size_tables
 from ._spec import ClusterSpec, Downstream, LayerSize, ModelFootprint, TransferWorkload
@@ -20,6 +22,7 @@ __all__ = [
     "Constants",
     "Downstream",
     "Envelope",
+    "InfeasiblePlanError",
     "Join",
     "LayerSize",
     "ModelFootprint",

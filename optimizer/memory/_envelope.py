@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from optimizer.errors import CerebroError, InfeasiblePlanError
+from optimizer.errors import CerebroError
 
 from ._constants import SPARK4
 from ._demand import demand
+from ._errors import InfeasiblePlanError
 from ._explain import size
 from ._infeasible import refusal
 from ._plan import TransferPlan
@@ -18,9 +19,9 @@ from ._spec import ClusterSpec, not_negative
 if TYPE_CHECKING:
     from optimizer.logical import Logical
 
+    from ._apportionment import Join, Persistence
     from ._constants import Constants
     from ._demand import Demand
-    from ._plan import Join, Persistence
     from ._spec import TransferWorkload
 
 __all__ = ["Envelope", "plan_inside"]

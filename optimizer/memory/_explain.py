@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ._sizes import divided
 
 if TYPE_CHECKING:
+    from ._apportionment import Apportionment
     from ._demand import Demand
-    from ._plan import TransferPlan
     from ._spec import ClusterSpec
 
 __all__ = ["explain", "shortage", "size"]
@@ -51,7 +51,7 @@ def shortage(constraint: str, short: int, least: Demand, cluster: ClusterSpec) -
     )
 
 
-def explain(plan: TransferPlan) -> str:
+def explain(plan: Apportionment) -> str:
     """See :meth:`TransferPlan.explain`."""
     cluster, tables, constants = plan.cluster, plan.tables, plan.constants
     widest = max(tables.tables, key=lambda table: table.total_bytes)

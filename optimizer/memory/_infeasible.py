@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from optimizer.errors import InfeasiblePlanError
-
+from ._errors import InfeasiblePlanError
 from ._explain import shortage, size
 
 if TYPE_CHECKING:

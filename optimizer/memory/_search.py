@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, get_args
 from optimizer.errors import CerebroError, nearest
 from optimizer.logical import LOGICAL_PLANS
 
+from ._apportionment import Join, Persistence
 from ._constants import SPARK4, Constants
 from ._demand import Demand, demand, heap_for, overhead, rounded
 from ._explain import size
 from ._infeasible import missing, refusal
-from ._plan import Join, Persistence, TransferPlan
+from ._plan import TransferPlan
 from ._sizes import Tables, divided, size_tables
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from ._demand import overhead
 from ._sizes import divided
 
 if TYPE_CHECKING:
-    from ._plan import TransferPlan
+    from ._apportionment import Apportionment
 
 __all__ = ["to_spark_conf"]
 
@@ -18,7 +18,7 @@ _RESERVED = 300 * MIB
 _MILLION = 10**6
 
 
-def to_spark_conf(plan: TransferPlan) -> dict[str, str]:
+def to_spark_conf(plan: Apportionment) -> dict[str, str]:
     """See :meth:`TransferPlan.to_spark_conf`."""
     conf = _local(plan) if plan.cluster.local else _cluster(plan)
     heap = _heap_mib(plan) * MIB
@@ -29,17 +29,17 @@ def to_spark_conf(plan: TransferPlan) -> dict[str, str]:
     return conf | _sql(plan)
 
 
-def _beside(plan: TransferPlan) -> int:
+def _beside(plan: Apportionment) -> int:
     """MiB of an executor beside its heap: the JVM's own, Python's and the networks'."""
     return divided(plan.overhead_bytes + plan.python_bytes + plan.dl_bytes, MIB)
 
 
-def _heap_mib(plan: TransferPlan) -> int:
+def _heap_mib(plan: Apportionment) -> int:
     whole = plan.heap_bytes + plan.overhead_bytes + plan.python_bytes + plan.dl_bytes
     return max(1, whole // MIB - _beside(plan))
 
 
-def _local(plan: TransferPlan) -> dict[str, str]:
+def _local(plan: Apportionment) -> dict[str, str]:
     return {
         "spark.master": f"local[{plan.cores}]",
         "spark.driver.memory": f"{_heap_mib(plan)}m",
@@ -47,7 +47,7 @@ def _local(plan: TransferPlan) -> dict[str, str]:
     }
 
 
-def _cluster(plan: TransferPlan) -> dict[str, str]:
+def _cluster(plan: Apportionment) -> dict[str, str]:
     conf = {
         "spark.executor.instances": str(plan.cluster.nodes),
         "spark.executor.cores": str(plan.cores),
@@ -68,7 +68,7 @@ def _cluster(plan: TransferPlan) -> dict[str, str]:
     return conf
 
 
-def _fractions(plan: TransferPlan, heap: int) -> dict[str, str]:
+def _fractions(plan: Apportionment, heap: int) -> dict[str, str]:
     """User Memory is no smaller than planned; Core and Storage Memory share the rest."""
     usable = max(1, heap - _RESERVED)
     user = plan.user_bytes + (plan.driver_bytes if plan.cluster.local else 0)
@@ -82,7 +82,7 @@ def _fractions(plan: TransferPlan, heap: int) -> dict[str, str]:
     }
 
 
-def _sql(plan: TransferPlan) -> dict[str, str]:
+def _sql(plan: Apportionment) -> dict[str, str]:
     constants = plan.constants
     threshold = str(constants.broadcast_bytes) if plan.join == "broadcast" else "-1"
     conf = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optimizer.errors import InfeasiblePlanError
 from optimizer.logical import plan_layers
+from optimizer.memory import InfeasiblePlanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from optimizer._version import __version__
+from optimizer import __version__
 from optimizer.transfer import ModelProfile
 from udfs.driver import hint_keywords
 from udfs.inference import Inference

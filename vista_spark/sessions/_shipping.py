@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import is_remote
 
-from optimizer._version import __version__
+from optimizer import __version__
 from udfs.driver import is_local
 from udfs.weights import SHIPPED, WeightsError
 from vista_spark.errors import InvalidArgumentError

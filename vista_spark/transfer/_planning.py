@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from optimizer.errors import InfeasiblePlanError
 from optimizer.logical import plan_layers
-from optimizer.memory import SPARK4, Downstream, TransferWorkload, plan_inside, plan_transfer
+from optimizer.memory import SPARK4, Downstream, InfeasiblePlanError, TransferWorkload, plan_inside, plan_transfer
 from optimizer.transfer import Choice, TransferCost, choose_transfer
 from udfs.driver import hint_keywords
 from udfs.inference import feature_length

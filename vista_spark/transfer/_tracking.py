@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.utils import is_remote
 
-from optimizer._version import __version__
+from optimizer import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from optimizer.errors import CerebroError, InfeasiblePlanError
+from optimizer.errors import CerebroError
 from optimizer.graph import Layer, LayerGraph
 from optimizer.logical import plan_layers
 from optimizer.memory import (
@@ -16,6 +16,7 @@ from optimizer.memory import (
     SPARK4,
     ClusterSpec,
     Downstream,
+    InfeasiblePlanError,
     LayerSize,
     ModelFootprint,
     TransferWorkload,

@@ -13,13 +13,13 @@ from dags import unhurried
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from optimizer.errors import InfeasiblePlanError
 from optimizer.memory import (
     PAPER,
     SPARK4,
     ClusterSpec,
     Constants,
     Downstream,
+    InfeasiblePlanError,
     LayerSize,
     ModelFootprint,
     TransferPlan,

@@ -11,13 +11,14 @@ from dags import alexnet, graphs, unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import CerebroError, InfeasiblePlanError
+from optimizer.errors import CerebroError
 from optimizer.logical import LogicalPlan, plan_layers
 from optimizer.memory import (
     SPARK4,
     ClusterSpec,
     Downstream,
     Envelope,
+    InfeasiblePlanError,
     ModelFootprint,
     TransferPlan,
     TransferWorkload,

@@ -15,8 +15,7 @@ from pyspark.ml.classification import LogisticRegression, OneVsRest, RandomFores
 from sessions import CONNECT
 from typer.testing import CliRunner
 
-from optimizer.errors import InfeasiblePlanError
-from optimizer.memory import ClusterSpec, Downstream, Envelope
+from optimizer.memory import ClusterSpec, Downstream, Envelope, InfeasiblePlanError
 from udfs.inference.profiling import ProfilingError
 from udfs.node import CACHE_VARIABLE, memory_limit, task_device
 from vista_spark import plan_feature_transfer, profile

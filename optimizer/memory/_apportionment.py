@@ -1,0 +1,67 @@
+"""The values of a memory plan: cores, partitions, join, persistence and the bytes of each memory region."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ._sizes import divided
+
+if TYPE_CHECKING:
+    from optimizer.logical import Logical
+
+    from ._constants import Constants
+    from ._sizes import Tables
+    from ._spec import ClusterSpec, TransferWorkload
+
+__all__ = ["Apportionment", "Join", "Persistence"]
+
+Join = Literal["broadcast", "shuffle"]
+Persistence = Literal["deserialized", "serialized"]
+
+
+@dataclass(frozen=True, slots=True)
+class Apportionment:
+    """The values of a :class:`TransferPlan`, which documents them; its text and its Spark settings need no more."""
+
+    cores: int
+    partitions: int
+    join: Join
+    persistence: Persistence
+    logical: Logical
+    storage_bytes: int
+    user_bytes: int
+    dl_bytes: int
+    core_bytes: int
+    python_bytes: int
+    os_bytes: int
+    heap_bytes: int
+    overhead_bytes: int
+    off_heap_bytes: int
+    driver_bytes: int
+    gpu_bytes: int
+    partition_bytes: int
+    cached_bytes: int
+    limited_by: str
+    tables: Tables
+    workload: TransferWorkload
+    cluster: ClusterSpec
+    constants: Constants
+
+    @property
+    def system_bytes(self) -> int:
+        """All regions of a worker node together: never above its memory (equation 12)."""
+        outside = self.dl_bytes + self.python_bytes + self.overhead_bytes + self.off_heap_bytes
+        return self.os_bytes + outside + self.heap_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """What Spark's processes on a node are expected to hold at most: storage is no fuller than the tables are."""
+        cached = divided(self.cached_bytes, self.cluster.nodes)
+        return self.system_bytes - self.os_bytes - max(0, self.storage_bytes - cached)
+
+    @property
+    def set_aside_bytes(self) -> int:
+        """What Spark keeps of the heap for itself."""
+        inside = self.user_bytes + self.core_bytes - self.off_heap_bytes + self.storage_bytes
+        return self.heap_bytes - inside - (self.driver_bytes if self.cluster.local else 0)
