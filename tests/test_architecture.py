@@ -32,20 +32,20 @@ CLASSIC = {"rdd", "sparkContext", "_jvm", "_jdf", "_jsparkSession", "_sc", "_gat
 # pyspark.sql.functions needs a running session on classic Spark; the other names open one or ask for one.
 NEEDS_SESSION = {"SparkSession", "getActiveSession", "is_remote", "functions", "active"}
 
+# What both front rooms need on the driver, and the contract suites, which run in a test's driver.
+MAY_ASK_FOR_A_SESSION = {"udfs.driver", "udfs.testing"}
+
 ROOM_FILES = {"__init__.py", "__main__.py", "errors.py"}
 
 # Circles and private imports that are still to be removed. An entry goes when its cause is gone.
 KNOWN_CIRCLES = {
-    "cerebro_spark.tune._pictures -> cerebro_spark.tune._selection",
-    "udfs.gang._gang -> udfs.gang._horovod",
-    "udfs.mlp._training -> udfs.mlp.fit",
+    "udfs.training._keras -> udfs.training._session",
     "udfs.training._own -> udfs.training._session",
-    "vista_spark.cli._app -> vista_spark.cli._plan",
+    "udfs.training._session -> udfs.training._torch",
     "vista_spark.roster._architecture -> vista_spark.roster._card",
 }
 KNOWN_PRIVATE_IMPORTS = {
     ("udfs.inference.profiling", "udfs.inference"),
-    ("vista_spark.cli._plan", "vista_spark.transfer._planning"),
     ("vista_spark.network._network", "vista_spark.roster._text_builtin"),
 }
 

@@ -8,7 +8,7 @@ import platform
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from optimizer._version import __version__
+from optimizer import __version__
 from udfs.node import node_folder, written_once
 from udfs.occlusion import CostModel
 
