@@ -126,7 +126,7 @@ def test_the_optimizer_imports_numpy_and_an_ilp_at_most(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in FILES if package_of(path).startswith("udfs") and package_of(path) != "udfs.driver"],
+    [path for path in FILES if package_of(path).startswith("udfs") and package_of(path) not in MAY_ASK_FOR_A_SESSION],
     ids=module_name,
 )
 def test_only_the_driver_room_asks_for_a_session(path: Path) -> None:
