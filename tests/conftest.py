@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -9,9 +10,12 @@ import hypothesis
 import pytest
 from sessions import CONNECT, new_session
 
+from udfs.store import Store
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -32,6 +36,31 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = new_session(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store of the test's own."""
+    return Store.from_uri(str(tmp_path / "store"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mount a disk of a size such as ``"2m"``; skip the test where this user may not."""
+    disks: list[Path] = []
+
+    def mount(size: str) -> Path:
+        folder = tmp_path / f"disk{len(disks)}"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("a small disk is a tmpfs, which this user may not mount")
+        disks.append(folder)
+        return folder
+
+    yield mount
+    for folder in disks:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S607
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from standalone import spark_environment
 from vista_spark.sessions import write_packages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
     from standalone import StandaloneCluster
@@ -70,19 +70,6 @@ def _resident(pid: int) -> int:
         return 0
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    done = subprocess.run(
-        ["/bin/mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", folder], capture_output=True, check=False
-    )
-    if done.returncode:
-        pytest.skip("a small disk is a tmpfs, and this user may mount none")
-    yield folder
-    subprocess.run(["/bin/umount", "--lazy", folder], check=True)
-
-
 _SPILLS = """
 import sys
 from pyspark.ml.classification import LogisticRegression
@@ -119,12 +106,13 @@ print("then:", len(found.layers), "layers")
 
 @pytest.mark.slow
 def test_a_disk_that_fills_is_said_and_nothing_of_it_stays(
-    transfer: Transfer, small_disk: Path, tmp_path: Path
+    transfer: Transfer, small_disk: Callable[[str], Path], tmp_path: Path
 ) -> None:
+    disk = small_disk("24m")
     done = subprocess.run(
-        [sys.executable, "-c", _SPILLS, str(transfer.folder), str(small_disk)],
+        [sys.executable, "-c", _SPILLS, str(transfer.folder), str(disk)],
         cwd=tmp_path,
-        env=spark_environment(tmp_path / "spark", Path(sys.executable)) | {"SPARK_LOCAL_DIRS": str(small_disk)},
+        env=spark_environment(tmp_path / "spark", Path(sys.executable)) | {"SPARK_LOCAL_DIRS": str(disk)},
         capture_output=True,
         text=True,
         check=False,

@@ -15,13 +15,14 @@ from sessions import CONNECT
 from cerebro_spark.data import petastorm_frame, prepare
 from cerebro_spark.errors import MissingPackageError
 from udfs.shards import load_shard
-from udfs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from udfs.store import Store
 
 ROWS = 30
 SIDE = 12
@@ -34,11 +35,6 @@ def quiet() -> Iterator[None]:
         warnings.simplefilter("ignore")
         pytest.importorskip("petastorm", reason='pip install "petastorm==0.12.1" on the set of constraints-compat.txt')
         yield
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.from_uri(str(tmp_path / "store"))
 
 
 @pytest.mark.contract

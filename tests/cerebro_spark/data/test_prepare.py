@@ -45,11 +45,6 @@ PARTITIONS = 3
 SIDE = 16
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.from_uri(str(tmp_path / "store"))
-
-
 @pytest.fixture(scope="module")
 def people() -> dict[str, np.ndarray]:
     """The adult census: 48,842 people, some of them equal in all of these columns."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from cards import registered
 from photographs import crops, encode
 
 pytest.importorskip("tensorflow")
@@ -111,13 +112,12 @@ CARD = ModelCard(
 
 
 @pytest.fixture
-def _registered() -> Iterator[None]:
-    roster.register(CARD)
-    yield
-    roster.unregister("own")
+def _own_model() -> Iterator[None]:
+    with registered(CARD):
+        yield
 
 
-@pytest.mark.usefixtures("_registered")
+@pytest.mark.usefixtures("_own_model")
 def test_a_registered_model(df: DataFrame, files: list[bytes]) -> None:
     keras.layers.Conv2D(1, 1)  # counts on Keras's names, in this process only
     featurizer = CNNFeaturizer(

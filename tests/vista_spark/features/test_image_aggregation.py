@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from photographs import crops, encode
-from pyspark.ml import Estimator
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
-from pyspark.ml.param.shared import HasFeaturesCol, HasLabelCol
 from pyspark.sql import functions as F  # noqa: N812
+from row_recorder import RowRecorder
 
 pytest.importorskip("torch")
 
@@ -21,8 +20,7 @@ from vista_spark.errors import ColumnError, InvalidArgumentError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.ml import Model
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 BAD = b"no image"
 COUNTS = (1, 3, 2, 0, 4, None, 1, 2)
@@ -96,19 +94,6 @@ def test_layers_of_an_image_in_one_column(spark: SparkSession, single: Any) -> N
         featurizer(combine="sum").transform(df)
 
 
-class Recorder(Estimator, HasFeaturesCol, HasLabelCol):
-    """Notes the rows that it is fitted on."""
-
-    def __init__(self, log: list[dict[int, np.ndarray]]) -> None:
-        super().__init__()
-        self.log = log
-
-    def _fit(self, dataset: DataFrame) -> Model:
-        features = self.getFeaturesCol()
-        self.log.append({row["id"]: row[features].toArray() for row in dataset.collect()})
-        return LogisticRegression(featuresCol=features, labelCol=self.getLabelCol(), maxIter=2).fit(dataset)
-
-
 @pytest.mark.extended
 def test_a_transfer_of_several_images(spark: SparkSession, single: Any) -> None:
     found = [*albums(), *albums()]
@@ -129,7 +114,7 @@ def test_a_transfer_of_several_images(spark: SparkSession, single: Any) -> None:
     for plan in ("staged", "eager", "lazy"):
         log: list[dict[int, np.ndarray]] = []
         evaluator = MulticlassClassificationEvaluator(metricName="accuracy")
-        result = FeatureTransfer(plan=plan, downstream=Recorder(log), evaluator=evaluator, **task).run(
+        result = FeatureTransfer(plan=plan, downstream=RowRecorder(log), evaluator=evaluator, **task).run(
             structured, images, feature_columns=["noise"]
         )
         assert len(result.choice.logical.stages) == {"staged": 2, "eager": 1, "lazy": 2}[plan]

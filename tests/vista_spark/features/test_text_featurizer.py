@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.usefixtures("_tiny_bert")
+
 REAL = (
     "A man is playing the guitar.",
     "Someone plays a stringed instrument.",
@@ -34,11 +36,6 @@ REAL = (
     "",
     "A very long one, " * 60,
 )
-
-
-@pytest.fixture(autouse=True)
-def _registered() -> None:
-    tiny_bert()
 
 
 def table(spark: SparkSession, texts: list[Any]) -> DataFrame:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from cards import registered
 
 torch = pytest.importorskip("torch")
 
@@ -52,9 +53,8 @@ TINY = ModelCard(
 
 @pytest.fixture
 def tiny() -> Iterator[ModelCard]:
-    roster.register(TINY)
-    yield TINY
-    roster.unregister("tiny")
+    with registered(TINY) as card:
+        yield card
 
 
 def names(layers: tuple[FeatureLayer, ...]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from cards import registered
 from photographs import crops, encode
 from PIL import Image
 from real_inputs import cifar_images, cifar_weights
@@ -90,10 +91,9 @@ TINY = ModelCard(
 
 
 @pytest.fixture
-def registered() -> Iterator[ModelCard]:
-    roster.register(TINY)
-    yield TINY
-    roster.unregister("tiny")
+def own_model() -> Iterator[ModelCard]:
+    with registered(TINY) as card:
+        yield card
 
 
 def bits(model: Any) -> list[bytes]:
@@ -289,16 +289,16 @@ def test_real_weights_recognise_real_pictures() -> None:
 # --- models of one's own
 
 
-def test_a_model_of_ones_own(registered: ModelCard) -> None:
+def test_a_model_of_ones_own(own_model: ModelCard) -> None:
     assert roster.names()[-1] == "tiny"
-    assert [layer.name for layer in registered.resolve(2)] == ["act", "logits"]
-    assert [layer.name for layer in registered.resolve(["head", "body/conv2d", "body"])] == [
+    assert [layer.name for layer in own_model.resolve(2)] == ["act", "logits"]
+    assert [layer.name for layer in own_model.resolve(["head", "body/conv2d", "body"])] == [
         "body/conv2d",
         "body",
         "logits",
     ]
     with pytest.raises(UnknownLayerError, match=r"no layer 'heads' in model 'tiny'; did you mean 'head'"):
-        registered.resolve("heads")
+        own_model.resolve("heads")
 
 
 def test_a_card_that_contradicts_its_network() -> None:

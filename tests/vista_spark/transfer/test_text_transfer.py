@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.ml.classification import LogisticRegression
 from real_inputs import clothing_reviews, minilm
-from texts import sentences, tiny_bert
+from texts import sentences
 
 pytest.importorskip("torch")
 pytest.importorskip("tokenizers", reason='pip install "cerebro-spark[text]"')
@@ -19,15 +19,10 @@ from vista_spark.errors import ColumnError, InvalidArgumentError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.extended
+pytestmark = [pytest.mark.extended, pytest.mark.usefixtures("_tiny_bert")]
 
 ROWS = 30
 PLANS = ("auto", "staged", "eager", "lazy")
-
-
-@pytest.fixture(autouse=True)
-def _registered() -> None:
-    tiny_bert()
 
 
 @pytest.fixture(scope="module")

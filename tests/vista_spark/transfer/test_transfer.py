@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from photographs import crops, encode
 from places import IMPORTS
-from pyspark.ml import Estimator, Pipeline, PipelineModel
+from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.classification import LinearSVC, LogisticRegression, OneVsRest, RandomForestClassifier
 from pyspark.ml.evaluation import (
     BinaryClassificationEvaluator,
@@ -21,11 +21,11 @@ from pyspark.ml.evaluation import (
     RegressionEvaluator,
 )
 from pyspark.ml.feature import StandardScaler, VectorAssembler
-from pyspark.ml.param.shared import HasFeaturesCol, HasLabelCol
 from pyspark.ml.regression import LinearRegression
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit
 from pyspark.sql import functions as F  # noqa: N812
 from real_inputs import foolbox_images, mobilenet_v2_weights
+from row_recorder import RowRecorder
 from sessions import PREPARATION
 
 torch = pytest.importorskip("torch")
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from pyspark.ml import Model
     from pyspark.sql import DataFrame, SparkSession
 
     Watch = Callable[[], AbstractContextManager[None]]
@@ -61,19 +60,6 @@ ROWS = 36
 LAYERS = ("fire3", "fire5", "pool10")
 NUMBERS = ("left", "top", "size")
 SEED = 4
-
-
-class Recorder(Estimator, HasFeaturesCol, HasLabelCol):
-    """A user's own estimator, in Python alone, which notes the rows that it is fitted on."""
-
-    def __init__(self, log: list[dict[int, np.ndarray]]) -> None:
-        super().__init__()
-        self.log = log
-
-    def _fit(self, dataset: DataFrame) -> Model:
-        features = self.getFeaturesCol()
-        self.log.append({row["id"]: row[features].toArray() for row in dataset.collect()})
-        return LogisticRegression(featuresCol=features, labelCol=self.getLabelCol(), maxIter=2).fit(dataset)
 
 
 def accuracy() -> MulticlassClassificationEvaluator:
@@ -130,7 +116,7 @@ def plans(tables: tuple[DataFrame, DataFrame]) -> dict[str, tuple[TransferResult
     for plan in ("auto", *LOGICAL_PLANS):
         pair = scattered.get(plan, tables)
         log: list[dict[int, np.ndarray]] = []
-        task = transfer(plan=plan, downstream=Recorder(log), evaluator=accuracy())
+        task = transfer(plan=plan, downstream=RowRecorder(log), evaluator=accuracy())
         found[plan] = run(pair, task), log
     return found
 
@@ -513,7 +499,7 @@ def test_bad_rows_are_left_out_and_counted_once(spark: SparkSession) -> None:
     pictures += [(None, pictures[0][1]), (None, b"")]
     pair = spark.createDataFrame(table, SCHEMA), spark.createDataFrame(pictures, "id long, image binary")
     log: list[dict[int, np.ndarray]] = []
-    found = run(pair, transfer(layers=["pool10"], downstream=Recorder(log), evaluator=accuracy(), test_fraction=0.3))
+    found = run(pair, transfer(layers=["pool10"], downstream=RowRecorder(log), evaluator=accuracy(), test_fraction=0.3))
     assert found.dropped == {
         "structured row with a null id": 1,
         "image with a null id": 2,
@@ -720,7 +706,7 @@ def test_another_seed_is_another_split(tables: tuple[DataFrame, DataFrame]) -> N
     splits = []
     for seed in (1, 1, 2):
         log: list[dict[int, np.ndarray]] = []
-        run(tables, transfer(layers=["fire3"], downstream=Recorder(log), evaluator=accuracy(), seed=seed))
+        run(tables, transfer(layers=["fire3"], downstream=RowRecorder(log), evaluator=accuracy(), seed=seed))
         splits.append(set(log[0]))
     assert splits[0] == splits[1] != splits[2]
 
