@@ -1,4 +1,4 @@
-// The JVM side of cerebro-spark. It holds no source yet: everything so far runs in Spark's Python workers.
+// The JVM plugin of cerebro-spark. It has no source yet: everything runs in Spark's Python workers.
 ThisBuild / organization := "org.cerebro"
 ThisBuild / scalaVersion := "2.13.18"
 
