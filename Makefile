@@ -13,11 +13,19 @@ PARALLEL := -n 2 --dist loadfile
 # What has a lane of its own, for it starts servers or needs what others do not.
 OWN_LANE := cluster or faults or horovod
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
+DEMO_MODEL = --model mobilenet_v2 --weights "$(WEIGHTS)" --layers block6,block13,block17,conv18,pool,fc
+# `make pictures` writes here; runs leave their files in RUNS.
+PICTURES ?= docs/images
+RUNS := artifacts/pictures
+# docs/benchmarks.md quotes FIGURES="--images 1024 --image-size 224 --repeats 3", which takes an hour.
+FIGURES ?= --images 64
 
-.PHONY: help demo dist test test-extended test-all cluster-test faults-test horovod-test lint format test-compat bench java clean
+.PHONY: help demo pictures notebooks dist test test-extended test-all cluster-test faults-test horovod-test lint format test-compat bench java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
+	@echo "make pictures     draws every picture of docs/images anew, from real runs: half an hour"
+	@echo "make notebooks    runs the notebooks and stores their outputs"
 	@echo "make dist         dist/: what spark-submit takes, for a cluster without cerebro-spark"
 	@echo "make test         the core suite: a quarter of an hour on two cores"
 	@echo "make test-extended  Keras's networks, notebooks, the command lines, more stages through Connect"
@@ -32,8 +40,25 @@ help:
 demo: java $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/stamps.py --out $(DEMO)
 	$(VENV)/bin/vista transfer --images $(DEMO)/images --table $(DEMO)/table.csv --label label \
-	  --model mobilenet_v2 --weights "$(WEIGHTS)" --layers block6,block13,block17,conv18,pool,fc \
-	  --test-fraction 0.3 --hog --out artifacts/demo
+	  $(DEMO_MODEL) --test-fraction 0.3 --hog --out artifacts/demo
+
+pictures: demo $(VENV)/test.stamp
+	mkdir -p $(PICTURES) $(RUNS)
+	cp artifacts/demo/layers.png $(PICTURES)/layers.png
+	$(VENV)/bin/vista plan --images $(DEMO)/images --table $(DEMO)/table.csv --label label $(DEMO_MODEL) \
+	  --rows 100000 --nodes 4 --cores 8 --memory 32g --picture $(PICTURES)/memory.png
+	$(VENV)/bin/python examples/search_data.py adult --out $(RUNS)/adult.parquet
+	$(VENV)/bin/cerebro tune examples/searches/adult.py --table $(RUNS)/adult.parquet --out $(RUNS)/adult
+	cp $(RUNS)/adult/gantt.png $(PICTURES)/gantt.png
+	$(VENV)/bin/python examples/lost_worker.py --out $(PICTURES)/lost_worker.png
+	$(VENV)/bin/python examples/lost_worker.py --replicas 2 --follow c002 --out $(PICTURES)/hops.png
+	$(VENV)/bin/python examples/heat_maps.py --stride 8 --tuning-stride 16 --out $(PICTURES)/heat_maps.jpg
+	$(VENV)/bin/python benchmarks/vista_figures.py --figure 6,11,12 $(FIGURES) --out $(RUNS)
+	cp $(RUNS)/figure6.png $(RUNS)/figure11.png $(RUNS)/figure12.png $(PICTURES)
+	$(VENV)/bin/python benchmarks/schedulers.py --figure $(PICTURES)/schedulers.png
+
+notebooks: java $(VENV)/test.stamp
+	$(VENV)/bin/python examples/run_notebooks.py notebooks/*.ipynb
 
 dist: $(VENV)/demo.stamp
 	$(VENV)/bin/vista package --out dist
