@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+from rich.console import Console
 
 from optimizer.errors import CerebroError, nearest
 from udfs.driver._causes import cause
@@ -55,22 +57,29 @@ def refused_before_spark() -> Iterator[None]:
 
 
 def run_command(app: Callable[[], object]) -> None:
-    """Run a typer app: an error of this project, or a path that Spark does not find, is one line and exit code 1.
+    """Run a typer app: an error of this project or of Spark is one line and exit code 1, a warning one loud line.
 
     Parameters
     ----------
     app : callable
         Usage errors end it with exit code 2 by themselves.
     """
-    from pyspark.errors import AnalysisException  # noqa: PLC0415 - beside its only use
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - beside its only use
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    warnings.showwarning = _show_warning
     try:
         app()
     except CerebroError as error:
         _end(FAILED, type(error).__name__, str(error))
-    except AnalysisException as error:
-        _end(FAILED, "Spark", cause(error).message)
+    except PySparkException as error:
+        _end(FAILED, "Spark", str(cause(error)))
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """Print a warning without the line of code that gave it, which says nothing to a user of a command."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console.print(f"{category.__name__}: {message}", style="bold red", markup=False)
 
 
 def _end(code: int, kind: str, message: str) -> NoReturn:

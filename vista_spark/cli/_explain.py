@@ -74,7 +74,7 @@ def explain_command(
 ) -> None:
     """Show which parts of an image a prediction depends on; with --master, Spark's tasks share the places."""
     from udfs.images import decode  # noqa: PLC0415 - `vista --help` is not to wait for it
-    from vista_spark.network import network  # noqa: PLC0415
+    from vista_spark.network import network, warn_of_random_weights  # noqa: PLC0415
     from vista_spark.occlusion import OcclusionOptions, check_explainable, explain_image  # noqa: PLC0415
     from vista_spark.sessions import session  # noqa: PLC0415
 
@@ -87,6 +87,7 @@ def explain_command(
             (net.preprocessing.crop,) * 2
         )
         decode(image, net.preprocessing)
+    warn_of_random_weights(net.card, net.weights, net.seed)
     spark = None
     if master is not None:
         with _CONSOLE.status("starting Spark"):

@@ -79,6 +79,7 @@ def transfer_command(
     from udfs.driver import check_present, is_here, track_into  # noqa: PLC0415
     from vista_spark.files import check_tables, numeric_columns, parse_layers, read_images, read_table  # noqa: PLC0415
     from vista_spark.mlp import MLPClassifier  # noqa: PLC0415
+    from vista_spark.network import network, warn_of_random_weights  # noqa: PLC0415
     from vista_spark.sessions import session  # noqa: PLC0415
     from vista_spark.transfer import FeatureTransfer  # noqa: PLC0415
 
@@ -107,6 +108,9 @@ def transfer_command(
         )
         # Spark ML's own estimators cannot be made before Spark: ours takes their place while the rest is checked.
         make_transfer(downstream=MLPClassifier()).explain()
+    # Now, rather than beside the progress bar: there is still time to stop.
+    net = network(model, weights, seed)
+    warn_of_random_weights(net.card, net.weights, net.seed)
 
     with _CONSOLE.status("starting Spark"):
         spark = session(master, conf={"spark.log.level": "ERROR"}, ship=ship)

@@ -242,6 +242,19 @@ def test_explain_refuses_what_is_no_image(
     assert "no such file" in _refused("explain", options, monkeypatch, str(tmp_path / "nowhere.jpg"))
 
 
+def test_random_weights_are_one_loud_line(tmp_path: Path) -> None:
+    (tmp_path / "image.jpg").write_bytes(encode(next(iter(crops(1)))[3]))
+    patch = ("--image-size", "64", "--patch-size", "32", "--stride", "32")
+    files = (str(tmp_path / "image.jpg"), "--out", str(tmp_path / "new" / "heat.png"))
+    done = _vista("explain", *files, "--model", "squeezenet1_1", *patch)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "random weights" in line]
+    assert [line.partition(", drawn")[0] for line in lines] == [
+        "RandomWeightsWarning: model 'squeezenet1_1' has random weights"
+    ]
+    assert (tmp_path / "new" / "heat.png").is_file()
+
+
 def test_a_mistake_is_one_line_and_no_traceback(inputs: dict[str, str]) -> None:
     options = inputs | {"--table": "absent.parquet"}
     done = _vista("transfer", *(word for pair in options.items() for word in pair))
