@@ -1,4 +1,4 @@
-"""What a DataFrame holds, counted in one pass: rows by bucket of the shuffle, bad values, shapes, a hash of all."""
+"""Count a DataFrame in one pass: rows by bucket of the shuffle, bad values, shapes, a hash of all."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["BUCKETS", "Census", "count", "encoded", "listed"]
 
 BUCKETS = 256
-"""Into how many buckets rows are sorted: enough for as many tasks, few enough to be counted one by one."""
+"""Number of buckets that rows are sorted into: enough for as many tasks, few enough to count one by one."""
 
 _COMPLETE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """The complete rows of a DataFrame, and what is wrong with the others.
+    """Counts of a DataFrame's complete rows, and of the defects of the others.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Census:
     shapes : mapping of str to tuple of int
         Of the columns' tensors, images excepted.
     dropped : mapping of str to int
-        Why rows are not complete, and how many are not.
+        Reasons why rows are not complete, and how many rows.
     """
 
     buckets: tuple[int, ...]
@@ -53,7 +53,7 @@ class Census:
 
 
 def encoded(df: DataFrame, chosen: Chosen, seed: int) -> DataFrame:
-    """The complete and the other rows as what the shards hold.
+    """Encode the rows as the shards hold them, complete or not.
 
     Returns
     -------
@@ -132,12 +132,12 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
 
 
 def listed(dropped: Mapping[str, int]) -> str:
-    """Reasons and counts in words."""
+    """List reasons and counts in words."""
     return ", ".join(f"{reason}: {rows:,} row{'' if rows == 1 else 's'}" for reason, rows in dropped.items())
 
 
 def _defect(sources: Sequence[Source], columns: Sequence[Column]) -> Column:
-    """The first thing that is wrong with a row: it is counted once."""
+    """Number the first defect of a row, so that a row is counted once."""
     tests = []
     for place, (source, column) in enumerate(zip(sources, columns, strict=True)):
         tests.append((source.has_null(column), 2 * place))

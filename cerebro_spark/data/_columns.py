@@ -1,4 +1,4 @@
-"""Which columns a network reads and is to predict: checked before Spark starts a job, and encoded as numbers."""
+"""Choose the columns that a network reads and predicts: checked before Spark starts a job, encoded as numbers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Kind = Literal["number", "vector", "tensor", "image"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A column of the user's, and what the shards hold of it.
+    """A column of the user's, and its encoding in the shards.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Source:
 
     @property
     def encoded(self) -> Column:
-        """What goes to the workers: a number, a flat array of numbers, or an image still encoded; null where any is."""
+        """Expression for the workers: a number, a flat array of numbers, or an encoded image; null where any is."""
         number = "float" if self.dtype == "float32" else "bigint"
         if self.kind == "number":
             return self.raw.cast(number)
@@ -86,7 +86,7 @@ class Source:
 
     @property
     def lengths(self) -> tuple[tuple[Column, Column], ...]:
-        """Per axis of a row's tensor, the smallest and the largest length found."""
+        """Per axis of a row's tensor, the smallest and the largest length."""
         if self.kind == "vector":
             length = F.when(self.raw.isNotNull(), F.size(vector_to_array(self.raw, "float32")))
             return ((length, length),)
@@ -111,7 +111,7 @@ class Source:
             return None
         if self.kind == "number":
             return F.isnan(encoded) | (F.abs(encoded) == float("inf"))
-        # By Spark's order NaN is the largest number; both ends are found without a call a number.
+        # By Spark's order NaN is the largest number; both ends are found without a call per number.
         highest, lowest = F.array_max(encoded), F.array_min(encoded)
         return F.coalesce(F.isnan(highest) | (highest == float("inf")) | (lowest == float("-inf")), F.lit(False))
 
@@ -124,7 +124,7 @@ class Source:
         return F.when(self.raw.isNotNull() & ~same, whole)
 
     def column(self, shape: tuple[int, ...]) -> TensorColumn:
-        """The column of the shards."""
+        """Return the column of the shards."""
         return TensorColumn(self.name, self.dtype, shape)
 
     def _flat(self, times: int) -> Column:
@@ -163,7 +163,7 @@ class Chosen:
         return any(source.kind == "image" for source in self.sources)
 
     def groups(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[tuple[TensorGroup, ...], tuple[TensorGroup, ...]]:
-        """Inputs and labels as the shards have them, once the shapes of the columns are known."""
+        """Group the columns into inputs and labels, once their shapes are known."""
 
         def group(name: str, sources: Sequence[Source], *, joined: bool) -> TensorGroup:
             return TensorGroup(name, tuple(one.column(shapes[one.name]) for one in sources), joined)
@@ -178,7 +178,7 @@ _SIDE_BY_SIDE = ("number", "vector")
 def choose(
     df: DataFrame, feature_columns: Sequence[str] | Mapping[str, Sequence[str]], label_columns: Sequence[str]
 ) -> Chosen:
-    """Look up the columns and see that a network can read them; no job is run.
+    """Look up the columns and check that a network can read them; no job is run.
 
     Raises
     ------

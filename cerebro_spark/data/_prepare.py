@@ -1,4 +1,4 @@
-"""A DataFrame shuffled once and written as shards, to be trained from again and again."""
+"""Shuffle a DataFrame once and write it as shards, to train from many times."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     Parameters
     ----------
     df : DataFrame
-        Read twice: what it gives must not change in between.
+        Read twice: its rows must not change in between.
     store : Store
         Of a place that every worker reaches.
     feature_columns : sequence of str, or mapping of str to sequence of str
-        What the network reads. In a sequence, numbers, booleans and Spark ML vectors make one input, ``"features"``,
+        Inputs of the network. In a sequence, numbers, booleans and Spark ML vectors make one input, ``"features"``,
         side by side as ``float32``; an array, flat or nested, and an image (encoded bytes, Spark's struct) are an input
         each, named as the column. A mapping names the inputs and the columns of each; there an input of integer columns
         alone stays ``int64``, for embeddings. Cast them to double for layers that take floats.
     label_columns : sequence of str
-        What it is to predict, each a label of its own: a number, a vector or an array. Integers and booleans are
+        Values to predict, each a label of its own: a number, a vector or an array. Integers and booleans are
         ``int64``, others ``float32``; so are the numbers of arrays among the features.
     num_shards : int
         Shards of each split: one per worker.
@@ -96,10 +96,10 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
         Height and width in pixels of the images, which are stored as 8-bit RGB of shape ``(3, size, size)``: the
         shorter side is resized to it, the aspect ratio kept, and the centre cut out.
     errors : {"raise", "drop"}
-        What becomes of rows with a null, a number that is NaN or infinite as ``float32``, or an image that cannot be
+        Treatment of rows with a null, a number that is NaN or infinite as ``float32``, or an image that cannot be
         decoded: an error that counts them, or they are left out and counted in the result.
     progress : callable, optional
-        Told in words what begins.
+        Called with the name of each step as it begins.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     Raises
     ------
     InvalidArgumentError
-        An argument cannot be, or ``name`` holds another preparation.
+        An argument is not valid, or ``name`` holds another dataset.
     ColumnError, LabelError
         A column is missing, of a wrong type, with bad values, or with tensors of several shapes; or integers are to be
         ``float32`` that it does not hold exactly.
@@ -171,7 +171,7 @@ class _Writing:
     errors: str
 
     def run(self, rows: DataFrame, tick: Callable[[str], None]) -> PreparedData:
-        """Let the workers write the shards; the description comes last: half of them are never taken for all."""
+        """Let the workers write the shards, then write the description: a part of them is never taken for all."""
         planned = self.planned
         tick(f"writing {self.deal.partitions} shards to {planned.store.uri}")
         reports = self._write(rows)
@@ -233,7 +233,7 @@ class _Writing:
             raise EmptyInputError(f"no row of training shard {empty[0]} is left ({listed(bad)}): lower num_shards")
 
     def _sweep(self, shards: Sequence[Shard]) -> None:
-        """Delete what an earlier attempt with other rows left: who reads the folder must not find it."""
+        """Delete files that an earlier attempt with other rows left, before someone reads the folder."""
         ours = {shard.path for shard in shards}
         store, name = self.planned.store, self.planned.name
         for split in SPLITS:
@@ -305,7 +305,7 @@ def _fingerprint(chosen: Chosen, census: Census, num_shards: int, test_fraction:
 
 
 def _found(planned: PreparedData, errors: str) -> PreparedData | None:
-    """What an earlier call left, if it is this preparation and still whole."""
+    """Return the dataset of an earlier call, if it is this one and none of its files is missing."""
     try:
         found = PreparedData.load(planned.store, planned.name)
     except ShardError:

@@ -1,4 +1,4 @@
-"""Rows in an order that the seed and their own content decide, dealt out one by one to the shards."""
+"""Order rows by the seed and their own content, and deal them one by one to the shards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Deal"]
 
 @dataclass(frozen=True, slots=True)
 class Deal:
-    """Which row goes where.
+    """The shard and the place of each row.
 
     A row's place in the order of all is where the hash of its content and the seed has it, so the DataFrame's
     partitioning and order do not matter. Places, not hashes, are dealt: shards differ by one row at most, and equal
@@ -32,7 +32,7 @@ class Deal:
     partitions : int
         Shards of each split.
     held : int
-        Rows for validation, less than all.
+        Rows held out for validation, less than all.
     seed : int
         Of the order within a shard.
 
@@ -49,7 +49,7 @@ class Deal:
     seed: int
 
     def rows(self, split: str, partition: int) -> int:
-        """Rows that a shard is dealt."""
+        """Count the rows that a shard is dealt."""
         total = self.held if split == SPLITS[1] else sum(self.buckets) - self.held
         return total // self.partitions + (partition < total % self.partitions)
 

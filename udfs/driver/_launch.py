@@ -1,4 +1,4 @@
-"""A Spark session from Python alone: the one place that knows about launching."""
+"""Start a Spark session from Python alone: the one place that knows about launching."""
 
 from __future__ import annotations
 

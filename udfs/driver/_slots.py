@@ -1,4 +1,4 @@
-"""How many tasks run at a time, asked before a barrier stage is: Spark would look for missing slots for ten minutes."""
+"""Count task slots before a barrier stage starts: Spark would look for missing ones for ten minutes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def task_slots(spark: SparkSession, *, wanted: int = 1) -> int:
-    """Tasks that the cluster runs at a time, busy or not, on classic Spark and on Connect alike (tiny jobs).
+    """Count the tasks that the cluster runs at a time, busy or not, on classic Spark and on Connect (tiny jobs).
 
     Spark's default parallelism over ``spark.task.cpus``. A cluster that is still growing, or one for which
     ``spark.default.parallelism`` was set, has more or fewer than this.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["BACKENDS", "Backend", "Gang", "gang"]
 
 Backend = Literal["gloo", "horovod"]
-"""What sums: torch's own gloo; or Horovod, where it is installed (:mod:`udfs.gang`)."""
+"""Library that sums: torch's own gloo; or Horovod, where it is installed."""
 BACKENDS: tuple[str, ...] = get_args(Backend)
 
 # A step of the slowest task, and its share of the network's time. The rows are in memory before the tasks meet.
@@ -36,7 +36,7 @@ _GRACE_S = 5.0
 
 
 class Gang:
-    """The tasks of a barrier stage, of which this is one. Every task calls the same operations in the same order.
+    """Membership of this task in a barrier stage. Every task calls the same operations in the same order.
 
     Made by :func:`gang`, or by :meth:`connect` where there is no Spark.
 
@@ -69,12 +69,12 @@ class Gang:
         timeout_s: float = _TIMEOUT_S,
         backend: Backend = "gloo",
     ) -> Gang:
-        """Meet the others.
+        """Connect to the other tasks.
 
-        Nobody listens for strangers: where each task is to be found goes through ``exchange``, which has to be a
-        channel of the members alone, as Spark's own is. Then every member proves to every other that it has
-        heard what went through that channel. What gloo sends afterwards is neither encrypted nor signed (torch's builds
-        have no TLS for gloo), so the network between the executors has to be as trusted as it is for Spark's shuffles.
+        The tasks tell each other their addresses through ``exchange``, which has to be a channel of the members
+        alone, as Spark's own is. Then every member proves to every other that it has heard what went through it. What
+        gloo sends afterwards is neither encrypted nor signed (torch's builds have no TLS for gloo), so the network
+        between the executors has to be as trusted as it is for Spark's shuffles.
 
         Parameters
         ----------
@@ -102,9 +102,9 @@ class Gang:
         tokens: list[str] = []
 
         def swap(address: bytes) -> list[bytes]:
-            found = [json.loads(text) for text in exchange(json.dumps({"at": address.hex(), "token": token}))]
-            tokens.extend(message["token"] for message in found)
-            return [bytes.fromhex(message["at"]) for message in found]
+            messages = [json.loads(text) for text in exchange(json.dumps({"at": address.hex(), "token": token}))]
+            tokens.extend(message["token"] for message in messages)
+            return [bytes.fromhex(message["at"]) for message in messages]
 
         meet = _horovod if backend == "horovod" else _process_group
         made = cls(rank, size, meet(rank, size, host, swap, timeout_s))
@@ -194,7 +194,7 @@ class Gang:
             _spread(joined, bucket)
 
     def all_gather(self, message: bytes) -> list[bytes]:
-        """The messages of all tasks, in the order of the ranks; each may have another length.
+        """Gather the messages of all tasks, in the order of the ranks; each may have another length.
 
         Raises
         ------
@@ -307,7 +307,7 @@ def _process_group(rank: int, size: int, host: str, swap: Callable[[bytes], list
     from torch import distributed  # noqa: PLC0415  (an optional extra)
 
     class Meeting(distributed.Store):  # type: ignore[name-defined, misc]  # of the C++ half
-        """Where gloo puts this task's address and looks for the others'; there is no server behind it."""
+        """Store in which gloo puts this task's address and looks for the others'; it has no server."""
 
         def __init__(self) -> None:
             super().__init__()

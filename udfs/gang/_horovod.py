@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["HorovodGroup"]
 
 
-# Between two looks at whether an operation is done; Horovod itself begins one every millisecond. Its own wait never
-# sleeps, and so takes the core that its background thread needs.
+# Seconds between two polls of an operation; Horovod itself begins one every millisecond. Its own wait never sleeps, and
+# so takes the core that its background thread needs.
 _LOOK_S = 1e-4
 
 
 class _Pending(NamedTuple):
-    """An operation that runs when it is waited for."""
+    """An operation that starts when its result is waited for."""
 
     wait: Callable[[], object]
 
@@ -141,7 +141,7 @@ def _name(operation: str, tensor: torch.Tensor) -> str:
 
 @contextmanager
 def _rendezvous(rank: int, host: str) -> Iterator[bytes]:
-    """Where the members tell each other their addresses; the first one listens, for the length of the block."""
+    """Listen, in the first member, where the members tell each other their addresses; ends with the block."""
     if rank:
         yield b""
         return
@@ -182,7 +182,7 @@ def _address(host: str) -> str:
 
 
 def _interface(host: str) -> str:
-    """The name of the network interface that has an address, which is how Horovod wants to be told."""
+    """Find the name of the network interface that has an address: Horovod takes names."""
     import psutil  # noqa: PLC0415  (comes with Horovod)
 
     wanted = ipaddress.ip_address(_address(host))

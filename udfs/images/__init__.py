@@ -1,4 +1,4 @@
-"""From whatever a DataFrame holds of an image to a network's input, with numpy and Pillow alone."""
+"""Decode images of any kind that a DataFrame holds into a network's input, with numpy and Pillow alone."""
 
 from udfs.images._decode import decode
 from udfs.images._errors import ImageError

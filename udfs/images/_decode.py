@@ -21,7 +21,7 @@ FloatArray = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = None) -> FloatArray:
-    """One image as a network's input.
+    """Decode one image into a network's input.
 
     The numbers are those of torchvision's ``Resize`` (bilinear, antialiased), ``CenterCrop``, ``ToTensor`` and
     ``Normalize`` on the same RGB picture, padded with black where the resized image is smaller than the crop.

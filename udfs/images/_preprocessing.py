@@ -1,4 +1,4 @@
-"""How an image becomes a network's input: a value that travels with the model."""
+"""Settings that turn an image into a network's input: a value that travels with the model."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Preprocessing:
 
     @property
     def parts(self) -> tuple[Preprocessing, ...]:
-        """One an image that the network reads: itself."""
+        """One per image that the network reads: itself."""
         return (self,)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The network's inputs that it makes of one column: one tensor."""
+        """Inputs of the network made of one column: one tensor."""
         return (TensorSpec(self.shape),)
 
     @property
@@ -73,14 +73,14 @@ class Preprocessing:
         return f"{self.crop} px"
 
     def with_size(self, crop: int) -> Preprocessing:
-        """The same for another input size; ``resize`` keeps its proportion to ``crop``."""
+        """Copy for another input size; ``resize`` keeps its proportion to ``crop``."""
         resize = None if self.resize is None else round(self.resize * crop / self.crop)
         return replace(self, crop=crop, resize=resize)
 
 
 @dataclass(frozen=True, slots=True)
 class Preprocessings:
-    """How several images, each in a column of its own, become the inputs of one network.
+    """Settings that turn several images, each in a column of its own, into the inputs of one network.
 
     Parameters
     ----------
@@ -115,9 +115,9 @@ class Preprocessings:
 
     @property
     def layout(self) -> Layout:
-        """Where the network wants the channels."""
+        """Place of the channels in the network's inputs."""
         return self.parts[0].layout
 
     def with_size(self, crop: int) -> Preprocessings:
-        """The same with one size for all."""
+        """Copy with one size for all."""
         return Preprocessings(tuple(part.with_size(crop) for part in self.parts))

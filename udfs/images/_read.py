@@ -1,4 +1,4 @@
-"""The bytes of an image file, from the file system that its path names."""
+"""Read an image file's bytes from the file system that its path names."""
 
 from __future__ import annotations
 

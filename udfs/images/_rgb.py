@@ -1,4 +1,4 @@
-"""Any image value to one kind of picture: upright 8-bit RGB."""
+"""Open any image value as one kind of picture: upright 8-bit RGB."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHITE = (255, 255, 255)
 
 
 def open_rgb(value: Any) -> Image.Image:
-    """One image as a loaded 8-bit RGB picture, upright.
+    """Open one image as a loaded, upright 8-bit RGB picture.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where the tensors of a network's inputs come from: columns of an Arrow batch."""
+"""Feeds: fill a network's inputs from the columns of an Arrow batch."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _DENSE = 1
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a feed found in a batch.
+    """Tensors that a feed read from a batch, and its bad records.
 
     Parameters
     ----------
     arrays : mapping of str to array
-        By the layer that it fills, each of shape ``(items, *shape of one)``: the good records' alone.
+        By the layer that they fill, each of shape ``(items, *shape of one)``; the good records' alone.
     reasons : list of str or None
         Per record of the batch, why it is bad.
     counts : array of int, optional
-        Items of each good record, at least 1; without it one each.
+        Items of each good record, at least 1; one each without it.
     """
 
     arrays: Mapping[str, NDArray[np.generic]]
@@ -45,12 +45,12 @@ class Read:
     counts: NDArray[np.int64] | None = None
 
     def of(self, valid: NDArray[np.bool_]) -> Read:
-        """Of the records that this feed found good, those that all found good.
+        """Keep the records that all feeds found good.
 
         Parameters
         ----------
         valid : array of bool
-            Per record of the batch.
+            Per record of the batch, whether all feeds found it good.
         """
         kept = valid[np.array([reason is None for reason in self.reasons], np.bool_)]
         if kept.all():
@@ -61,11 +61,11 @@ class Read:
 
 
 class Feed(Protocol):
-    """Fills one or more of the layers that a run of the network begins with."""
+    """A source for one or more of the layers that a run of the network begins with."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What it reads."""
+        """Columns that it reads."""
 
     def take(self, batch: pa.RecordBatch) -> Read:
         """Read a batch, whatever else the batch has."""
@@ -73,7 +73,7 @@ class Feed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ImageFeed:
-    """An input of the network that is decoded from a column of images.
+    """Decoder of a column of images into one input of the network.
 
     Parameters
     ----------
@@ -91,11 +91,11 @@ class ImageFeed:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column."""
+        """The one column that it reads."""
         return (self.column,)
 
     def take(self, batch: pa.RecordBatch) -> Read:
-        """Decode the column; of a record with several images the bad ones are left out, and it is bad with no other."""
+        """Decode the column; a record with several images loses its bad ones, and is bad only if it has no good one."""
         column = batch.column(self.column)
         if not _several(column.type):
             array, reasons = self.read(column)
@@ -136,7 +136,7 @@ class ImageFeed:
 
 @dataclass(frozen=True, slots=True)
 class TensorFeed:
-    """A layer whose tensor an earlier part materialised in a binary column.
+    """Reader of a layer's tensor that an earlier part materialised in a binary column.
 
     Parameters
     ----------
@@ -153,11 +153,11 @@ class TensorFeed:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column."""
+        """The one column that it reads."""
         return (self.column,)
 
     def take(self, batch: pa.RecordBatch) -> Read:
-        """View the column as an array; no record of it can be bad."""
+        """View the column as an array; none of its records is bad."""
         column = batch.column(self.column)
         reasons: list[str | None] = [None] * len(column)
         if not self.several:
@@ -168,7 +168,7 @@ class TensorFeed:
 
 @dataclass(frozen=True, slots=True)
 class NumbersFeed:
-    """A layer whose tensor the user holds as numbers: a dense Spark ML vector, or an array, flat or nested.
+    """Reader of a layer's tensor that the user holds as numbers: a dense Spark ML vector, or a flat or nested array.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class NumbersFeed:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column."""
+        """The one column that it reads."""
         return (self.column,)
 
     def take(self, batch: pa.RecordBatch) -> Read:
@@ -225,7 +225,7 @@ def _why(length: int | None, found: list[str | None]) -> str:
 
 
 def _value(value: pa.Scalar, shape: tuple[int, ...]) -> Any:
-    """What :func:`udfs.images.decode` takes; arrays of numbers become one tensor without a Python list of floats."""
+    """Convert to what :func:`udfs.images.decode` takes; numbers become one tensor without a Python list of floats."""
     if not value.is_valid or not pa.types.is_list(value.type):
         return value.as_py()
     return _tensor(value.values, shape)

@@ -66,7 +66,7 @@ class Combined:
 
 @dataclass(frozen=True, slots=True)
 class Materialised:
-    """A layer to deliver whole, in a binary column, for a later part to continue from."""
+    """A layer to deliver as an unpooled tensor, in a binary column, for a later part to continue from."""
 
     layer: str
     column: str

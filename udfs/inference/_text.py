@@ -1,4 +1,4 @@
-"""From a column of text to the inputs of a text encoder: token ids and the mask that tells them from padding."""
+"""Tokenization: a column of text becomes token ids and the mask that tells them from padding."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TextError(RowError):
 
 @dataclass(frozen=True, slots=True)
 class Tokenization:
-    """How a text becomes a network's inputs: a value that travels with the model.
+    """Settings that turn a text into a network's inputs: a value that travels with the model.
 
     Every text takes ``max_length`` tokens: a longer one is cut, a shorter one padded, and the mask is 0 where it is. So
     a batch is dense and a tensor's size known before it is there; the price is that the network's FLOPs are those of
@@ -67,7 +67,7 @@ class Tokenization:
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The network's inputs that it makes of one column: ids of the tokens, and their mask."""
+        """Inputs of the network made of one column: ids of the tokens, and their mask."""
         return (TensorSpec((self.max_length,), "int64"), TensorSpec((self.max_length,), "int64"))
 
     @property
@@ -76,13 +76,13 @@ class Tokenization:
         return f"{self.max_length} tokens"
 
     def with_size(self, max_length: int) -> Tokenization:
-        """The same for another number of tokens."""
+        """Copy for another number of tokens."""
         return replace(self, max_length=max_length)
 
 
 @dataclass(frozen=True, slots=True)
 class TextFeed:
-    """The two inputs of a text encoder, from a column of strings.
+    """Tokenizer of a column of strings into the two inputs of a text encoder.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class TextFeed:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column."""
+        """The one column that it reads."""
         return (self.column,)
 
     def take(self, batch: pa.RecordBatch) -> Read:

@@ -38,12 +38,12 @@ _TIMED_RUNS = 3
 
 
 class ProfilingError(CerebroError, RuntimeError):
-    """The process that measures has failed; the message has what it said last."""
+    """The measuring process failed; the message has its last line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfilingRequest:
-    """What to measure.
+    """A model to measure, and the rows to measure it with.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Rows of features and labels in memory, and what is wrong with them."""
+"""Rows of features and labels in memory, and counts of their defects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Census", "Rows", "dense", "read_rows"]
 
 @dataclass(slots=True)
 class Census:
-    """What some rows are like; that of several tasks adds up.
+    """Counts of rows and of their defects; those of several tasks add up.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Census:
         )
 
     def to_dict(self) -> dict[str, float]:
-        """As JSON takes it (Python's own has infinities)."""
+        """Convert for JSON (Python's own has infinities)."""
         return asdict(self)
 
 
@@ -83,7 +83,7 @@ class Rows:
 
 
 def dense(column: pa.Array) -> tuple[NDArray[np.float32], NDArray[np.bool_], tuple[int, int]]:
-    """Lists of numbers as one array.
+    """Convert lists of numbers to one array.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def read_rows(batches: Iterable[pa.RecordBatch]) -> Rows:
         label = batch.column(1).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
         census += _census(batch.column(0), label, valid, shortest, longest)
         if census.shortest != census.longest:
-            features, labels = [], []  # no matrix will come of it
+            features, labels = [], []  # rows of several lengths make no matrix
             continue
         good = np.isfinite(label)
         features.append(matrix[good[valid]])
@@ -155,7 +155,7 @@ def _census(
 
 
 def _stacked(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """One array of all, freeing each part as it goes: not twice the memory."""
+    """Stack the parts, freeing each as it is copied: not twice the memory."""
     if not parts:
         return np.empty((0, 0), np.float32)
     whole = np.empty((sum(map(len, parts)), parts[0].shape[1]), np.float32)

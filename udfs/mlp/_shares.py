@@ -1,4 +1,4 @@
-"""How many rows of each global batch come from which task."""
+"""Shares of the tasks in each global batch."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ __all__ = ["Fault", "Training"]
 
 
 class Fault(NamedTuple):
-    """Why there can be no training, found in the data.
+    """A defect of the data that rules out training.
 
     Parameters
     ----------
     kind : {"empty", "features", "label", "size", "step"}
-        What is at fault; ``"step"`` is a loss that ceased to be a number.
+        The part at fault; ``"step"`` is a loss that became NaN.
     message : str
     """
 
@@ -81,7 +81,7 @@ class Training(Settings):
             )
 
     def fault(self, census: Census) -> Fault | None:
-        """What is wrong with the rows of all tasks, if anything; the first of it."""
+        """Return the first defect of the rows of all tasks, if there is one."""
         checks = (self._empty, self._bad_features, self._bad_labels, self._bad_classes, self._too_large)
         return next(filter(None, (check(census) for check in checks)), None)
 
@@ -150,4 +150,4 @@ class Training(Settings):
         )
 
     def _diverged(self, epoch: int) -> Fault:
-        return Fault("step", f"the loss is no number any more in epoch {epoch}: lower stepSize={self.step_size:g}")
+        return Fault("step", f"the loss is not a number any more in epoch {epoch}: lower stepSize={self.step_size:g}")

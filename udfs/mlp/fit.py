@@ -27,7 +27,7 @@ _CHUNK = 8192
 
 
 class Fitted(NamedTuple):
-    """A network, and the mean loss of each epoch; shorter than asked for where the loss ceased to be a number."""
+    """A network, and the mean loss of each epoch; fewer epochs than asked for where the loss became NaN."""
 
     network: Perceptron
     losses: list[float]
@@ -96,7 +96,7 @@ def _epochs(
 def _gradients(
     network: Perceptron, data: torch.Tensor, wanted: torch.Tensor, settings: Settings
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """Of the mean loss of this task's share of a batch; zeros of nothing."""
+    """Gradients of the mean loss over this task's share of a batch, and that loss; zeros for an empty share."""
     parameters = list(network.parameters())
     if not len(data):
         return [torch.zeros_like(parameter) for parameter in parameters], torch.zeros((), device=data.device)
@@ -138,6 +138,6 @@ def _moments(
         squares += torch.from_numpy(((values[start : start + _CHUNK] - mean) ** 2).sum(axis=0))
     gang.sum_([squares])
     deviation = np.sqrt(squares.numpy() / total)
-    # What is left of a constant that float32 does not hold exactly is no variation.
+    # A constant that float32 does not hold exactly leaves a tiny deviation: that is no variation.
     varies = deviation > np.finfo(np.float32).eps * np.abs(mean)
     return mean, np.where(varies, deviation, 1.0)

@@ -1,4 +1,4 @@
-"""The network itself, in torch, and its form on disk and on the wire: safetensors."""
+"""The perceptron in torch, and its form on disk and on the wire: safetensors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Perceptron(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def standardised(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Inputs as the layers take them; shape as before, float32."""
+        """Standardise inputs for the layers; same shape, float32."""
         return ((inputs.double() - self.mean) / self.scale).float()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -79,13 +79,13 @@ class Perceptron(nn.Module):
 
 
 def to_bytes(network: Perceptron) -> bytes:
-    """A safetensors file of the state dict, the sizes in its header."""
+    """Write the state dict as a safetensors file, with the sizes in its header."""
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
     return save(state, {"sizes": json.dumps(network.sizes)})
 
 
 def from_bytes(raw: bytes) -> Perceptron:
-    """What :func:`to_bytes` wrote, on the CPU and ready to be evaluated."""
+    """Read what :func:`to_bytes` wrote, onto the CPU and in inference mode."""
     length = int.from_bytes(raw[:8], "little")
     header = json.loads(raw[8 : 8 + length])
     with torch.device("meta"):
@@ -95,7 +95,7 @@ def from_bytes(raw: bytes) -> Perceptron:
 
 
 def choose_device(name: str) -> torch.device:
-    """``"auto"`` takes an accelerator where there is one."""
+    """Choose the device by name; ``"auto"`` takes an accelerator where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)

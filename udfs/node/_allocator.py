@@ -1,4 +1,4 @@
-"""The C library's allocator, told that a worker will need again what it frees."""
+"""Settings of the C library's allocator for a worker, which soon needs again the memory that it frees."""
 
 from __future__ import annotations
 

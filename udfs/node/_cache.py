@@ -1,4 +1,4 @@
-"""The folder of a node where its processes leave for each other what is costly to come by."""
+"""The cache folder that the processes of a node share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NodeCacheError(CerebroError, OSError):
 
 
 def node_folder(kind: str) -> Path:
-    """Give the node's cache folder for one kind of files, made where it is not there.
+    """Return the node's cache folder for one kind of files; create it where it is missing.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def node_folder(kind: str) -> Path:
 
 @contextmanager
 def written_once(path: Path) -> Iterator[Path]:
-    """Give a name to write under, which becomes ``path`` when the block ends well: nobody reads half a file.
+    """Yield a name to write under, renamed to ``path`` when the block ends well: nobody reads half a file.
 
     The processes of a node may race; each writes its own, and the last one stays.
 

@@ -1,4 +1,4 @@
-"""What a worker's process sees of its machine: memory, accelerator, and which executor it belongs to."""
+"""A worker's machine as its process sees it: memory, accelerator, and the executor that it belongs to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 
 def memory_limit() -> tuple[int, bool]:
-    """Memory that the processes of this machine may take.
+    """Measure the memory that the processes of this machine may take.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def _read(path: Path) -> str:
 
 
 def task_device(device: str) -> str:
-    """Torch's name of the device for this task.
+    """Return torch's name of the device for this task.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class MachineReport:
     """Columns: host, process id of the executor's Python daemon, bytes, whether a container's, bytes of its GPU."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Report one row a task."""
+        """Yield one row per task."""
         for _ in batches:
             pass
         time.sleep(self.seconds)

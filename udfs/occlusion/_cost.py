@@ -1,4 +1,4 @@
-"""How long a heat map will take: a line through what some places took on this machine (Krypton, section 7.1.3)."""
+"""Estimate of a heat map's duration: a line through the times of some places (Krypton, section 7.1.3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CostModel:
     fixed : float
         Seconds whatever the number.
     place : float
-        Seconds a place.
+        Seconds per place.
     """
 
     fixed: float
@@ -30,7 +30,7 @@ class CostModel:
 
     @classmethod
     def fit(cls, measured: Sequence[tuple[int, float]]) -> CostModel:
-        """The least-squares line through places and seconds; neither part is negative.
+        """Fit the least-squares line through places and seconds; neither part is negative.
 
         Parameters
         ----------
@@ -48,5 +48,5 @@ class CostModel:
         return cls(float(start), float(slope))
 
     def seconds(self, places: int) -> float:
-        """How long so many places will take."""
+        """Estimate the seconds that so many places take."""
         return round(self.fixed + self.place * places, 6)

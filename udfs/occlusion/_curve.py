@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["TAUS", "Curve", "fitted"]
 
 TAUS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
-"""Where SSIM is measured; what is chosen lies between."""
+"""Values of tau at which SSIM is measured; the chosen tau lies between."""
 
 _DEGREE = 2
 _STEPS = 61
@@ -32,11 +32,11 @@ class Curve:
     coefficients: tuple[float, ...]
 
     def at(self, tau: float) -> float:
-        """The estimated SSIM."""
+        """Estimate the SSIM."""
         return float(np.clip(np.polyval(self.coefficients, tau), -1.0, 1.0))
 
     def lowest(self, target: float) -> float | None:
-        """The lowest tau from which on the estimate reaches a target, or nothing where the largest does not.
+        """Find the lowest tau from which on the estimate reaches a target; ``None`` where the largest does not.
 
         Examples
         --------

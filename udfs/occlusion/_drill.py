@@ -78,7 +78,7 @@ class Lattice:
         return wanted & ~self.first
 
     def filled(self, heat_map: NDArray[np.floating]) -> NDArray[np.floating]:
-        """The heat map with stage one's values interpolated where nothing was computed."""
+        """Interpolate stage one's values where nothing was computed."""
         coarse = heat_map[:: self.step, :: self.step]
         known = [np.arange(0, extent, self.step) for extent in self.shape]
         along = np.stack([np.interp(np.arange(self.shape[1]), known[1], row) for row in coarse])
@@ -86,5 +86,5 @@ class Lattice:
         return np.where(np.isnan(heat_map), smooth, heat_map)
 
     def _cells(self, axis: int, count: int) -> NDArray[np.int64]:
-        """By place: the nearest of stage one's."""
+        """Find the nearest place of stage one for each place."""
         return np.minimum((np.arange(self.shape[axis]) + self.step // 2) // self.step, count - 1)

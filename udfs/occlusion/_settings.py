@@ -1,4 +1,4 @@
-"""What to lay on an image and what comes of it, as values."""
+"""Settings of a heat map, and the heat map, as values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class TargetError(CerebroError, ValueError):
-    """A class that the network does not tell; the message has those that it does."""
+    """A class that the network does not have; the message lists those that it has."""
 
 
 Mode = Literal["exact", "approximate", "naive"]
@@ -42,7 +42,7 @@ PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 @dataclass(frozen=True, slots=True)
 class Occlusion:
-    """What to lay on an image, where, and how precisely the network's answer is wanted.
+    """Settings of a heat map: the patch, its places, and the precision of the network's answers.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A share of one image's places, computed in a task: the functions that ``mapInArrow`` runs."""
+"""Shares of one image's places, one per task: the functions that ``mapInArrow`` runs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["COST", "VALUES", "Share", "ShareCost"]
 
 VALUES = pa.schema([("place", pa.int64()), ("value", pa.float32())])
-"""Of a place, counted row by row, and what the heat map has there."""
+"""Schema of a place, counted row by row, and the heat map's value there."""
 
 COST = pa.schema([("place", pa.float64())])
-"""Seconds a place, as a task measures them."""
+"""Schema of the seconds per place that a task measures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Computes some places of a heat map; a row of its input is the number of a share.
+    """Computation of some places of a heat map; each input row is the number of a share.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Share:
     places : array of int64
         Of the heat map, counted row by row.
     shares : int
-        Into so many parts they go, each with places from everywhere: those at the borders cost less.
+        Number of parts, each with places from everywhere: those at the borders cost less.
     """
 
     source: ModelSource
@@ -70,7 +70,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class ShareCost:
-    """Measures what places cost in a task while others measure the same beside it; a row of its input is a task.
+    """Measurement of the cost per place in a task while others measure beside it; each input row is a task.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class ShareCost:
     device: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield a row of :data:`COST` for each."""
+        """Yield one row of :data:`COST` per input row."""
         for batch in batches:
             for _ in range(batch.num_rows):
                 found = _occluder(self.source, self.occlusion, self.device).cost_model()

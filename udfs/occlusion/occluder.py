@@ -30,7 +30,7 @@ __all__ = ["Elsewhere", "Occluder", "Opened", "probabilities"]
 Elsewhere: TypeAlias = (
     "Callable[[NDArray[np.float32], int, NDArray[np.bool_]], Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]]"
 )
-"""From pixels, a class and places of the heat map to what :meth:`Occluder.values` yields."""
+"""A function of pixels, a class and places of the heat map that yields as :meth:`Occluder.values` does."""
 
 # Sums of probabilities differ from 1 by the rounding of their terms.
 _ROUNDING = 1e-4
@@ -85,12 +85,12 @@ class Occluder:
 
     @property
     def patches(self) -> UpdatePatches:
-        """What a place changes in the network, and what it costs."""
+        """Changes that a place makes in the network, and their cost."""
         return self._network.patches
 
     @property
     def places(self) -> int:
-        """How many times the patch is laid, over both stages of drill-down."""
+        """Number of places of the patch, over both stages of drill-down."""
         if self._occlusion.mode != "approximate" or self._occlusion.step == 1:
             return self._occlusion.grid.count
         return self._lattice.places(self._occlusion.fraction)
@@ -241,7 +241,7 @@ class Occluder:
 
 
 def probabilities(outputs: torch.Tensor) -> torch.Tensor:
-    """What a network's outputs say of the classes: softmax, unless it ends with one; a single output is a value.
+    """Turn a network's outputs into probabilities: softmax, unless it ends with one; a single output is a value.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a sample of images says of approximate heat maps (Krypton, section 6.4.3)."""
+"""Measure approximate heat maps on a sample of images (Krypton, section 6.4.3)."""
 
 from __future__ import annotations
 

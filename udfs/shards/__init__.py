@@ -1,4 +1,4 @@
-"""What is prepared for training: shards of plain Parquet in a store, the value that names them, and their loading."""
+"""Prepared datasets: shards of plain Parquet in a store, the value that describes them, and their loading."""
 
 from udfs.shards._groups import TensorColumn, TensorGroup
 from udfs.shards._loading import Tensors, load_rows, load_shard

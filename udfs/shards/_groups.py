@@ -1,4 +1,4 @@
-"""Columns of a shard, and how they are put together to what a network reads."""
+"""Columns of a shard, and their groups: the inputs and labels of a network."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TensorGroup:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one row."""
+        """Shape of one row."""
         return (sum(column.size for column in self.columns),) if self.side_by_side else self.columns[0].shape
 
     @property

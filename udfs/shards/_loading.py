@@ -1,4 +1,4 @@
-"""A shard's tensors, in memory or mapped from the node's disk."""
+"""Load a shard's tensors into memory, or map them from the node's disk."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class _Fill:
 def _copy(found: pa.ChunkedArray, column: TensorColumn, out: NDArray[Any]) -> None:
     done = 0
     for chunk in found.chunks:
-        # No Python object a number: Arrow's buffer is viewed, and copied once.
+        # No Python object per number: Arrow's buffer is viewed, and copied once.
         flat = chunk.flatten() if column.shape else chunk
         expected = len(chunk) * column.size
         if chunk.null_count or flat.null_count or len(flat) != expected:
@@ -236,7 +236,7 @@ def _mapped(prepared: PreparedData, shard: Shard) -> list[NDArray[Any]]:
         _Reading(prepared, shard).into([_Blocks(file, group, shard.rows) for file, group in pairs])
     found = _found(paths, prepared, shard)
     if found is None:
-        raise ShardError(f"{folder}: what was just written there is gone; is it being cleaned?")
+        raise ShardError(f"{folder}: the files just written there are gone; is something cleaning the folder?")
     return found
 
 
@@ -251,7 +251,7 @@ def _about(folder: Path) -> Iterator[None]:
 
 
 def _found(paths: Sequence[Path], prepared: PreparedData, shard: Shard) -> list[NDArray[Any]] | None:
-    """The arrays that were written before, if all are there and are what they should be."""
+    """Map the arrays that were written before, if all are there and have the right shapes."""
     found = []
     for path, group in zip(paths, prepared.groups, strict=True):
         array = None

@@ -1,4 +1,4 @@
-"""What was prepared, as a value that explains itself and is kept beside the shards."""
+"""The description of a prepared dataset: a value that explains itself and lies beside the shards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["DESCRIPTION", "FOLDER", "SPLITS", "PreparedData", "Shard", "ShardErr
 FOLDER = "prepared"
 DESCRIPTION = "_prepared.json"
 SPLITS = ("train", "validation")
-"""The two parts of the rows; the index is what Spark's job knows them by."""
+"""The two parts of the rows; Spark's job knows them by their index."""
 
 _USES = dict(zip(SPLITS, ("training", "validation"), strict=True))
 
@@ -29,7 +29,7 @@ _LISTED = 16
 
 
 class ShardError(CerebroError, ValueError):
-    """What was prepared is not there, or is not what its description says."""
+    """A prepared dataset is missing, or differs from its description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +58,15 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class PreparedData:
-    """A DataFrame that was shuffled once and dealt into shards, ready to be trained from again and again.
+    """A DataFrame that was shuffled once and dealt into shards, to train from many times.
 
     Parameters
     ----------
     store : Store
     name : str
-        The shards lie in ``prepared/<name>`` of the store.
+        Folder ``prepared/<name>`` of the store, which holds the shards.
     inputs, labels : tuple of TensorGroup
-        What the network reads, and what it is to predict.
+        Inputs of the network, and the values that it predicts.
     shards : tuple of Shard
         Those with rows.
     seed : int
@@ -74,7 +74,7 @@ class PreparedData:
     test_fraction : float
         Share of the rows held out of training.
     fingerprint : str
-        Of the rows, the columns and all that decides which row lies where: equal ones have equal shards.
+        Hash of the rows, the columns and all that decides which row lies where: equal ones have equal shards.
     dropped : mapping of str to int
         Why rows were left out, and how many.
     """
@@ -114,7 +114,7 @@ class PreparedData:
         return sum(shard.rows for shard in self.shards if shard.split == _checked(split))
 
     def shard(self, split: str, partition: int) -> Shard:
-        """The shard of a partition; one without rows where so few rows are for validation that it got none.
+        """Return the shard of a partition; one without rows where too few rows are held out for all partitions.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class PreparedData:
         return Shard(_checked(split), partition, shard_path(split, partition), 0, 0)
 
     def check(self) -> None:
-        """See that there is something to train on, and that every shard's file is there.
+        """Check that there are rows to train on, and that every shard's file is there.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class PreparedData:
         if empty or not self.partitions:
             which = ", ".join(empty[:_LISTED]) or "none to train on"
             raise ShardError(
-                f"{self.name!r} has shards without rows ({which}): prepare it again, with fewer partitions"
+                f"{self.name!r} has shards without rows ({which}): prepare it again, with a lower num_shards"
             )
         if self.missing:
             raise ShardError(
@@ -155,15 +155,15 @@ class PreparedData:
         return tuple(shard.path for shard in self.shards if shard.path not in there)
 
     def path(self, shard: Shard) -> tuple[str, ...]:
-        """The parts of a shard's path within the store."""
+        """Return the parts of a shard's path within the store."""
         return (FOLDER, self.name, shard.path)
 
     def url(self, split: str) -> str:
-        """The folder of a split's Parquet files, for other readers: ``petastorm.make_batch_reader``, Spark."""
+        """Return the folder of a split's Parquet files, for other readers: ``petastorm.make_batch_reader``, Spark."""
         return self.store.url(FOLDER, self.name, _checked(split))
 
     def explain(self) -> str:
-        """Say in words and a table what is where."""
+        """Describe the splits, the columns and the shards in words and a table."""
         rows = " and ".join(f"{self.rows(split):,} rows for {use}" for split, use in _USES.items())
         lines = [f"prepared {self.name!r} in {self.store.uri}: {rows}, shuffled by seed {self.seed}"]
         for what, groups in (("input", self.inputs), ("label", self.labels)):
@@ -181,7 +181,7 @@ class PreparedData:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """The value as what JSON knows."""
+        """Convert for JSON. The keys stay those of the first release: stores outlive programs."""
         return {
             "version": _VERSION,
             "store": self.store.uri,
@@ -197,7 +197,7 @@ class PreparedData:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
-        """The value that :meth:`to_dict` wrote.
+        """Read what :meth:`to_dict` wrote.
 
         Raises
         ------
@@ -254,12 +254,12 @@ class PreparedData:
 
 
 def shard_path(split: str, partition: int) -> str:
-    """Where a shard lies, relative to the folder of its preparation."""
+    """Return a shard's path, relative to the folder of its dataset."""
     return f"{split}/shard-{partition:05d}.parquet"
 
 
 def columns_of(groups: Iterable[TensorGroup]) -> tuple[TensorColumn, ...]:
-    """The columns of groups, each once: two inputs may share one."""
+    """Return the columns of groups, each once: two inputs may share one."""
     return tuple(dict.fromkeys(column for group in groups for column in group.columns))
 
 

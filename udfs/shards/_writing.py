@@ -1,4 +1,4 @@
-"""Rows that Spark has dealt and sorted, written as one Parquet file a shard."""
+"""Write rows that Spark has dealt and sorted as one Parquet file per shard."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DECODED = 64
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """What became of a shard.
+    """Result of writing a shard.
 
     Parameters
     ----------
@@ -60,16 +60,16 @@ class ShardReport:
 class ShardWriter:
     """Writes shards and reports each. Call it with ``mapInArrow`` on rows that are sorted by their shard.
 
-    A shard's rows have to be in one partition of Spark's. Its file is there only once it is whole, and a task that runs
-    again writes the same one.
+    A shard's rows have to be in one partition of Spark's. Its file appears only once it is complete, and a task that
+    runs again writes the same one.
 
     Parameters
     ----------
     store : Store
     name : str
-        Of the preparation.
+        Of the prepared dataset.
     columns : tuple of TensorColumn
-        What to write; the batches have them in this order, after the number of the shard.
+        Columns to write; the batches have them in this order, after the number of the shard.
     images : tuple of str
         Which of them arrive as images, to be decoded.
     partitions : int
@@ -97,7 +97,7 @@ class ShardWriter:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of a shard's file; the shapes of its tensors are in the metadata."""
+        """Schema of a shard's file; the shapes of its tensors are in the metadata."""
         shapes = {column.name: list(column.shape) for column in self.columns}
         fields = [pa.field(column.name, _kind(column), nullable=False) for column in self.columns]
         return pa.schema(fields, {"cerebro_spark.shapes": json.dumps(shapes)})
@@ -152,7 +152,7 @@ def _kind(column: TensorColumn) -> pa.DataType:
 
 
 def decoded(found: pa.Array, column: TensorColumn, reasons: list[str | None]) -> pa.ListArray:
-    """Decode a column to 8-bit RGB; what cannot be decoded is black, and its reason is noted."""
+    """Decode a column to 8-bit RGB; an image that cannot be decoded becomes black, and its reason is noted."""
     pixels: NDArray[np.uint8] = np.zeros((len(found), *column.shape), np.uint8)
     # The decoder's float32 holds every value of an 8-bit pixel exactly.
     decoder = Preprocessing(crop=column.shape[1], resize=column.shape[1], mean=(0, 0, 0), std=(1, 1, 1), scale=1)
@@ -168,7 +168,7 @@ def decoded(found: pa.Array, column: TensorColumn, reasons: list[str | None]) ->
 
 
 def _lists(flat: pa.Array, column: TensorColumn, rows: int) -> pa.ListArray:
-    """Tensors of one shape, whose numbers lie one after the other, as lists."""
+    """Wrap tensors of one shape, whose numbers lie one after the other, as lists."""
     if len(flat) != rows * column.size:
         raise ShardError(
             f"column {column.name!r}: {len(flat):,} numbers in {rows:,} rows of shape {column.shape}; the DataFrame "
@@ -179,7 +179,7 @@ def _lists(flat: pa.Array, column: TensorColumn, rows: int) -> pa.ListArray:
 
 
 def _bytes(value: pa.Scalar) -> Any:
-    """Encoded bytes as they lie in Arrow's memory; Spark's image struct as a mapping."""
+    """View encoded bytes in Arrow's memory; convert Spark's image struct to a mapping."""
     if not value.is_valid or pa.types.is_struct(value.type):
         return value.as_py()
     return memoryview(value.as_buffer())

@@ -363,7 +363,7 @@ def test_a_shard_that_is_gone_or_empty(prepared: PreparedData) -> None:
     prepared.check()
     first, *others = prepared.shards
     for shards, message in (
-        ((replace(first, rows=0), *others), r"shards without rows \(train/shard-00000.parquet\).*fewer partitions"),
+        ((replace(first, rows=0), *others), r"shards without rows \(train/shard-00000.parquet\).*lower num_shards"),
         (tuple(shard for shard in prepared.shards if shard.split == "validation"), "none to train on"),
     ):
         with pytest.raises(ShardError, match=message):

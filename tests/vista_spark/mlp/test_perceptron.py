@@ -216,7 +216,7 @@ def test_columns_that_cannot_be_learned(
 
 
 def test_a_learning_rate_that_is_too_high(spark: SparkSession) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"no number any more in epoch \d+: lower stepSize=1e\+30"):
+    with pytest.raises(InvalidArgumentError, match=r"not a number any more in epoch \d+: lower stepSize=1e\+30"):
         MLPRegressor(layers=[7], stepSize=1e30, solver="sgd", numWorkers=2, maxIter=50).fit(frame(spark))
 
 
