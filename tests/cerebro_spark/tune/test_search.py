@@ -445,6 +445,10 @@ def test_one_that_was_taken_for_lost_comes_back(
         ({"replicas": 3}, "from 1 to the 2 workers"),
         ({"num_shards": 1}, "leave some idle"),
         ({"trainer_fn": 3}, "a function of a configuration"),
+        ({"callbacks": [print]}, r"callbacks\[0\]=.*a subclass of cerebro_spark.callbacks.Callback"),
+        ({"evaluation_metric": "auc"}, "no parameter 'evaluation_metric'; did you mean 'metric'"),
+        ({"partitions": 2}, "no parameter 'partitions'; did you mean 'num_shards'"),
+        ({"validation": 0.5}, "no parameter 'validation'; did you mean 'test_fraction'"),
     ],
 )
 def test_arguments_that_cannot_be(settings: dict[str, Any], message: str, spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,103 @@
+"""MLflow as a follower of a run: what its server refuses comes with the next event."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mlflow")
+
+from cerebro_spark.callbacks import EpochFinished, EventStream, RunStarted, TrialFinished, TrialState
+from cerebro_spark.tune._tracking import Followers, tracked
+
+
+class Server:
+    """Stands for a tracking server: keeps what it gets, and refuses once."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self.refuses = refuses
+        self.names: dict[str, str] = {}
+        self.metrics: list[tuple[str, str, float, int]] = []
+        self.ends: dict[str, str] = {}
+
+    def get_experiment_by_name(self, name: str) -> Any:
+        return SimpleNamespace(experiment_id=name)
+
+    def create_run(self, _experiment: str, tags: dict[str, str]) -> Any:
+        self._may("create_run " + tags["mlflow.runName"])
+        run_id = f"r{len(self.names)}"
+        self.names[run_id] = tags["mlflow.runName"]
+        return SimpleNamespace(info=SimpleNamespace(run_id=run_id))
+
+    def log_param(self, run_id: str, name: str, value: str) -> None: ...
+
+    def set_tag(self, run_id: str, name: str, value: str) -> None: ...
+
+    def log_metric(self, run_id: str, name: str, value: float, step: int) -> None:
+        self._may(f"log_metric {self.names[run_id]} {step}")
+        self.metrics.append((self.names[run_id], name, value, step))
+
+    def set_terminated(self, run_id: str, status: str = "FINISHED") -> None:
+        self.ends[self.names[run_id]] = status
+
+    def _may(self, call: str) -> None:
+        if call == self.refuses:
+            self.refuses = ""
+            raise ConnectionError("the server is away")
+
+
+def story() -> list[Any]:
+    trials = tuple(
+        TrialState(trial_id=f"c00{place}", params={"lr": place}, status=status, units=0, history=({"loss": 4.0},))
+        for place, status in enumerate(("running", "running", "diverged"))
+    )
+    start = RunStarted(
+        run_id="first",
+        trials=trials,
+        epoch=1,
+        num_epochs=3,
+        num_units=8,
+        seconds=0.0,
+        metric="l",
+        larger_is_better=False,
+    )
+    return [
+        start,
+        EpochFinished(epoch=1, metrics={"c000": {"loss": 3.0}, "c001": {"loss": 2.0}}),
+        TrialFinished(trial_id="c001", status="raised"),
+        EpochFinished(epoch=2, metrics={"c000": {"loss": 1.0}}),
+        TrialFinished(trial_id="c000", status="finished"),
+    ]
+
+
+@pytest.mark.parametrize("refuses", ["", "create_run c001", "log_metric c000 0", "log_metric c001 1"])
+def test_every_metric_is_logged_once(refuses: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(refuses)
+    monkeypatch.setattr("mlflow.MlflowClient", lambda: server)
+    followers = Followers(experiment="e", progress=False)
+    with tracked(followers, run="first", parameters={}) as following, EventStream(following.callbacks) as stream:
+        for event in story():
+            stream.publish(event)
+    assert server.refuses == ""
+    assert sorted(server.metrics) == [
+        ("c000", "loss", 1.0, 2),
+        ("c000", "loss", 3.0, 1),
+        ("c000", "loss", 4.0, 0),
+        ("c001", "loss", 2.0, 1),
+        ("c001", "loss", 4.0, 0),
+        ("c002", "loss", 4.0, 0),
+    ]
+    assert server.ends == {"c000": "FINISHED", "c001": "FAILED", "c002": "FAILED"}
+
+
+def test_an_error_marks_the_run_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    monkeypatch.setattr("mlflow.MlflowClient", lambda: server)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        tracked(Followers(experiment="e", progress=False), run="first", parameters={}),
+    ):
+        raise KeyboardInterrupt
+    assert server.ends == {"first": "FAILED"}
