@@ -63,9 +63,13 @@ class Search:
             self._lines.extend(lines)
 
     def wait_for_units(self, count: int) -> None:
-        """Until the store has so many states."""
-        checkpoints = self.store / "runs" / self.run / "checkpoints"
-        self.wait_until(lambda: sum(_versions(path) for path in checkpoints.glob("*")) >= count)
+        """Wait until the store has the checkpoints of so many units."""
+        self.wait_until(lambda: sum(self.versions().values()) >= count)
+
+    def versions(self) -> dict[str, int]:
+        """The units of each trial whose checkpoints the store has."""
+        folders = (self.store / "runs" / self.run / "checkpoints").glob("*")
+        return {folder.name: _version(folder) for folder in folders}
 
     def wait_until(self, happened: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _SECONDS
@@ -76,7 +80,7 @@ class Search:
             time.sleep(0.05)
 
     def wait_for_line(self, words: str) -> None:
-        """Until the driver has said something."""
+        """Wait until the driver has printed something."""
         self.wait_until(lambda: any(words in line for line in list(self._lines)))
 
     def kill(self) -> None:
@@ -98,7 +102,7 @@ class Search:
         return "".join(self._lines)
 
 
-def _versions(folder: Path) -> int:
+def _version(folder: Path) -> int:
     return max((int(path.name.partition("-")[0]) for path in folder.glob("[0-9]*.json")), default=0)
 
 
@@ -128,6 +132,6 @@ def searching(cluster: StandaloneCluster, tmp_path: Path) -> Iterator[Callable[[
 
 @pytest.fixture(scope="module")
 def undisturbed(cluster: StandaloneCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the search finds when nothing happens."""
+    """The report of the search when nothing happens."""
     folder = tmp_path_factory.mktemp("undisturbed")
     return Search(cluster, folder / "store", "calm", folder).start(seconds=0.0).result()

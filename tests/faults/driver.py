@@ -14,6 +14,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from cerebro_spark import GridSearch, ModelTrainer, Selection, SparkBackend, Store
+from cerebro_spark.callbacks import Callback, RunStarted, UnitFinished
 from cerebro_spark.errors import RunError
 from udfs.hopper import Checkpoints
 
@@ -49,17 +50,36 @@ def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
     )
 
 
-def said(found: Selection) -> dict[str, Any]:
+class Progress(Callback):
+    """Notes where this process started, and what it trained itself."""
+
+    def __init__(self) -> None:
+        self.units_at_start: dict[str, int] = {}
+        self.trained = 0
+        self.first: dict[str, UnitFinished] = {}
+
+    def run_started(self, event: RunStarted) -> None:
+        self.units_at_start = {trial.trial_id: trial.units for trial in event.trials}
+
+    def unit_finished(self, event: UnitFinished) -> None:
+        self.trained += event.kind == "train"
+        self.first.setdefault(event.trial_id, event)
+
+
+def report(found: Selection, progress: Progress) -> dict[str, Any]:
     kept = Checkpoints(found.prepared.store, found.run_id)
     records = {trial.trial_id: kept.last(trial.trial_id) for trial in found.trials}
     return {
-        "digests": {config: record and record.digest for config, record in records.items()},
+        "digests": {trial_id: record and record.digest for trial_id, record in records.items()},
         "statuses": {trial.trial_id: trial.status for trial in found.trials},
         "histories": found.history(),
         "redone": found.outcome.redone,
         "losses": [str(loss) for loss in found.outcome.losses],
         "workers": sorted({event.worker for event in found.outcome.events}),
         "units": sum(event.kind == "train" for event in found.outcome.events),
+        "units_at_start": progress.units_at_start,
+        "trained": progress.trained,
+        "from_store": sorted(trial_id for trial_id, event in progress.first.items() if event.from_store),
     }
 
 
@@ -76,9 +96,12 @@ def main() -> None:
     spark = SparkSession.builder.master(master).getOrCreate()
     store = Store.from_uri(uri)
     backend = SparkBackend(spark, **{"num_workers": 3, "threads": 1} | backend_settings)
+    progress = Progress()
     try:
         if mode == "resume":
-            found = Selection.resume(store, run, backend=backend, trainer_fn=trainer_fn, progress=False)
+            found = Selection.resume(
+                store, run, backend=backend, trainer_fn=trainer_fn, callbacks=[progress], progress=False
+            )
         else:
             rows = spark.range(480).selectExpr(
                 "sin(id) a", "cos(id * 2) b", "sin(id * 3) c", "int(sin(id) + cos(id * 2) > 0) label"
@@ -93,6 +116,7 @@ def main() -> None:
                     "feature_columns": ["a", "b", "c"],
                     "label_columns": ["label"],
                     "schedule": "fixed",
+                    "callbacks": [progress],
                     "progress": False,
                     "seed": 3,
                 }
@@ -101,7 +125,7 @@ def main() -> None:
     except RunError as error:
         print("STOPPED", error, flush=True)
     else:
-        print("FOUND", json.dumps(said(found)), flush=True)
+        print("FOUND", json.dumps(report(found, progress)), flush=True)
     spark.stop()
 
 

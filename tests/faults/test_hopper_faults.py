@@ -36,6 +36,7 @@ def application(cluster: StandaloneCluster, search: Search) -> str:
 def test_nothing_happens(undisturbed: dict[str, Any]) -> None:
     assert undisturbed["units"] == UNITS
     assert undisturbed["redone"] == 0
+    assert undisturbed["trained"] == UNITS
     assert undisturbed["losses"] == []
     assert len(undisturbed["workers"]) == WORKERS
 
@@ -71,8 +72,17 @@ def test_a_killed_driver_is_resumed(
     first = searching("driver", tmp_path / "kept").start()
     first.wait_for_units(14)
     first.kill()
+    durable = first.versions()
     found = searching("driver", tmp_path / "kept").start("resume", seconds=0.0).result()
     same(found, undisturbed)
+    at_start = found["units_at_start"]
+    assert sum(durable.values()) >= 14
+    # An executor may have written one more before it ended too.
+    assert all(at_start[trial_id] >= units for trial_id, units in durable.items()), "a checkpoint was not used"
+    assert found["trained"] == UNITS - sum(at_start.values()), "units were trained again"
+    begun = [trial_id for trial_id, units in at_start.items() if 0 < units < UNITS // len(at_start)]
+    assert begun
+    assert set(found["from_store"]) >= set(begun), "a trial went on from another state than the store's"
 
 
 def test_a_unit_that_hangs(searching: Callable[..., Search], undisturbed: dict[str, Any], tmp_path: Path) -> None:
