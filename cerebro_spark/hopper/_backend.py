@@ -51,7 +51,7 @@ class SparkBackend:
         Name or address under which the workers reach this process; ``spark.driver.host`` by default, or on Connect this
         machine's name.
     device : str
-        ``"cpu"`` (default), ``"auto"`` or ``"cuda"``. An accelerator is that of the task's resources; ``"auto"`` trains
+        ``"auto"`` (default), ``"cpu"`` or ``"cuda"``. An accelerator is that of the task's resources; ``"auto"`` trains
         on the CPU where there is none.
 
     Raises
@@ -75,7 +75,7 @@ class SparkBackend:
     restarts: int = 3
     rejoin_s: float = 60.0
     driver_host: str | None = None
-    device: str = "cpu"
+    device: str = "auto"
 
     def __post_init__(self) -> None:
         for name, value, least in (

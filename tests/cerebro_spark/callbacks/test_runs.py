@@ -21,7 +21,8 @@ from cerebro_spark.callbacks import (
     WorkerLost,
 )
 from cerebro_spark.errors import RunError
-from cerebro_spark.hopper import Coordinator, Journal, _jobs
+from cerebro_spark.hopper import Coordinator, Journal
+from udfs.driver import _worker_jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,7 +160,7 @@ def test_trials_that_end_early_and_lost_workers_are_told(
         return trainer({"hidden": 4, "lr": 0.01})
 
     monkeypatch.setattr(Coordinator, "look_after", forgetful)
-    monkeypatch.setattr(_jobs, "_LOOK_S", 0.005)
+    monkeypatch.setattr(_worker_jobs, "_LOOK_S", 0.005)
     recorder = Recorder()
     space = [{"fails": False}, {"fails": True}]
     found = search(
