@@ -32,7 +32,7 @@ def pack(state: Mapping[str, Any], as_array: Callable[[Any], tuple[NDArray[np.ge
     Parameters
     ----------
     state : mapping
-        Of dicts, lists, tuples, strings, numbers, ``None`` and tensors.
+        Nested dicts, lists, tuples, strings, numbers, ``None`` and tensors.
     as_array : callable
         Gives a framework's tensor as an array and a name of its type for :func:`unpack`; ``None`` for anything else.
 
@@ -56,9 +56,9 @@ def pack(state: Mapping[str, Any], as_array: Callable[[Any], tuple[NDArray[np.ge
     tensors: dict[str, NDArray[np.generic]] = {}
 
     def plain(value: Any, place: str) -> Any:
-        found = as_array(value)
-        if found is not None:
-            array, kind = found
+        tensor = as_array(value)
+        if tensor is not None:
+            array, kind = tensor
             tensors[place] = np.asarray(array, order="C")
             return {_TENSOR: place, "as": kind}
         if isinstance(value, dict):
@@ -72,7 +72,7 @@ def pack(state: Mapping[str, Any], as_array: Callable[[Any], tuple[NDArray[np.ge
             return value
         raise StateError(
             f"the state has a {type(value).__name__} at {place.lstrip('.')}, which is neither a tensor nor plain data: "
-            "a state hops between workers and is kept, so what it holds has to be data"
+            "a state travels between workers and is written to the store, so it has to be data"
         )
 
     nesting = plain(dict(state), "")
@@ -113,5 +113,5 @@ def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) 
             return {rich(key): rich(inner) for key, inner in value[_PAIRS]}
         return {key: rich(inner) for key, inner in value.items()}
 
-    found: dict[Any, Any] = rich(nesting)
-    return found
+    state: dict[Any, Any] = rich(nesting)
+    return state

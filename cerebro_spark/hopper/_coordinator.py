@@ -38,7 +38,7 @@ class Coordinator:
     epoch : int
         To begin with; later than 0 where a run is resumed.
     policy : str
-        Of :data:`optimizer.hopper.POLICIES`.
+        One of :data:`optimizer.hopper.POLICIES`.
     seed : int
     unit_timeout_s : float or None
         Limit of one unit; ``None`` allows 20 times the trial's longest unit so far, and a minute.
@@ -202,7 +202,7 @@ class Coordinator:
         return self._state.decision_seconds
 
     @property
-    def kept_seconds(self) -> float:
+    def checkpoint_seconds(self) -> float:
         """Time that workers took to write checkpoints, beside the training."""
         return self._state.checkpoint_seconds
 

@@ -28,7 +28,7 @@ class Epochs:
         Training rows of each partition.
     epochs : int
     policy : str
-        Of :data:`optimizer.hopper.POLICIES`.
+        One of :data:`optimizer.hopper.POLICIES`.
     seed : int
     replay : mapping of int to sequence of Placement
         By epoch, visits to follow instead of the policy.

@@ -150,10 +150,10 @@ class Answers:
             trial = self._trial(request.trial_id)
             dropped = [self._trial(trial_id) for trial_id in request.dropped]
             if self._liveness.heard(request.worker, request.attempt) is None:
-                # Of an attempt that was taken for lost: what it trained is trained again, maybe in another order.
+                # An attempt that was taken for lost: its unit is trained again, maybe after others.
                 return Obsolete()
             state.checkpoint_seconds += request.seconds
-            # It may come before the report of the unit itself.
+            # The report of the unit itself may arrive later.
             trial.stored[request.version] = request.digest
             for other in dropped:
                 if other.holder == request.worker and other.durable:

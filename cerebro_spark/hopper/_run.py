@@ -48,7 +48,7 @@ class Outcome:
         Units that were trained or evaluated again after a loss.
     losses : tuple of Loss
         Workers that were lost, when and why.
-    decision_seconds, kept_seconds : float
+    decision_seconds, checkpoint_seconds : float
         Spent in the scheduler, and in writing checkpoints, which happens beside the training.
     cpu_seconds : dict of str to float
         Per worker, of its process.
@@ -61,7 +61,7 @@ class Outcome:
     redone: int
     losses: tuple[Loss, ...]
     decision_seconds: float
-    kept_seconds: float
+    checkpoint_seconds: float
     cpu_seconds: dict[str, float]
     refused: int
 
@@ -175,7 +175,7 @@ class Run:
             coordinator.redone,
             tuple(coordinator.losses),
             coordinator.decision_seconds,
-            coordinator.kept_seconds,
+            coordinator.checkpoint_seconds,
             {row["worker"]: row["cpu_seconds"] for row in jobs.reports},
             endpoint.refused,
         )

@@ -50,16 +50,15 @@ class Attached:
 
 
 class RunState:
-    """What the coordinator's parts share. Whoever reads or changes it holds the lock ``changed``.
+    """The state that the coordinator's parts share. Whoever reads or changes it holds the lock ``changed``.
 
     Parameters
     ----------
     trials : sequence of Trial
     workers : mapping of str to collection of int
         Workers that are awaited at first, and the partitions of each.
-    hopper : Hopper
-        Of the first epoch.
     epoch : int
+        To begin with.
     validates : bool
         Whether there are validation shards, one per partition.
     earlier_s : float
@@ -68,6 +67,8 @@ class RunState:
 
     Attributes
     ----------
+    hopper : Hopper
+        Schedules the epoch that goes on.
     evaluations : set of (str, int)
         Trial and partition of each evaluation that no worker has been given yet.
     closing : bool

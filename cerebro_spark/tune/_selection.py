@@ -208,7 +208,7 @@ class Selection(Model, MLWritable):
             f"{what} on {len(workers)} workers: {outcome.seconds:,.1f} s",
             f"  {len(trained)} training units, {len(events) - len(trained)} of validation; {busy:,.1f} s in them",
             f"  {len(hops)} hops, {training} of them to train; {hopped / 2**20:,.1f} MiB in all",
-            f"  {outcome.decision_seconds:.2f} s of scheduling; {outcome.kept_seconds:.1f} s of checkpoints written",
+            f"  {outcome.decision_seconds:.2f} s of scheduling; {outcome.checkpoint_seconds:.1f} s writing checkpoints",
             f"  {outcome.redone} units redone after {len(outcome.losses)} lost workers",
             *(f"    {loss}" for loss in outcome.losses),
             *([f"  {outcome.refused} calls refused that did not come from this run"] if outcome.refused else []),

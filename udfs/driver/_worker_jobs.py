@@ -98,7 +98,7 @@ class WorkerJobs:
     Attributes
     ----------
     reports : list of Row
-        Of the workers that have ended well.
+        Rows of the workers that have ended without an error.
     """
 
     def __init__(

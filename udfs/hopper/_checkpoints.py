@@ -27,7 +27,7 @@ class Record:
     version : int
         Units trained so far.
     digest : str
-        Of the checkpoint's bytes.
+        Digest of the checkpoint's bytes.
     visits : tuple of (int, int)
         Epoch and partition of each unit, in the order of training.
     sums : mapping

@@ -92,7 +92,7 @@ class WorkUnit(Instruction):
     version : int
         Units that the trial has trained: the checkpoint to start from; 0 is built from the seed.
     digest : str
-        Of that checkpoint.
+        Digest of that checkpoint.
     peer : str
         Location of the worker that holds it; empty where it is to be read from the store.
     """
@@ -121,7 +121,7 @@ class TrainUnit(WorkUnit):
     ends_epoch : bool
         Whether it is the trial's last unit of the epoch.
     record : Record
-        Of the checkpoint to start from.
+        How the checkpoint to start from came to be.
     """
 
     epoch: int
@@ -162,7 +162,7 @@ class TrainReport(UnitReport):
     Parameters
     ----------
     digest : str
-        Of the new checkpoint.
+        Digest of the new checkpoint.
     checkpoint_bytes : int
         Its size.
     """
@@ -198,7 +198,7 @@ class Hello(Request[Welcome | Stop]):
     attempt : str
         Tells the attempts of one worker apart.
     location : str
-        Of the endpoint from which others fetch checkpoints.
+        Location of the endpoint from which others fetch checkpoints.
     host : str
     memory_bytes, shard_bytes : int
         Memory of the process, and what its shards take of it.

@@ -43,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 
 _CALL_S = 30.0
 
-# What an allocator says that cannot give more; torch has no class of errors for it on a CPU.
+# Texts of an allocator's errors; torch has no class for them on a CPU.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 
 

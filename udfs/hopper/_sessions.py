@@ -26,7 +26,7 @@ _FETCH_S = 600.0
 # Sessions that stay open: building a model anew, and Keras's tracing, take longer than restoring its state.
 _OPEN = 16
 
-# Of a session whose training was broken off.
+# Version of a session whose training was broken off.
 _UNKNOWN = -1
 
 

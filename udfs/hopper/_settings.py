@@ -24,7 +24,7 @@ class WorkerSettings:
     driver : str
         Location of the driver's endpoint.
     secret : bytes
-        Of the run.
+        The run's.
     run : str
         Its id.
     trainer_fn : callable
@@ -34,7 +34,7 @@ class WorkerSettings:
         imported by then.
     prepared : PreparedData
     partitions : tuple of int
-        Of the training data, that this worker holds at first.
+        Shards of the training data that this worker holds at first.
     seed : int
     threads : int
         CPU threads of one unit.

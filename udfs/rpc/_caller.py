@@ -27,7 +27,7 @@ class Caller:
     location : str
         ``grpc+tcp://host:port``.
     secret : bytes
-        Of the run.
+        The run's, at least 16 random bytes.
     protocol : WireProtocol
     """
 

@@ -38,7 +38,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]
     host : str
         Name or address of the interface to listen on.
     secret : bytes
-        Of the run.
+        The run's, at least 16 random bytes.
     protocol : WireProtocol
     answer : callable, optional
         Takes a request and gives its reply, in any of several threads; it may raise :class:`RefusedError` as well.

@@ -39,8 +39,8 @@ class Request(Generic[ReplyT]):
 class WireProtocol:
     """The messages that two sides of one version exchange.
 
-    A message travels as the protocol's name, its version, the name of its type, and its fields. What is received is
-    checked against the type hints: a field too many, too few or of another type is refused.
+    A message travels as the protocol's name, its version, the name of its type, and its fields. A received
+    message is checked against the type hints: a field too many, too few or of another type is refused.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ class Seal:
     Parameters
     ----------
     secret : bytes
-        Of the run.
+        The run's, at least 16 random bytes.
 
     Examples
     --------
