@@ -1,4 +1,4 @@
-"""What the demo's two data sets share: a cache folder, an output layout, and atomic making of both.
+"""The cache folder, output layout and atomic writing that the demo's two data sets share.
 
 A prepared folder holds ``images/<id>.png`` and ``table.csv``. The table's first three columns are ``id``, ``label`` and
 ``caption``; every further column is a number and a structured feature.
@@ -190,10 +190,10 @@ def debian_package(package: str, folder: Path, cache: Path) -> Path:
             run([apt_get, "-q", *options, "download", package], cwd=work, timeout=1800)
         except DataError as error:
             raise DataError(f"{error}{stale}") from error
-        found = list(work.glob(f"{package}_*.deb"))
-        if len(found) != 1:
-            raise DataError(f"apt-get download left {len(found)} archives, not one{stale}")
-        run([dpkg_deb, "-x", found[0], part], cwd=work, timeout=600)
+        archives = list(work.glob(f"{package}_*.deb"))
+        if len(archives) != 1:
+            raise DataError(f"apt-get download left {len(archives)} archives instead of 1{stale}")
+        run([dpkg_deb, "-x", archives[0], part], cwd=work, timeout=600)
         if not (part / folder).is_dir():
             raise DataError(f"the package {package} has no folder {folder}")
         shutil.rmtree(work)  # the archive is as large again as what came out of it

@@ -32,7 +32,7 @@ PATCH = 16
 
 def photographs() -> list[bytes]:
     """Each photograph of the sample, whole and its two halves, as PNG."""
-    found = []
+    pictures = []
     for name in SAMPLE:
         with Image.open(folder() / name) as opened:
             picture = opened.convert("RGB")
@@ -40,8 +40,8 @@ def photographs() -> list[bytes]:
         for box in ((0, 0, width, height), (0, 0, width * 2 // 3, height), (width // 3, 0, width, height)):
             buffer = io.BytesIO()
             picture.crop(box).save(buffer, "PNG")
-            found.append(buffer.getvalue())
-    return found
+            pictures.append(buffer.getvalue())
+    return pictures
 
 
 def folder() -> Path:
@@ -50,7 +50,7 @@ def folder() -> Path:
 
 
 def tuned(stride: int, ssim: float) -> OcclusionExplainerModel:
-    """What reaches a likeness on the sample.
+    """Tune an explainer to a likeness on the sample.
 
     Parameters
     ----------
@@ -85,21 +85,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
           f"{options.tuning_stride}, estimated SSIM {model.getEstimatedSSIM():.3f}")  # fmt: skip
     figure = NotebookFigure(figsize=(11, 3.1 * len(SHOWN)), layout="constrained")
     for row, name in zip(figure.subplots(len(SHOWN), 4), SHOWN, strict=True):
-        found: dict[str, Explanation] = {}
+        by_mode: dict[str, Explanation] = {}
         for mode in ("naive", "exact", "approximate"):
             is_drilled = model.getStageOneStride() > options.tuning_stride
-            found[mode] = explain_image(
+            by_mode[mode] = explain_image(
                 str(folder() / name), "mobilenet_v2", str(mobilenet_v2()), patch_size=PATCH, stride=options.stride,
                 mode=mode, tau=model.getTau(), target_speed_up=2.0 if is_drilled else 1.0,
             )  # fmt: skip
-        row[0].imshow(found["exact"].image)
+        row[0].imshow(by_mode["exact"].image)
         row[0].set_axis_off()
-        row[0].set_title(f"class {found['exact'].predicted}, {found['exact'].probability:.2f}")
-        for axes, (mode, one) in zip(row[1:], found.items(), strict=True):
-            shown = one.draw(axes)
-            likeness = similarity(found["naive"].heat_map, one.heat_map)
-            axes.set_title(f"{mode}: {one.seconds:.1f} s" + f", SSIM {likeness:.2f}" * (mode == "approximate"))
-            print(name, one.explain(), f"SSIM with naive {likeness:.4f}", sep="\n  ")
+        row[0].set_title(f"class {by_mode['exact'].predicted}, {by_mode['exact'].probability:.2f}")
+        for axes, (mode, explanation) in zip(row[1:], by_mode.items(), strict=True):
+            shown = explanation.draw(axes)
+            likeness = similarity(by_mode["naive"].heat_map, explanation.heat_map)
+            axes.set_title(f"{mode}: {explanation.seconds:.1f} s" + f", SSIM {likeness:.2f}" * (mode == "approximate"))
+            print(name, explanation.explain(), f"SSIM with naive {likeness:.4f}", sep="\n  ")
         figure.colorbar(shown, ax=row[1:])
     figure.savefig(options.out, dpi=90)
 

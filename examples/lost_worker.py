@@ -53,14 +53,14 @@ def kill_the_busiest(store: Path) -> None:
     """
     while sum(int(path.name.partition("-")[0]) for path in _newest(store)) < STATES:
         time.sleep(0.05)
-    found: list[tuple[float, psutil.Process]] = []
+    workers: list[tuple[float, psutil.Process]] = []
     for process in psutil.Process().children(recursive=True):
         try:
             if process.status() != psutil.STATUS_ZOMBIE and "pyspark.daemon" in " ".join(process.cmdline()):
-                found.append((process.cpu_times().user, process))
+                workers.append((process.cpu_times().user, process))
         except psutil.Error:
             continue  # it ended meanwhile
-    max(found, key=lambda pair: pair[0])[1].kill()
+    max(workers, key=lambda pair: pair[0])[1].kill()
 
 
 def _newest(store: Path) -> list[Path]:

@@ -6,6 +6,8 @@ The kernel is the Python that runs this script. A notebook is written back only 
 from __future__ import annotations
 
 import argparse
+import base64
+import io
 import os
 import sys
 import tempfile
@@ -15,9 +17,44 @@ from typing import TYPE_CHECKING
 import nbformat
 from ipykernel.kernelspec import write_kernel_spec
 from nbclient import NotebookClient
+from PIL import Image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+# A larger picture holds photographs, which JPEG keeps in a tenth of the bytes.
+_PICTURE_BYTES = 150_000
+_QUALITY = 85
+
+
+def store(notebook: nbformat.NotebookNode, path: Path) -> None:
+    """Write a notebook that was run, with small pictures and without what Spark says as it starts.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+    path : Path
+    """
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        sys.stderr.writelines(output.text for output in cell.outputs if output.get("name") == "stderr")
+        cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+        for output in cell.outputs:
+            picture = output.get("data", {}).get("image/png", "")
+            if len(picture) > _PICTURE_BYTES:
+                output.data["image/jpeg"] = _as_jpeg(picture)
+                del output.data["image/png"]
+    notebook.metadata["language_info"] = {"name": "python"}
+    nbformat.write(notebook, path)
+
+
+def _as_jpeg(picture: str) -> str:
+    buffer = io.BytesIO()
+    with Image.open(io.BytesIO(base64.b64decode(picture))) as opened:
+        opened.convert("RGB").save(buffer, "JPEG", quality=_QUALITY)
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,9 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             notebook = nbformat.read(path, as_version=4)
             place = {"metadata": {"path": str(path.resolve().parent)}}
             NotebookClient(notebook, timeout=options.timeout, resources=place, record_timing=False).execute()
-            # The version of Python that ran it is of no use to readers, and makes every run a difference.
-            notebook.metadata["language_info"] = {"name": "python"}
-            nbformat.write(notebook, path)
+            store(notebook, path)
             print(f"{path}: {path.stat().st_size // 1000} kB")
 
 

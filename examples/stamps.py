@@ -150,9 +150,9 @@ def build(stamps: Path, out: Path) -> list[str]:
     DataError
         If there is no stamp, or two of them would have the same id.
     """
-    found = [png for name in CATEGORIES for png in (stamps / name).rglob("*.png") if is_photograph(png, stamps)]
+    photographs = [png for name in CATEGORIES for png in (stamps / name).rglob("*.png") if is_photograph(png, stamps)]
     by_id: dict[str, tuple[dict[str, object], Path]] = {}
-    for png in found:
+    for png in photographs:
         try:
             row = row_of(png, stamps)
         except OSError as error:

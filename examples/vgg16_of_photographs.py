@@ -50,14 +50,14 @@ def convolutions(path: Path, preprocessing: Preprocessing) -> list[tuple[torch.T
     """
     graph = onnx.load(path).graph
     values = {one.name: torch.from_numpy(numpy_helper.to_array(one).copy()) for one in graph.initializer}
-    found = [(values[node.input[1]], values[node.input[2]]) for node in graph.node if node.op_type == "Conv"]
-    weight, bias = found[0]
+    convolutions = [(values[node.input[1]], values[node.input[2]]) for node in graph.node if node.op_type == "Conv"]
+    weight, bias = convolutions[0]
     weight = weight.flip(1)  # red first
     std, mean = (torch.tensor(numbers) for numbers in (preprocessing.std, preprocessing.mean))
     offset = 255 * mean - torch.tensor(_MEAN[::-1])
     bias = bias + (weight * offset.reshape(1, 3, 1, 1)).sum(dim=(1, 2, 3))
-    found[0] = (weight * (255 * std).reshape(1, 3, 1, 1), bias)
-    return found
+    convolutions[0] = (weight * (255 * std).reshape(1, 3, 1, 1), bias)
+    return convolutions
 
 
 def photographs(data: Path, preprocessing: Preprocessing) -> tuple[torch.Tensor, torch.Tensor]:

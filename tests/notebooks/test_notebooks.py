@@ -82,12 +82,25 @@ def test_a_progress_bar_is_one_output_and_no_warning() -> None:
 
 def _pictures(notebook: nbformat.NotebookNode) -> int:
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    return sum("image/png" in output.get("data", {}) for output in outputs)
+    return sum(bool({"image/png", "image/jpeg"} & set(output.get("data", {}))) for output in outputs)
 
 
 def _text(notebook: nbformat.NotebookNode) -> str:
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     return "\n".join(output.get("text", "") + str(output.get("data", {}).get("text/plain", "")) for output in outputs)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_is_stored_with_its_outputs(path: Path) -> None:
+    """As ``examples/run_notebooks.py`` stores it: run from the top, once, without an error; and small."""
+    notebook = nbformat.read(path, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert _pictures(notebook) >= 1
+    assert not [output for output in outputs if output.output_type == "error"]
+    assert not [output.text for output in outputs if output.get("name") == "stderr"]
+    assert path.stat().st_size < 300_000
 
 
 @pytest.mark.extended
