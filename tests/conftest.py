@@ -32,7 +32,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One session for all: starting one takes longer than most tests."""
+    """Start one session for all tests: starting it takes longer than most of them."""
     session = new_session(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
@@ -40,7 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store of the test's own."""
+    """Make a store of the test's own."""
     return Store.from_uri(str(tmp_path / "store"))
 
 
@@ -65,7 +65,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 @pytest.fixture
 def no_job(spark: SparkSession) -> Callable[[], AbstractContextManager[None]]:
-    """A block in which Spark must not run any job."""
+    """Give a block in which Spark must not run any job."""
     if CONNECT:
         pytest.skip("Spark Connect does not tell its client which jobs ran")
 
@@ -79,7 +79,7 @@ def no_job(spark: SparkSession) -> Callable[[], AbstractContextManager[None]]:
 
 
 def _jobs(spark: SparkSession) -> set[int]:
-    """The jobs so far, apart from those of this function."""
+    """List the jobs so far, apart from those of this function."""
     context = spark.sparkContext
     tracker = context.statusTracker()
     seen = len(tracker.getJobIdsForGroup("sentinel"))

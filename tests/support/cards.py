@@ -15,7 +15,7 @@ __all__ = ["registered"]
 
 @contextmanager
 def registered(card: roster.ModelCard) -> Iterator[roster.ModelCard]:
-    """Register a model for as long as the block runs."""
+    """Register a model while the block runs."""
     roster.register(card)
     try:
         yield card

@@ -1,4 +1,4 @@
-"""Small real photographs, encoded in every way that a DataFrame of images may be."""
+"""Crops of real photographs, and their encoding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def encode(image: Image.Image, kind: str = "JPEG", **options: object) -> bytes:
 
 
 def crops(count: int, side: int = 96) -> Iterator[tuple[int, int, int, Image.Image]]:
-    """Different places of the two photographs in turn: label (1 is the flower), left, top and the picture."""
+    """Crop the two photographs by turns, each time elsewhere: label (1 is the flower), left, top and the picture."""
     for number in range(count):
         label = number % 2
         whole = photograph("flower" if label else "china")

@@ -30,11 +30,11 @@ new_session()
 if TOKENIZERS:
     tiny_bert()
 """
-"""What a process of its own runs before it loads a saved stage: models registered here are unknown there."""
+"""Code for a new process that loads a saved stage: it knows none of the models that this process registered."""
 
 
 def new_session(scratch: Path | None = None) -> SparkSession:
-    """A session on two cores, which leaves nothing in the working directory."""
+    """Open a session on two cores, which leaves nothing in the working directory."""
     scratch = scratch or Path(tempfile.mkdtemp(prefix="spark-"))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     if CONNECT:
@@ -52,7 +52,7 @@ def new_session(scratch: Path | None = None) -> SparkSession:
 
 
 def pytest_on_connect(suite: Path, chosen: str, configuration: Path | None) -> str:
-    """Run some tests of a file through Connect, in a process of its own; give what pytest said."""
+    """Run some tests of a file through Connect, in a process of its own, and return its output."""
     options = ["-p", "no:cacheprovider", "-q", "-c", str(configuration), "-k", chosen]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(suite)],

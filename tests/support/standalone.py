@@ -96,7 +96,7 @@ def bare_python(folder: Path) -> Path:
 
 
 def spark_environment(folder: Path, python: Path, **added: str) -> dict[str, str]:
-    """This process's environment, without what it says to Spark and Python.
+    """Copy this process's environment, without its settings of Spark and Python.
 
     Parameters
     ----------
@@ -146,16 +146,16 @@ class _Daemon:
             )
 
     def wait_for(self, pattern: str) -> str:
-        """The first group of a pattern, once the log has it."""
-        found = _until(lambda: re.search(pattern, self.log.read_text(errors="replace")), self._check)
-        return found[1]
+        """Wait until the log matches a pattern; return its first group."""
+        match = _until(lambda: re.search(pattern, self.log.read_text(errors="replace")), self._check)
+        return match[1]
 
     def _check(self) -> None:
         if self.process.poll() is not None:
             raise RuntimeError(f"{self.name} ended with {self.process.returncode}:\n{_tail(self.log)}")
 
     def stop(self) -> None:
-        """End it and all that it started; nothing survives, whatever happened before."""
+        """End the process and all that it started, whatever happened before."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -219,11 +219,11 @@ class Node:
             subprocess.run([_IP, *command], capture_output=True, check=False)
 
     def inside(self, command: Sequence[str]) -> list[str]:
-        """The command, to be run on the node."""
+        """Make a command run on the node."""
         return [_IP, "netns", "exec", self.name, *command]
 
     def cut(self) -> None:
-        """From now on nothing that is sent arrives, either way, and nobody is told."""
+        """Drop every packet from now on, both ways, without closing a connection."""
         subprocess.run([_IP, "link", "set", f"{self.name}h", "down"], check=True)
 
 

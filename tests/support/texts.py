@@ -28,18 +28,18 @@ _SIZES = {
 
 
 def sentences(count: int) -> list[tuple[int, str]]:
-    """Kind and text, animals and markets by turns, no two alike."""
-    found = []
+    """Make kinds and texts, animals and markets by turns, no two alike."""
+    texts = []
     for number in range(count):
         kind, place = number % 2, number // 2
         of = (ANIMALS, MARKETS)[kind]
-        found.append((kind, " and ".join([of[place % 4]] + [of[(place // 4) % 4]] * (place // 4))))
-    return found
+        texts.append((kind, " and ".join([of[place % 4]] + [of[(place // 4) % 4]] * (place // 4))))
+    return texts
 
 
 @cache
 def tiny_bert(name: str = "tiny_bert") -> Path:
-    """Register it; its weights are drawn from a seed."""
+    """Register the small BERT, whose weights come from a seed; return its folder."""
     folder = Path(tempfile.gettempdir()) / f"cerebro-tests-{os.getuid()}" / "tiny_bert"
     if not (folder / "done").exists():
         folder.mkdir(parents=True, exist_ok=True)
