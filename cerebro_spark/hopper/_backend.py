@@ -1,4 +1,4 @@
-"""Where a run takes place: a Spark session, and how many of its task slots train."""
+"""``SparkBackend``: a Spark session, and how many of its task slots train."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SparkBackend:
     Raises
     ------
     InvalidArgumentError
-        A number that cannot be.
+        A number is out of range.
 
     Examples
     --------
@@ -93,16 +93,16 @@ class SparkBackend:
 
     @property
     def most_workers(self) -> int:
-        """That may work at a time."""
+        """Largest number of workers at a time."""
         return self.max_workers or self.num_workers
 
     @property
     def host(self) -> str:
-        """Under which the workers reach this process."""
+        """Name or address under which the workers reach this process."""
         if self.driver_host is not None:
             return self.driver_host
-        found = None if is_remote() else self.spark.conf.get("spark.driver.host", None)
-        return found or socket.gethostbyname(socket.gethostname())
+        configured = None if is_remote() else self.spark.conf.get("spark.driver.host", None)
+        return configured or socket.gethostbyname(socket.gethostname())
 
     @property
     def threads_per_worker(self) -> int:
@@ -110,7 +110,7 @@ class SparkBackend:
         return self.threads or int(self.spark.conf.get("spark.task.cpus", "1") or 1)
 
     def admit(self) -> None:
-        """See that the cluster has the task slots, before anything is written: Spark itself would wait for them.
+        """Check that the cluster has the task slots, before anything is written: Spark itself would wait for them.
 
         The executors of a session that has only just started get 30 seconds to register.
 
@@ -119,7 +119,7 @@ class SparkBackend:
         TooFewSlotsError
             It has fewer.
         BusyError
-            A run has them.
+            Another run holds them.
         """
         check_free(self.spark)
         slots = task_slots(self.spark, wanted=self.num_workers)
@@ -136,7 +136,7 @@ class SparkBackend:
         Raises
         ------
         BusyError
-            A run goes on in this session.
+            Another run is going on in this session.
         """
         with _lock:
             check_free(self.spark)

@@ -1,4 +1,4 @@
-"""A run as its store knows it: what was asked for, and what each epoch brought."""
+"""A run's record in the store: its settings, and the results of each epoch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Journal", "RunSpec"]
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What was asked for; enough to go on from the store alone, but for the user's function.
+    """Settings of a run: with the user's function, all that it takes to resume from the store.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Journal:
     run: str
 
     def begin(self, spec: RunSpec) -> None:
-        """Write what was asked for.
+        """Write the settings.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class Journal:
         self.store.write(json.dumps(asdict(spec), indent=1).encode(), "runs", self.run, "run.json")
 
     def spec(self) -> RunSpec:
-        """Read what was asked for.
+        """Read the settings.
 
         Raises
         ------
@@ -103,13 +103,13 @@ class Journal:
         return RunSpec(**{entry.name: data[entry.name] for entry in fields(RunSpec)})
 
     def close_epoch(self, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:
-        """Keep what an epoch brought."""
+        """Write the results of an epoch."""
         self.store.write(json.dumps([asdict(event) for event in events]).encode(), *self._events(epoch))
         for trial in trials:
             self.write_trial(trial)
 
     def write_trial(self, trial: Trial) -> None:
-        """Keep how a configuration fares."""
+        """Write the state of a trial."""
         data = {
             "params": trial.params,
             "status": trial.status,
@@ -120,12 +120,12 @@ class Journal:
         self.store.write(json.dumps(data, indent=1).encode(), "runs", self.run, "trials", f"{trial.config}.json")
 
     def trials(self, spec: RunSpec) -> list[Trial]:
-        """The configurations, each as far as the store has it."""
+        """Read the trials, each as far as the store has it."""
         checkpoints = Checkpoints(self.store, self.run)
         return [self._trial(spec.trial_id(number), params, checkpoints) for number, params in enumerate(spec.configs)]
 
     def events(self) -> list[Event]:
-        """Of the epochs that are over."""
+        """Read the units of the epochs that are over."""
         names = sorted(self.store.list("runs", self.run, "events"))
         read = (json.loads(self.store.read("runs", self.run, "events", name)) for name in names)
         return [Event(**event) for epoch in read for event in epoch]

@@ -1,4 +1,4 @@
-"""A first look at the user's function on the driver: what is wrong with it is said before a worker starts."""
+"""A trial of the user's function on the driver, so that its errors show before a worker starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROWS = 4
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What was found.
+    """The first configuration, opened on the driver.
 
     Parameters
     ----------
@@ -37,16 +37,16 @@ class Probed:
 
     @property
     def results(self) -> Callable[[Mapping[str, Any]], dict[str, float]]:
-        """Makes numbers of sums."""
+        """Function that makes metrics of sums."""
         return self.session.sums.results
 
     @property
     def model_bytes(self) -> int:
-        """What a model takes in training, about."""
+        """Estimated memory of a model in training."""
         return training_bytes(self.session)
 
     def metric(self, wanted: str, *, validates: bool) -> str:
-        """The name in a history of what decides.
+        """Name, in a history, of the metric that decides.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""One configuration on its way through the epochs, as the driver knows it."""
+"""One configuration's training, as the driver knows it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Trial"]
 
 @dataclass(slots=True)
 class Trial:
-    """What has become of a configuration so far.
+    """State of one configuration's training.
 
     Parameters
     ----------
