@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,13 +10,12 @@ from photographs import crops, encode
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.feature import StringIndexer
+from sessions import CONNECT, pytest_on_connect
 
 from vista_spark import FeatureTransfer, FeatureTransferModel
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 24
@@ -69,6 +69,14 @@ def test_a_transfer_is_a_stage_of_a_pipeline(joined: DataFrame, tmp_path: Path) 
     assert loaded.stages[1].result is None
     assert loaded.stages[1].uid == model.uid
     assert {row["key"]: row["prediction"] for row in loaded.transform(joined).collect()} == expected
+
+
+@pytest.mark.extended
+@pytest.mark.connect
+@pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
+def test_a_connect_server_fits_it(pytestconfig: pytest.Config) -> None:
+    said = pytest_on_connect(Path(__file__), "stage_of_a_pipeline", pytestconfig.inipath)
+    assert "1 passed" in said
 
 
 def test_params_of_the_downstream_model_reach_a_copy() -> None:
