@@ -132,7 +132,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         return self._set(**{name: value for name, value in params.items() if value is not None})
 
     def getStartLayer(self) -> str | None:
-        """The layer whose tensors are read, or ``None`` where images are."""
+        """Layer whose tensors are read, or ``None`` where images are read."""
         return self.getOrDefault(self.startLayer) if self.isDefined(self.startLayer) else None
 
     def setStartLayer(self, value: str) -> Self:

@@ -158,8 +158,8 @@ def explain_image(  # noqa: PLR0913 - every option by its name
         map. ``"approximate"`` gives nearly the same, much sooner, by `tau` and drill-down.
     tau : float
         In the approximate mode: at most this fraction of a tensor's height and width is kept up to date around a
-        patch (projective field thresholding, section 6.4.1). Default 0.8. What it takes for a wanted likeness,
-        :class:`vista_spark.OcclusionExplainer` learns from a sample.
+        patch (projective field thresholding, section 6.4.1). Default 0.8. :class:`vista_spark.OcclusionExplainer`
+        learns from a sample which one a wanted similarity takes.
     target_speed_up : float
         In the approximate mode: by drill-down, which gives the first stage's stride (section 6.4.3), rounded up to a
         multiple of `stride`. Default 3; 1 is without drill-down.

@@ -133,7 +133,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         Red, green and blue from 0 to 255. Default grey, 128 each.
     mode : {"exact", "approximate", "naive"}
     targetSSIM : float
-        Likeness of approximate heat maps with exact ones, up to 1. Default 0.9.
+        Similarity of approximate heat maps to exact ones, up to 1. Default 0.9.
     drillDownFraction : float
         Of the heat map, at the full stride where drill-down is chosen. Default 0.25.
     targetSpeedup : float
@@ -179,7 +179,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
     _input_kwargs: dict[str, Any]  # of keyword_only
 
     targetSSIM: Param[float] = Param(
-        UNBOUND, "targetSSIM", "likeness of approximate heat maps with exact ones", above("targetSSIM", 0)
+        UNBOUND, "targetSSIM", "similarity of approximate heat maps to exact ones", above("targetSSIM", 0)
     )
     targetSpeedup: Param[float] = Param(
         UNBOUND, "targetSpeedup", "speed-up by drill-down; 1 is without", above("targetSpeedup", 1, or_equal=True)
@@ -224,11 +224,11 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         return self._set(**{name: value for name, value in params.items() if value is not None})
 
     def getTargetSSIM(self) -> float:
-        """Likeness of approximate heat maps with exact ones."""
+        """Similarity of approximate heat maps to exact ones."""
         return self.getOrDefault(self.targetSSIM)
 
     def setTargetSSIM(self, value: float) -> Self:
-        """Set the likeness of approximate heat maps with exact ones."""
+        """Set the similarity of approximate heat maps to exact ones."""
         return self._set(targetSSIM=value)
 
     def getTargetSpeedup(self) -> float:
@@ -315,7 +315,7 @@ class OcclusionExplainerModel(Model, _OcclusionStage, StageReadable, DefaultPara
         UNBOUND, "stageOneStride", "of drill-down's first stage, in pixels", at_least("stageOneStride", 1)
     )
     estimatedSSIM: Param[float] = Param(
-        UNBOUND, "estimatedSSIM", "likeness of approximate heat maps with exact ones", TypeConverters.toFloat
+        UNBOUND, "estimatedSSIM", "similarity of approximate heat maps to exact ones", TypeConverters.toFloat
     )
 
     def __init__(self) -> None:
@@ -339,7 +339,7 @@ class OcclusionExplainerModel(Model, _OcclusionStage, StageReadable, DefaultPara
         return self._set(stageOneStride=value)
 
     def getEstimatedSSIM(self) -> float | None:
-        """Likeness of approximate heat maps with exact ones on the images of the tuning, or ``None``."""
+        """Similarity of approximate heat maps to exact ones on the images of the tuning, or ``None``."""
         return cast("float | None", self._held("estimatedSSIM"))
 
     def setEstimatedSSIM(self, value: float) -> Self:

@@ -64,8 +64,8 @@ def not_set(spark: SparkSession, plan: TransferPlan) -> dict[str, tuple[str, str
     """
     wanted = {name: value for name, value in plan.to_spark_conf().items() if not name.startswith("spark.sql.")}
     fresh = _as_started(spark)
-    there = {name: _get(fresh, name, "not set") for name in wanted}
-    return {name: (there[name], value) for name, value in wanted.items() if there[name] != value}
+    current = {name: _get(fresh, name, "not set") for name in wanted}
+    return {name: (current[name], value) for name, value in wanted.items() if current[name] != value}
 
 
 def _as_started(spark: SparkSession) -> SparkSession:

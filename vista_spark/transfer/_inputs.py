@@ -137,8 +137,8 @@ class Matched:
             length = F.when(column.isNotNull(), F.size(vector_to_array(column)) * F.lit(8))
         elif isinstance(kind, ArrayType) and isinstance(kind.elementType, (StructType, BinaryType)):
             inner = kind.elementType
-            one = F.transform(column, lambda image: F.coalesce(_octets(image, inner), F.lit(0)).cast("long"))
-            length = F.aggregate(one, F.lit(0).cast("long"), operator.add)
+            sizes = F.transform(column, lambda image: F.coalesce(_octets(image, inner), F.lit(0)).cast("long"))
+            length = F.aggregate(sizes, F.lit(0).cast("long"), operator.add)
         elif isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType):
             return 0
         elif isinstance(kind, ArrayType):
@@ -215,10 +215,10 @@ def _check_roles(columns: Columns) -> None:
 
 
 def _check_types(structured: DataFrame, images: DataFrame, columns: Columns) -> None:
-    one, other = structured.schema[columns.on].dataType, images.schema[columns.on].dataType
-    if one != other:
+    left, right = structured.schema[columns.on].dataType, images.schema[columns.on].dataType
+    if left != right:
         raise ColumnError(
-            f"{columns.on!r} is {one.simpleString()} in the structured table and {other.simpleString()} in the image "
+            f"{columns.on!r} is {left.simpleString()} in the structured table and {right.simpleString()} in the image "
             "table: cast one of them"
         )
     label = structured.schema[columns.label].dataType

@@ -1,4 +1,4 @@
-"""How the layers of one pass share its cost."""
+"""The shares of a pass's cost that its layers have."""
 
 from __future__ import annotations
 
