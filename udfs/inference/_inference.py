@@ -89,7 +89,7 @@ class Inference:
         Records per run of the network, or images where a record has several.
     device : str
         As for the handler; ``"auto"`` and ``"cuda"`` take the GPU that Spark gave the task.
-    several : {"mean", "max"}
+    image_aggregation : {"mean", "max"}
         Aggregates the features of a record's images into one vector.
     combined : Combined, optional
         Put all features into one column, instead of one each.
@@ -101,7 +101,7 @@ class Inference:
     materialised: tuple[Materialised, ...]
     batch_size: int
     device: str
-    several: Reduction = "mean"
+    image_aggregation: Reduction = "mean"
     combined: Combined | None = None
 
     @property
@@ -160,7 +160,7 @@ class Inference:
                 kept.append(values[tensor.layer])
         rows = [_joined(parts) for parts in vectors]
         if counts is not None:
-            rows = [_aggregated(items_of, counts, self.several) for items_of in rows]
+            rows = [_aggregated(items_of, counts, self.image_aggregation) for items_of in rows]
         return rows, [_joined(parts) for parts in tensors], counts
 
 

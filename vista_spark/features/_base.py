@@ -123,7 +123,7 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
             materialised=(),
             batch_size=self.getBatchSize(),
             device=self.getDevice(),
-            several=self._aggregation(),
+            image_aggregation=self._aggregation(),
             combined=None if combine is None else Combined(columns[0], cast("Combination", combine)),
         )
         policy = RowPolicy(cast("ErrorPolicy", self.getErrors()), self.getErrorCol(), net.reads.error)

@@ -80,7 +80,7 @@ def stage_inference(
         materialised=tuple(Materialised(name, _live_column(name)) for name in stage.writes),
         batch_size=batch_size,
         device=device,
-        several=image_aggregation or "mean",
+        image_aggregation=image_aggregation or "mean",
     )
     return RowMap(inference, keep, RowPolicy("null", ERROR, network.reads.error))
 
