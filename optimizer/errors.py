@@ -1,4 +1,4 @@
-"""The root of the project's exception tree, and what the planners raise."""
+"""The root of the project's exception tree, and the errors of layer graphs and arguments."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class InvalidArgumentError(CerebroError, ValueError):
 
 
 class ColumnError(CerebroError, ValueError):
-    """A column that is missing, of the wrong type, in the way, or with values that no network takes."""
+    """A column that is missing, of the wrong type, about to be overwritten, or with values that no network takes."""
 
 
 class LabelError(ColumnError):
-    """A label that cannot be learned: null, no number, of a single class, or a feature as well."""
+    """A label that cannot be learned: null, not a number, of a single class, or also a feature."""
 
 
 class EmptyInputError(CerebroError, ValueError):
@@ -41,20 +41,20 @@ class EmptyInputError(CerebroError, ValueError):
 
 
 class GraphError(CerebroError, ValueError):
-    """A layer graph that cannot be: a cycle, a dangling input, a duplicate name, a cut that is not one."""
+    """An invalid layer graph: a cycle, a dangling input, a duplicate name, a cut that cuts nothing."""
 
 
 class UnknownLayerError(CerebroError, KeyError):
-    """A layer was named that the graph does not have.
+    """A layer name that the graph does not have.
 
     Parameters
     ----------
     name : str
-        What was asked for.
+        The wrong name.
     known : iterable of str
-        What there is, in the order to be shown.
+        The names that exist, in the order to be shown.
     where : str
-        What was searched, for the message.
+        The place that was searched, for the message.
     """
 
     def __init__(self, name: str, known: Iterable[str], where: str = "this graph") -> None:
@@ -67,6 +67,6 @@ class UnknownLayerError(CerebroError, KeyError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A phrase that offers the closest known name, or nothing: ``"; did you mean 'fc7'?"``."""
+    """Suggest the closest known name: ``"; did you mean 'fc7'?"``, or an empty string."""
     match = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {match[0]!r}?" if match else ""

@@ -1,4 +1,4 @@
-"""Logical execution plans for feature transfer (Vista, section 4.2.1): what each pass over the data computes."""
+"""Logical plans of a feature transfer (Vista, section 4.2.1): the layers that each pass over the data computes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LOGICAL_PLANS: tuple[str, ...] = get_args(Logical)
 
 _BEFORE_JOIN = ("lazy", "eager", "pre-materialised", "staged-before-join")
 
-_SAYS = {
-    "lazy": "one inference a layer, each from the images, joined afterwards (Figure 5A)",
-    "lazy-reordered": "one inference a layer, each from the joined images (Figure 5B)",
+_DESCRIPTIONS = {
+    "lazy": "one inference per layer, each from the images, joined afterwards (Figure 5A)",
+    "lazy-reordered": "one inference per layer, each from the joined images (Figure 5B)",
     "eager": "one inference for every layer at once, joined afterwards (Figure 5C)",
     "eager-reordered": "one inference for every layer at once, from the joined images (Figure 5D)",
-    "pre-materialised": "the lowest layer is materialised, and one inference a layer starts from it (section 5)",
-    "staged": "one partial inference a stage, each from what the one before it materialised (Figure 5E)",
+    "pre-materialised": "the lowest layer is materialised, and one inference per layer starts from it (section 5)",
+    "staged": "one partial inference per stage, each from what the stage before it materialised (Figure 5E)",
     "staged-before-join": "staged, joined after each inference (Staged/BJ of section 5.3)",
 }
 
@@ -43,7 +43,7 @@ class InferenceStage:
     reads : tuple of str
         Tensors fed: the graph's inputs (decoded from the images) or tensors that the stage before materialised.
     writes : tuple of str
-        Tensors materialised whole for the next stage: the live ones of the cut, no others.
+        Tensors materialised for the next stage: the live tensors of the cut, no others.
     runs : tuple of str
         Layers computed.
     flops, read_bytes, write_bytes : int
@@ -73,11 +73,11 @@ class LogicalPlan:
     model : str
         Name, for :meth:`explain`.
     names : mapping of str to str
-        What the user calls some of the layers, for :meth:`explain`.
+        The user's names of some layers, for :meth:`explain`.
     stages : tuple of InferenceStage
         In the order of execution.
     lazy_flops : int
-        FLOPs a record of the lazy plan, the yardstick.
+        FLOPs per record of the lazy plan, for comparison.
     """
 
     logical: Logical
@@ -102,16 +102,16 @@ class LogicalPlan:
 
     @property
     def flops(self) -> int:
-        """FLOPs a record, all stages together."""
+        """FLOPs per record, all stages together."""
         return sum(stage.flops for stage in self.stages)
 
     @property
     def speedup(self) -> float:
-        """How many times fewer FLOPs than the lazy plan."""
+        """FLOPs of the lazy plan over those of this plan."""
         return self.lazy_flops / self.flops if self.flops else 1.0
 
     def explain(self) -> str:
-        """The plan in words, a line a stage.
+        """Describe the plan, one line per stage.
 
         Returns
         -------
@@ -119,28 +119,28 @@ class LogicalPlan:
             Several lines, without a newline at the end.
         """
         lines = [
-            f"{self.logical} plan for {self.model}: {_SAYS[self.logical]}",
+            f"{self.logical} plan for {self.model}: {_DESCRIPTIONS[self.logical]}",
             "  join structured data with images, once, before any inference"
             if self.joins_first
-            else "  join structured data with what each inference gives",
+            else "  join structured data with the result of each inference",
         ]
         for number, stage in enumerate(self.stages, 1):
-            targets = self._said(stage.targets)
+            targets = self._named(stage.targets)
             lines.append(
-                f"  {number}. {self._said(stage.reads)} -> {targets}: {len(stage.runs)} operations, "
-                f"{stage.flops / 1e9:.3g} GFLOPs a record; train downstream on {targets}"
+                f"  {number}. {self._named(stage.reads)} -> {targets}: {len(stage.runs)} operations, "
+                f"{stage.flops / 1e9:.3g} GFLOPs per record; train downstream on {targets}"
             )
             if stage.writes:
-                kept = self._said(stage.writes)
+                materialised = self._named(stage.writes)
                 until = "the next stage" if self.last_reader(number - 1) == number else "every later stage"
-                lines.append(f"     keep {kept} for {until}: {stage.write_bytes / 2**10:,.0f} KiB a record")
+                lines.append(f"     keep {materialised} for {until}: {stage.write_bytes / 2**10:,.0f} KiB per record")
         lines.append(
-            f"  in all {self.flops / 1e9:.3g} GFLOPs a record; the lazy plan takes {self.lazy_flops / 1e9:.3g} "
+            f"  in all {self.flops / 1e9:.3g} GFLOPs per record; the lazy plan takes {self.lazy_flops / 1e9:.3g} "
             f"({self.speedup:.2f} times as many)"
         )
         return "\n".join(lines)
 
-    def _said(self, layers: Sequence[str]) -> str:
+    def _named(self, layers: Sequence[str]) -> str:
         return " + ".join(self.names.get(layer, layer) for layer in layers)
 
 
@@ -153,7 +153,7 @@ def plan_layers(
     names: Mapping[str, str] | None = None,
     grouped: Sequence[int] | None = None,
 ) -> LogicalPlan:
-    """Lay out the passes that deliver some layers.
+    """Plan the passes that compute some layers.
 
     Parameters
     ----------
@@ -166,14 +166,14 @@ def plan_layers(
     model : str
         Name for :meth:`LogicalPlan.explain`.
     names : mapping of str to str, optional
-        What the user calls some of the layers, for :meth:`LogicalPlan.explain`.
+        The user's names of some layers, for :meth:`LogicalPlan.explain`.
     grouped : sequence of int, optional
-        Of a staged plan: how many layers each stage delivers, from the bottom; one each by default, as in the paper.
+        Layers per stage of a staged plan, from the bottom; one each by default, as in the paper.
 
     Raises
     ------
     CerebroError
-        No layer, a logical plan that does not exist, or groups that do not add up to the layers.
+        No layer, an unknown logical plan, or groups that do not add up to the layers.
     optimizer.errors.UnknownLayerError
         A target that the graph does not have.
 
@@ -195,42 +195,42 @@ def plan_layers(
         raise CerebroError(f"no plan {logical!r}{nearest(logical, LOGICAL_PLANS)}; plans: {', '.join(LOGICAL_PLANS)}")
     if not targets:
         raise CerebroError("no layer to transfer: name at least one")
-    alone = [_stage(graph, graph.inputs, [target]) for target in targets]
+    separate = [_stage(graph, graph.inputs, [target]) for target in targets]
     if logical.startswith("lazy"):
-        stages = alone
+        stages = separate
     elif logical.startswith("eager"):
         stages = [_stage(graph, graph.inputs, targets)]
     elif logical == "pre-materialised":
         stages = _from_base(graph, targets)
     else:
         stages = _staged(graph, targets, grouped or [1] * len(targets))
-    return LogicalPlan(logical, model, tuple(stages), sum(stage.flops for stage in alone), dict(names or {}))
+    return LogicalPlan(logical, model, tuple(stages), sum(stage.flops for stage in separate), dict(names or {}))
 
 
 def _from_base(graph: LayerGraph, targets: Sequence[str]) -> list[InferenceStage]:
     base, *above = targets
-    writes = _kept(graph, [base], above) if above else ()
+    writes = _materialised(graph, [base], above) if above else ()
     rest = [_stage(graph, writes, [target], source=0) for target in above]
     return [_stage(graph, graph.inputs, [base], writes), *rest]
 
 
 def _staged(graph: LayerGraph, targets: Sequence[str], grouped: Sequence[int]) -> list[InferenceStage]:
     if min(grouped) < 1 or sum(grouped) != len(targets):
-        raise CerebroError(f"grouped={list(grouped)}: {len(targets)} layers in all, and at least one a stage")
+        raise CerebroError(f"grouped={list(grouped)}: {len(targets)} layers in all, and at least one per stage")
     stages: list[InferenceStage] = []
-    have: tuple[str, ...] = graph.inputs
+    at_hand: tuple[str, ...] = graph.inputs
     done = 0
     for count in grouped:
         group, rest = targets[done : done + count], targets[done + count :]
         done += count
-        writes = _kept(graph, targets[:done], rest) if rest else ()
-        stages.append(_stage(graph, have, group, writes, source=len(stages) - 1 if stages else None))
-        have = writes
+        writes = _materialised(graph, targets[:done], rest) if rest else ()
+        stages.append(_stage(graph, at_hand, group, writes, source=len(stages) - 1 if stages else None))
+        at_hand = writes
     return stages
 
 
-def _kept(graph: LayerGraph, done: Sequence[str], rest: Sequence[str]) -> tuple[str, ...]:
-    """What crosses the cut, with the graph's inputs that so far nothing has read: the next stage has no images."""
+def _materialised(graph: LayerGraph, done: Sequence[str], rest: Sequence[str]) -> tuple[str, ...]:
+    """List the tensors that cross the cut, unread graph inputs included: the next stage has no images to read."""
     cut = graph.cut(done, towards=rest)
     crossing = {*cut.live, *(name for name in cut.above if name in graph.inputs)}
     return tuple(name for name in graph.names if name in crossing)

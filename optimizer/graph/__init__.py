@@ -1,4 +1,4 @@
-"""The layer graph: a neural network opened up into the operators of a query plan.
+"""The layer graph: a neural network as the operators of a query plan.
 
 ``LayerGraph`` is the one structure that every planner shares. Vista cuts it, Nautilus merges it, Krypton takes its
 geometry, Nexus and MCDNN find shared prefixes in it, Hummingbird emits it. All sizes and costs are **per record**: the

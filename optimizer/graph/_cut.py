@@ -26,9 +26,9 @@ class Cut:
     at : tuple of str
         The layers cut at, in the order asked for.
     below : tuple of str
-        What it takes to compute ``at``: its ancestors, itself included, in topological order.
+        The layers that compute ``at``: its ancestors and itself, in topological order.
     above : tuple of str
-        What is still to run for the targets, in topological order. Where the targets need a graph input that ``at``
+        The remaining layers of the targets, in topological order. Where the targets need a graph input that ``at``
         does not, that input is listed here: it has to be fed beside ``live``.
     live : tuple of str
         The tensors below that something above consumes or that are themselves targets, in topological order.
@@ -54,7 +54,7 @@ class Part:
     outputs : tuple of str
         The tensors wanted, in the order asked for.
     layers : tuple of str
-        What to run, in topological order.
+        The layers to run, in topological order.
     flops : int
         FLOPs of ``layers`` for one record; a multiply-add counts as 2.
     """

@@ -1,4 +1,4 @@
-"""What a layer computes, as a hash: the expression of Nautilus, definitions 4.1 and 4.3."""
+"""A hash of all that a layer computes: the expression of Nautilus, definitions 4.1 and 4.3."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ __all__ = ["expressions", "pinned"]
 
 
 def pinned(layers: Iterable[Layer]) -> tuple[Layer, ...]:
-    """Fingerprint by name those inputs that only their names tell apart.
+    """Fingerprint by name the graph inputs that differ in nothing but their names.
 
-    Inputs hash by shape and dtype, for two models that take the same kind of record to be comparable whatever they
-    call it. Where one graph has several inputs alike (the twins of a siamese network), that would call their towers
-    identical although they see different data. A pin stays with a layer that moves to another graph, so that its
-    expression survives being pruned or merged.
+    Inputs hash by shape and dtype, so that two models of the same kind of record compare whatever they call it. Two
+    equal inputs of one graph (a siamese network) would make their towers identical although they read different data.
+    The fingerprint stays with a layer that moves to another graph, so its expression survives pruning and merging.
     """
     layers = tuple(layers)
     alike = Counter(
@@ -47,13 +46,13 @@ def expressions(layers: Iterable[Layer]) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        64 hexadecimal digits (SHA-256) a layer, the same in every process. Names, costs and ``frozen`` are left out:
-        they say nothing of the value.
+        64 hexadecimal digits (SHA-256) per layer, the same in every process. Names, costs and ``frozen`` are left out:
+        they do not change the value.
     """
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for layer in pinned(layers):
         window = None if layer.window is None else astuple(layer.window)
-        sources = [found[name] for name in layer.inputs]
-        own = [layer.op, layer.output_shape, layer.dtype, layer.fingerprint, window, sources]
-        found[layer.name] = hashlib.sha256(json.dumps(own).encode()).hexdigest()
-    return found
+        sources = [hashes[name] for name in layer.inputs]
+        parts = [layer.op, layer.output_shape, layer.dtype, layer.fingerprint, window, sources]
+        hashes[layer.name] = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return hashes

@@ -23,8 +23,8 @@ __all__ = ["LayerGraph"]
 class LayerGraph:
     """A network as an immutable DAG of layers (Nautilus, definition 2.2; Vista, definition 3.4, with branches).
 
-    Indexed by name, it iterates over its layers in a deterministic topological order: the order given where that is
-    one already. Every shape, cost and size is for one record. Where a method takes names, one name will do.
+    Indexed by name, it iterates over its layers in a deterministic topological order: the given order where that is
+    topological. Every shape, cost and size is for one record. Methods that take names accept a single name too.
 
     Parameters
     ----------
@@ -106,11 +106,11 @@ class LayerGraph:
     @cached_property
     def _consumers(self) -> dict[str, tuple[str, ...]]:
         # A dict as an ordered set: add(x, x) consumes x once.
-        found: dict[str, dict[str, None]] = {layer.name: {} for layer in self.layers}
+        readers_of: dict[str, dict[str, None]] = {layer.name: {} for layer in self.layers}
         for layer in self.layers:
             for source in layer.inputs:
-                found[source][layer.name] = None
-        return {name: tuple(readers) for name, readers in found.items()}
+                readers_of[source][layer.name] = None
+        return {name: tuple(readers) for name, readers in readers_of.items()}
 
     @cached_property
     def _expressions(self) -> dict[str, str]:
@@ -141,11 +141,11 @@ class LayerGraph:
         return self._consumers[self[name].name]
 
     def ancestors(self, names: Iterable[str]) -> tuple[str, ...]:
-        """All that computing ``names`` takes, themselves included, in topological order."""
+        """List the layers that ``names`` depend on, themselves included, in topological order."""
         return self._closure(names, {layer.name: layer.inputs for layer in self.layers})
 
     def descendants(self, names: Iterable[str]) -> tuple[str, ...]:
-        """All that depends on ``names``, themselves included, in topological order."""
+        """List the layers that depend on ``names``, themselves included, in topological order."""
         return self._closure(names, self._consumers)
 
     def _closure(self, names: Iterable[str], neighbours: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
@@ -158,21 +158,21 @@ class LayerGraph:
         return tuple(name for name in self.names if name in reached)
 
     def flops(self, names: Iterable[str] | None = None) -> int:
-        """FLOPs of the forward pass of ``names`` (default: all) for one record; a multiply-add counts as 2."""
+        """Count the FLOPs of the forward pass of ``names`` (default: all) per record; a multiply-add counts as 2."""
         return sum(self[name].flops for name in (self.names if names is None else self.resolve(names)))
 
     def param_bytes(self, names: Iterable[str] | None = None) -> int:
-        """Bytes of the parameters of ``names`` (default: all)."""
+        """Count the bytes of the parameters of ``names`` (default: all)."""
         return sum(self[name].param_bytes for name in (self.names if names is None else self.resolve(names)))
 
     def subgraph(self, outputs: Iterable[str]) -> LayerGraph:
-        """Only what ``outputs`` need; they become the outputs. Expressions stay as they are in this graph."""
+        """Keep only what ``outputs`` need; they become the outputs. Expressions stay as they are in this graph."""
         outputs = self.resolve(outputs)
         needed = set(self.ancestors(outputs))
         return LayerGraph((layer for layer in pinned(self.layers) if layer.name in needed), outputs)
 
     def above(self, have: Iterable[str]) -> LayerGraph:
-        """The network that begins at materialised tensors, which become its inputs; the outputs stay as they are.
+        """Make the network that begins at materialised tensors, which become its inputs; the outputs stay.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class LayerGraph:
         return LayerGraph([*begin, *(self[name] for name in part.layers)], self.outputs)
 
     def expression(self, name: str) -> str:
-        """Hash of all that ``name`` computes, from the graph inputs on (Nautilus, definitions 4.1 and 4.3).
+        """Hash all that ``name`` computes, from the graph inputs on (Nautilus, definitions 4.1 and 4.3).
 
         It covers the layer's op, fingerprint, shape, dtype and window and the expressions of its inputs in order, so
         two layers, of one graph or of two, are identical exactly if their expressions are. Graph inputs hash by shape
@@ -210,9 +210,8 @@ class LayerGraph:
     def cut(self, at: Iterable[str], towards: Iterable[str] | None = None) -> _cut.Cut:
         """Cut the graph above ``at`` and list the tensors that cross on the way to ``towards``.
 
-        The live tensors are the least that must be kept for the layers above to run without any layer below: skip
-        connections that reach around ``at``, back to a graph input if need be, are included; a layer of ``at`` that
-        nothing above reads is not.
+        The live tensors are the fewest with which the layers above run without any layer below. Skip connections around
+        ``at`` are included, back to a graph input if needed; a layer of ``at`` that nothing above reads is not.
 
         Parameters
         ----------
@@ -226,7 +225,7 @@ class LayerGraph:
         UnknownLayerError
             A name that the graph does not have.
         GraphError
-            Nothing to cut at, or nothing to lead to.
+            No layer to cut at, or no target.
         """
         at = self.resolve(at)
         targets = self.outputs if towards is None else self.resolve(towards)
@@ -235,7 +234,7 @@ class LayerGraph:
         return _cut.cut(self._by_name, at, targets, below=self.ancestors(at), needed=self.ancestors(targets))
 
     def part(self, have: Iterable[str], want: Iterable[str]) -> _cut.Part:
-        """Find the least layers to run to get ``want`` from ``have``: partial inference i -> j (Vista, definition 3.7).
+        """Find the fewest layers that compute ``want`` from ``have``: partial inference i -> j (Vista, definition 3.7).
 
         Parameters
         ----------
@@ -270,5 +269,5 @@ class LayerGraph:
 
 
 def _listed(names: Iterable[str]) -> tuple[str, ...]:
-    # A string is an iterable of its letters: nobody means those.
+    # A string would iterate over its letters.
     return (names,) if isinstance(names, str) else tuple(names)

@@ -1,4 +1,4 @@
-"""One operator of a network: what it reads, what it yields and what it costs for one record."""
+"""One operator of a network: its inputs, its output and its cost for one record."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _bits(dtype: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The spatial window of a convolution or pooling layer, one entry a spatial axis.
+    """The spatial window of a convolution or pooling layer, one entry per spatial axis.
 
     Output index ``i`` of an axis reads the input at ``i * stride - padding + t * dilation`` for ``t`` in
     ``range(kernel)``. The padding behind the last element shifts nothing, so only the one before the first is kept:
@@ -63,7 +63,7 @@ class Window:
         for field in ("kernel", "stride", "padding", "dilation"):
             object.__setattr__(self, field, tuple(int(n) for n in getattr(self, field)))
         if len({len(self.kernel), len(self.stride), len(self.padding), len(self.dilation)}) > 1:
-            raise GraphError(f"{self}: kernel, stride, padding and dilation need one entry a spatial axis each")
+            raise GraphError(f"{self}: kernel, stride, padding and dilation need one entry per spatial axis")
         if min((*self.kernel, *self.stride, *self.dilation), default=1) < 1:
             raise GraphError(f"{self}: kernel, stride and dilation start at 1")
 
@@ -82,7 +82,7 @@ class Layer:
     name : str
         Unique within its graph.
     op : str
-        What it computes, in the handler's words; ``"input"`` marks a graph input. A layer of another op without inputs
+        The operation, in the handler's words; ``"input"`` marks a graph input. A layer of another op without inputs
         is a constant.
     inputs : tuple of str
         Names of the layers read, in the order of the arguments.
@@ -99,8 +99,8 @@ class Layer:
     frozen : bool
         Whether training leaves the parameters alone; true for a layer that has none (Nautilus, definition 2.3).
     fingerprint : str
-        Hash of op, configuration and parameter values of this layer alone, given by the framework's handler. An empty
-        one claims that op, shape, dtype and window say it all: true of a ReLU, never of a layer with parameters.
+        Hash of op, configuration and parameter values of this layer alone, given by the framework's handler. Empty
+        where op, shape, dtype and window define the layer: true of a ReLU, never of a layer with parameters.
     window : Window, optional
         For layers whose output element sees a neighbourhood of the input; ``None`` means pointwise.
 
@@ -122,7 +122,7 @@ class Layer:
     dtype: str = "float32"
     flops: int = 0
     param_bytes: int = 0
-    # None only ever enters: declaring the type that is read spares every reader a check that cannot fail.
+    # None is only an argument. Declared as it is read, the field spares its readers a check that cannot fail.
     activation_bytes: int = None  # type: ignore[assignment]
     frozen: bool = True
     fingerprint: str = ""
@@ -131,7 +131,7 @@ class Layer:
     def __post_init__(self) -> None:
         if not self.name:
             raise GraphError(f"a layer of op {self.op!r} has an empty name")
-        # What came in may be other than what is declared to come out.
+        # Arguments may have other types than the declared fields.
         inputs: Any = self.inputs
         activation_bytes: Any = self.activation_bytes
         if isinstance(inputs, str):

@@ -24,9 +24,9 @@ def peak_live_bytes(
 ) -> int:
     """Peak bytes of live activations while ``want`` is computed from ``have``, for one record.
 
-    Live tensors are counted along the traversal (Nautilus, section 4.3.3, forward pass). What is used of ``have`` is
-    live from the start. While a layer runs, its inputs and its output are live together; a tensor is freed after its
-    last consumer, and a wanted one stays. Scratch space within a layer is not counted.
+    Live tensors are counted along the traversal (Nautilus, section 4.3.3, forward pass). Tensors of ``have`` that are
+    used are live from the start. While a layer runs, its inputs and its output are live together. A tensor is freed
+    after its last consumer, unless it is wanted. Scratch space within a layer is not counted.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def peak_live_bytes(
     want : iterable of str, optional
         Tensors to compute; by default the graph's outputs.
     order : iterable of str, optional
-        Order in which the layers run; by default the graph's. Names that need not run are passed over.
+        Order in which the layers run; by default the graph's. Names that need not run are skipped.
 
     Returns
     -------

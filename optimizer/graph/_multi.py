@@ -1,4 +1,4 @@
-"""Several models as one graph, where what is identical appears once."""
+"""Several models as one graph, in which identical layers appear once."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def materialisable(graph: LayerGraph) -> tuple[str, ...]:
     >>> materialisable(LayerGraph([*layers, Layer("c", "relu", ("b",))], ["c"]))
     ('x', 'a')
     """
-    found: dict[str, None] = {}
+    unchanging: dict[str, None] = {}
     for layer in graph:
-        if layer.op == INPUT or (layer.frozen and all(source in found for source in layer.inputs)):
-            found[layer.name] = None
-    return tuple(found)
+        if layer.op == INPUT or (layer.frozen and all(source in unchanging for source in layer.inputs)):
+            unchanging[layer.name] = None
+    return tuple(unchanging)
 
 
 def common_prefix(a: LayerGraph, b: LayerGraph) -> tuple[tuple[str, str], ...]:
@@ -49,8 +49,8 @@ def common_prefix(a: LayerGraph, b: LayerGraph) -> tuple[tuple[str, str], ...]:
     Parameters
     ----------
     a, b : LayerGraph
-        The models. Trainable layers are compared by their values of now; to share across a training run, keep to
-        those that are :func:`materialisable` in both.
+        The models. Trainable layers are compared by their present values; to share across a training run, use
+        only those that are :func:`materialisable` in both.
 
     Returns
     -------
@@ -96,8 +96,8 @@ class MultiModelGraph:
 def merge(graphs: Mapping[str, LayerGraph], *, share_trainable: bool = False) -> MultiModelGraph:
     """Put models into one graph in which layers of identical expression appear once (Nautilus, section 4.1).
 
-    Two trainable layers that start from the same values part ways with the first step of training, and so does all
-    that reads them. By default only what is :func:`materialisable` in its model is shared, as Nautilus has it.
+    Two trainable layers that start from equal values differ after the first training step, and so do all their
+    readers. By default only layers that are :func:`materialisable` in their model are shared, as in Nautilus.
 
     Parameters
     ----------
@@ -109,8 +109,8 @@ def merge(graphs: Mapping[str, LayerGraph], *, share_trainable: bool = False) ->
     Returns
     -------
     MultiModelGraph
-        A layer keeps its name where no earlier model took it for something else, else it is ``model/layer``; each has
-        the expression it had in its model.
+        A layer keeps its name unless an earlier model uses it for another layer; then it is ``model/layer``. Each
+        keeps the expression that it had in its model.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def merge(graphs: Mapping[str, LayerGraph], *, share_trainable: bool = False) ->
             key = graph.expression(layer.name) if layer.name in shareable else (model, layer.name)
             if key in name_of:
                 name = name_of[key]
-                # A layer that any of its models trains is a trainable layer of the whole.
+                # A layer that one of its models trains is trainable in the merged graph.
                 merged[name] = replace(merged[name], frozen=merged[name].frozen and layer.frozen)
             else:
                 name = name_of[key] = _unused(layer.name, model, merged)

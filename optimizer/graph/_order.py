@@ -18,8 +18,8 @@ __all__ = ["topological"]
 def topological(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """Order layers so that each comes after its inputs, and otherwise as early as it was given.
 
-    An order that is topological already comes back unchanged: frameworks trace layers in execution order, and a plan
-    that lists them so is the one its reader recognises.
+    A topological order comes back unchanged: frameworks trace layers in execution order, and readers recognise a
+    plan in that order.
 
     Parameters
     ----------
@@ -51,10 +51,10 @@ def topological(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def _cycle(stuck: dict[str, Layer]) -> list[str]:
-    """One cycle among layers that never became ready, in the direction of the data, first name repeated at the end."""
+    """Find one cycle among layers that never became ready, in the direction of the data; the last name is the first."""
     trail: list[str] = []
     name = next(iter(stuck))
-    # Every stuck layer waits for a stuck input, so walking upstream must come round.
+    # Every stuck layer waits for a stuck input, so walking upstream must return.
     while name not in trail:
         trail.append(name)
         name = next(source for source in stuck[name].inputs if source in stuck)
@@ -62,7 +62,7 @@ def _cycle(stuck: dict[str, Layer]) -> list[str]:
 
 
 def _readers(layers: Sequence[Layer]) -> dict[str, list[str]]:
-    """Who reads each layer, once the names are known to be sound."""
+    """List the readers of each layer; refuse duplicate and unknown names."""
     readers: dict[str, list[str]] = {}
     for layer in layers:
         if layer.name in readers:

@@ -1,4 +1,4 @@
-"""Which part of an input each element of a tensor sees."""
+"""The part of an input that each element of a tensor depends on."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _WITH_INNER_AXES = 3
 
 @dataclass(frozen=True, slots=True)
 class ReceptiveField:
-    """What one element of a tensor sees of another, upstream. Made by :func:`receptive_field`.
+    """The part of an upstream tensor that one element depends on. Made by :func:`receptive_field`.
 
     Attributes
     ----------
     size : tuple of int
-        Extent of the field, an entry a spatial axis, in elements of the upstream tensor. With dilation or branches the
-        field can have holes; this is its hull.
+        Extent of the field, one entry per spatial axis, in elements of the upstream tensor. With dilation or branches
+        the field can have holes; this is its hull.
     stride : tuple of int
         How far the field moves when the index of the element grows by one (the "jump").
     start : tuple of int
@@ -36,7 +36,7 @@ class ReceptiveField:
     start: tuple[int, ...]
 
     def at(self, *index: int) -> tuple[tuple[int, int], ...]:
-        """Give the half-open range of upstream indices that the element at ``index`` sees, an axis each.
+        """Give the half-open range of upstream indices that the element at ``index`` sees, one per axis.
 
         It reaches into the padding: clip it to the tensor to read.
 
@@ -70,16 +70,16 @@ def receptive_field(graph: LayerGraph, name: str, of: str | None = None) -> Rece
     """Receptive field of a layer's elements, composed over all paths from an upstream tensor.
 
     The read-in geometry of Krypton (equations 6.15 and 6.16, which have no dilation), composed over the DAG. Layers
-    without a window are taken as pointwise along the spatial axes; the shapes give away those that cannot be.
+    without a window count as pointwise along the spatial axes; layers whose shapes contradict that are refused.
 
     Parameters
     ----------
     graph : LayerGraph
         The network; its shapes may have the channels first or last.
     name : str
-        The layer whose elements look.
+        The layer whose elements see.
     of : str, optional
-        The tensor they look at; by default the one graph input that ``name`` depends on.
+        The tensor that they see; by default the one graph input that ``name`` depends on.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def _source(graph: LayerGraph, name: str) -> str:
     upstream = set(graph.ancestors(name))
     inputs = [source for source in graph.inputs if source in upstream]
     if len(inputs) != 1:
-        raise GraphError(f"{name!r} depends on {len(inputs)} graph inputs {', '.join(inputs)}: say of which one")
+        raise GraphError(f"{name!r} depends on {len(inputs)} graph inputs {', '.join(inputs)}: name one of them")
     return inputs[0]
 
 
@@ -135,8 +135,8 @@ def _axes(layers: list[Layer], source: Layer) -> int:
     """Count the spatial axes, which all windows on the way must agree on."""
     windowed = {layer.window.axes: layer.name for layer in layers if layer.window is not None}
     if len(windowed) > 1:
-        found = ", ".join(f"{axes} ({name!r})" for axes, name in windowed.items())
-        raise GraphError(f"windows of different numbers of spatial axes on the way: {found}")
+        numbers = ", ".join(f"{axes} ({name!r})" for axes, name in windowed.items())
+        raise GraphError(f"windows of different numbers of spatial axes on the way: {numbers}")
     return next(iter(windowed), max(len(source.output_shape) - 1, 0))
 
 
@@ -158,7 +158,7 @@ def _check_geometry(source: Layer, layer: Layer) -> None:
 def _union(layer: Layer, fields: list[ReceptiveField]) -> ReceptiveField:
     strides = {field.stride for field in fields}
     if len(strides) > 1:
-        raise GraphError(f"branches of strides {sorted(strides)} meet at {layer.name!r}: no one field moves with both")
+        raise GraphError(f"branches of strides {sorted(strides)} meet at {layer.name!r}: no field moves with both")
     starts = [min(axis) for axis in zip(*(field.start for field in fields), strict=True)]
     stops = [max(axis) for axis in zip(*(tuple(stop for _, stop in _first(field)) for field in fields), strict=True)]
     sizes = (stop - start for start, stop in zip(starts, stops, strict=True))

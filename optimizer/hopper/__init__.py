@@ -1,4 +1,4 @@
-"""Model hopper parallelism: which configuration trains where, and when it hops (Cerebro, Section 3.5)."""
+"""Model hopper parallelism: where each configuration trains, and when it hops (Cerebro, Section 3.5)."""
 
 from ._communication import communication_costs
 from ._errors import HopperError, ScheduleError

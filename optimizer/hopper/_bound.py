@@ -1,4 +1,4 @@
-"""How long an epoch takes at least."""
+"""Lower bounds on the seconds of an epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["lower_bound"]
 
 
 def lower_bound(times: NDArray[np.float64], holds: NDArray[np.bool_]) -> tuple[float, float]:
-    """Two relaxations, neither longer than any schedule.
+    """Compute two relaxations, neither longer than any schedule.
 
     The first: a configuration's units run one after the other, each at best on the fastest worker that holds its
     partition. The second, for any weights ``y`` of the workers that add up to 1: if worker ``j`` has finished its
@@ -30,7 +30,7 @@ def lower_bound(times: NDArray[np.float64], holds: NDArray[np.bool_]) -> tuple[f
     Returns
     -------
     tuple of float
-        The longest configuration, and the workers.
+        Seconds of the longest configuration, and of the workers.
 
     Examples
     --------

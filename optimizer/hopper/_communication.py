@@ -1,4 +1,4 @@
-"""What each way to train many models sends over the network (Table 3.2)."""
+"""Bytes that each way to train many models sends over the network (Table 3.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["communication_costs"]
 def communication_costs(
     *, configs: int, epochs: int, workers: int, model_bytes: int, data_bytes: int, batches: int
 ) -> dict[str, int]:
-    """Bytes over the network of six approaches, by the formulas of Table 3.2.
+    """Compute the bytes over the network of six approaches, by the formulas of Table 3.2.
 
     Parameters
     ----------
@@ -21,11 +21,11 @@ def communication_costs(
     workers : int
         ``p``.
     model_bytes : int
-        ``m``: what hops with a model. With an optimizer's state that is more than its weights.
+        ``m``: the state that hops, weights and optimizer state together.
     data_bytes : int
         ``<D>``.
     batches : int
-        Mini-batches an epoch over the whole data, ``|D| / b``.
+        Mini-batches per epoch over all data, ``|D| / b``.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def communication_costs(
     >>> costs = communication_costs(
     ...     configs=20, epochs=20, workers=10, model_bytes=10**9, data_bytes=10**12, batches=100_000
     ... )
-    >>> [round(one / 10**12, 2) for one in costs.values()]
+    >>> [round(sent / 10**12, 2) for sent in costs.values()]
     [4.02, 10.02, 400.02, 8.0, 80000.0, 72000.0]
     """
     given = {"configs": configs, "epochs": epochs, "workers": workers}
@@ -54,13 +54,13 @@ def communication_costs(
     for name, number in given.items():
         if number < 1:
             raise HopperError(f"{name}={number}: at least 1")
-    once = model_bytes * configs
+    all_models = model_bytes * configs
     steps = -(-batches // workers)
     return {
-        "model hopper": epochs * workers * once + once,
-        "task parallel, full replication": workers * data_bytes + once,
-        "task parallel, remote reads": epochs * configs * data_bytes + once,
-        "bulk synchronous": 2 * epochs * workers * once,
-        "centralized fine-grained": 2 * epochs * workers * once * steps,
-        "decentralized fine-grained": 2 * epochs * (workers - 1) * once * steps,
+        "model hopper": epochs * workers * all_models + all_models,
+        "task parallel, full replication": workers * data_bytes + all_models,
+        "task parallel, remote reads": epochs * configs * data_bytes + all_models,
+        "bulk synchronous": 2 * epochs * workers * all_models,
+        "centralized fine-grained": 2 * epochs * workers * all_models * steps,
+        "decentralized fine-grained": 2 * epochs * (workers - 1) * all_models * steps,
     }

@@ -1,4 +1,4 @@
-"""What the scheduler raises."""
+"""Errors of the scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 12
 
 
 class HopperError(CerebroError, ValueError):
-    """A request that the scheduler cannot meet: an unknown name, a unit that does not run, a problem too large."""
+    """A request that the scheduler cannot meet: an unknown name, a unit not in flight, a problem too large."""
 
 
 class ScheduleError(CerebroError, ValueError):
@@ -25,8 +25,8 @@ class ScheduleError(CerebroError, ValueError):
     ----------
     message : str
     invariant : {"completeness", "isolation", "exclusive access", "placement", "no overlap", "progress"}
-        The one that is broken. ``"no overlap"`` is a unit that ends before it starts, ``"placement"`` one on a worker
-        without its partition, ``"progress"`` a schedule that stands still before its end.
+        The broken invariant. ``"no overlap"`` is a unit that ends before it starts, ``"placement"`` one on a worker
+        without its partition, ``"progress"`` a schedule that stops before its end.
     """
 
     def __init__(self, message: str, invariant: str) -> None:
@@ -37,9 +37,9 @@ class ScheduleError(CerebroError, ValueError):
         return f"{self.invariant}: {self.args[0]}"
 
 
-def unknown(what: str, name: object, known: Iterable[object]) -> HopperError:
-    """The error for a name that does not exist."""
-    names = [str(one) for one in known]
+def unknown(kind: str, name: object, known: Iterable[object]) -> HopperError:
+    """Make the error for a name that does not exist."""
+    names = [str(name) for name in known]
     more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     shown = ", ".join(names[:_SHOWN]) + more
-    return HopperError(f"no {what} {name!r}{nearest(str(name), names)}; there are {shown or 'none'}")
+    return HopperError(f"no {kind} {name!r}{nearest(str(name), names)}; there are {shown or 'none'}")

@@ -24,41 +24,38 @@ if TYPE_CHECKING:
 __all__ = ["POLICIES", "Hopper"]
 
 #: Names of the policies, the default first. ``"longest-remaining-elsewhere"`` and ``"longest-remaining-first"`` give an
-#: idle worker the configuration with the most seconds left, after the unit in question or with it; ``"randomized"`` is
-#: Algorithm 1; ``"fixed"`` makes visit orders a function of the seed alone.
+#: idle worker the configuration with the most seconds remaining, without the unit in question or with it.
+#: ``"randomized"`` is Algorithm 1; ``"fixed"`` makes visit orders a function of the seed alone.
 POLICIES = ("longest-remaining-elsewhere", "longest-remaining-first", "randomized", "fixed")
 
 
 class Hopper:
-    """Decides which unit an idle worker trains next; one epoch, one instance.
+    """Scheduler that decides which unit an idle worker trains next; one instance per epoch.
 
-    A state machine without a clock, to be driven by a coordinator and by :func:`simulate` alike: ask
-    :meth:`next_unit` for every idle worker after each change, and report what became of every unit. It holds to
-    completeness, isolation and exclusive access (Section 3.3) whatever order the calls come in. It is not
-    thread-safe: hold a lock around it.
+    A state machine without a clock, driven by a coordinator and by :func:`simulate` alike: call :meth:`next_unit` for
+    every idle worker after each change, and report the end of every unit. Completeness, isolation and exclusive access
+    (Section 3.3) hold whatever the order of the calls. It is not thread-safe: hold a lock around it.
 
-    With any policy but ``"fixed"`` and a replay no worker idles that could train, so that an epoch without faults on
-    an open shop ends within ``p - 1`` of the longest units of the optimum.
+    With any policy but ``"fixed"`` and a replay, no worker that could train is idle. So an epoch without faults on an
+    open shop takes at most ``p - 1`` of the longest units more than the optimum.
 
     Parameters
     ----------
     configs : sequence of str
     availability : mapping of int to collection of str
-        The workers that hold each partition, maybe none so far.
+        The workers that hold each partition; there may be none yet.
     policy : str
         One of :data:`POLICIES`.
     times : UnitTimes, optional
-        What is known of unit times; by default nothing, and they are learned. To keep what was learned, give the next
-        epoch the same.
+        Known unit times; by default they are learned. Give the next epoch the same object to keep what was learned.
     seed : int
-        Of ties, of random choices, and of the orders of ``"fixed"``. There an order depends on the configuration's
-        place too: to resume, add configurations in the order of before.
+        Of ties, of random choices, and of the orders of ``"fixed"``. Those depend on the configuration's place too: to
+        resume, add configurations in their former order.
 
     Raises
     ------
     HopperError
-        A name twice, no partition, a name where there should be a list of workers, a seed below 0, or a policy that
-        does not exist.
+        A repeated name, no partition, a name instead of a list of workers, a seed below 0, or an unknown policy.
 
     Examples
     --------
@@ -92,7 +89,7 @@ class Hopper:
             if isinstance(holders, str):
                 raise HopperError(f"partition {partition} is on {holders!r}: give a list of workers, or a set")
         if not availability:
-            raise HopperError("availability is empty: there has to be a partition to train on")
+            raise HopperError("availability is empty: give at least one partition to train on")
         chosen: Policy
         if policy == "randomized":
             chosen = Randomized(seed)
@@ -116,22 +113,21 @@ class Hopper:
         times: UnitTimes | None = None,
         done: Mapping[str, Collection[int]] | None = None,
     ) -> Hopper:
-        """Follow a log exactly: the same units on the same workers, in the order of each worker and configuration.
+        """Repeat a log: the same units on the same workers, in the order of each worker and configuration.
 
-        A worker waits for its next configuration, however long that takes. Units that the log does not have are not
-        run.
+        A worker waits for its next configuration, however long that takes. Units that are not in the log do not run.
 
         Parameters
         ----------
         placements : iterable of Placement
-            The units that finished, of a :class:`Schedule` for example. Times count for their order alone.
+            Finished units, of a :class:`Schedule` for example. Only the order of their times counts.
         availability : mapping of int to collection of str, optional
-            Where partitions are now. By default the workers of the log are there, with what they trained on. One that
-            is not has to :meth:`join` before its units are given out.
+            The workers that hold each partition now. By default the workers of the log, with the partitions that they
+            trained on. Another worker of the log gets units once it has called :meth:`join`.
         times : UnitTimes, optional
-            To learn from what is replayed.
+            Learns from the replayed units.
         done : mapping of str to collection of int, optional
-            Partitions that configurations have finished already.
+            Partitions that each configuration has finished already.
 
         Returns
         -------
@@ -140,7 +136,7 @@ class Hopper:
         Raises
         ------
         HopperError
-            The log is empty or has a partition that ``availability`` has not, or ``done`` has what the log has not.
+            The log is empty, has a partition that is not in ``availability``, or lacks a configuration of ``done``.
         ScheduleError
             The log has a unit twice.
         """
@@ -148,13 +144,13 @@ class Hopper:
         if not log:
             raise HopperError("the log is empty: there is nothing to replay")
         logged: dict[int, set[str]] = {}
-        for one in log:
-            logged.setdefault(one.unit.partition, set()).add(one.worker)
+        for placement in log:
+            logged.setdefault(placement.unit.partition, set()).add(placement.worker)
         held = logged if availability is None else availability
         for partition in logged:
             if partition not in held:
                 raise unknown("partition", partition, held)
-        configs = tuple(dict.fromkeys(one.unit.config for one in log))
+        configs = tuple(dict.fromkeys(placement.unit.config for placement in log))
         finished = done or {}
         for name in finished:
             if name not in configs:
@@ -166,7 +162,7 @@ class Hopper:
         return hopper
 
     def next_unit(self, worker: str) -> Unit | None:
-        """A unit for an idle worker; from now on worker and configuration are busy.
+        """Give an idle worker a unit; worker and configuration are then busy.
 
         Parameters
         ----------
@@ -175,7 +171,7 @@ class Hopper:
         Returns
         -------
         Unit or None
-            ``None``: nothing that it could train now. Ask again after the next change.
+            ``None`` where it can train nothing now. Ask again after the next change.
 
         Raises
         ------
@@ -184,31 +180,31 @@ class Hopper:
         """
         place = self._live(worker)
         if place in self._queue.busy:
-            raise HopperError(f"worker {worker!r} is busy with {self._queue.busy[place]}; finish or fail that first")
+            raise HopperError(f"worker {worker!r} is busy with {self._queue.busy[place]}; report its end first")
         chosen = self._policy.choose(self._queue, self._outlook, place)
         return None if chosen is None else self._queue.take(*chosen, place)
 
     def finish(self, unit: Unit, seconds: float) -> None:
-        """A unit has ended well (Algorithm 2); its time is learned from.
+        """Mark a unit as finished and learn from its time (Algorithm 2).
 
         Parameters
         ----------
         unit : Unit
         seconds : float
-            What it took.
+            Its duration.
 
         Raises
         ------
         HopperError
-            The unit is not in flight, for example because its worker was lost in the meantime; or it took no possible
-            time.
+            The unit is not in flight, for example because its worker was lost in the meantime; or ``seconds``
+            is not a duration.
         """
         if unit in self._queue.flight:
             self._times.observe(unit, self._queue.crew[self._queue.flight[unit]], seconds)
         self._queue.settle(unit, finished=True)
 
     def fail(self, unit: Unit) -> None:
-        """A unit has come to nothing: it goes back from Q' to Q, and its worker is idle.
+        """Return a failed unit from Q' to Q; its worker is idle.
 
         Parameters
         ----------
@@ -222,9 +218,9 @@ class Hopper:
         self._queue.settle(unit, finished=False)
 
     def stop(self, config: str) -> None:
-        """A configuration has ended before its epoch: nothing more of it is given out.
+        """End a configuration before its epoch: no more of its units are given out.
 
-        A unit in flight still has to be finished or failed, which then only frees its worker.
+        Finish or fail its unit in flight as well, to free the worker.
 
         Parameters
         ----------
@@ -238,26 +234,26 @@ class Hopper:
         self._queue.end(self._queue.config(config))
 
     def add(self, config: str, done: Collection[int] = ()) -> None:
-        """A configuration joins.
+        """Add a configuration.
 
         Parameters
         ----------
         config : str
         done : collection of int
-            Partitions that it has visited in this epoch already.
+            Partitions that it has visited already in this epoch.
 
         Raises
         ------
         HopperError
-            There is one of that name, stopped or not; there is no such partition; or it is not in the log of a replay.
+            The name is taken, even if stopped; an unknown partition; or a replay whose log lacks the configuration.
         """
         self._policy.prepare(self._queue, self._queue.add(config, done))
 
     def reopen(self, config: str, partition: int) -> None:
-        """A unit that was finished has to be done again: the state after it was lost before it was saved.
+        """Return a finished unit to Q: its state was lost before it was durable.
 
-        Reopen all units after the state that is left, before the next is given out; ``"fixed"`` and a replay then
-        visit them in the order of before.
+        Reopen all units after the last durable state before the next unit is given out; ``"fixed"`` and a replay then
+        visit them in their former order.
 
         Parameters
         ----------
@@ -274,7 +270,7 @@ class Hopper:
         self._policy.prepare(self._queue, place)
 
     def lose(self, worker: str) -> tuple[Unit, ...]:
-        """A worker is gone; what it was training goes back to Q for whoever else holds that partition.
+        """Detach a worker; its unit returns to Q for another holder of the partition.
 
         Parameters
         ----------
@@ -283,34 +279,34 @@ class Hopper:
         Returns
         -------
         tuple of Unit
-            The unit that it was training, if any. Its end must not be reported any more.
+            The unit that it was training, if any. Do not report its end.
 
         Raises
         ------
         HopperError
-            There never was such a worker.
+            An unknown worker.
         """
         unit = self._queue.lose(self._queue.worker(worker))
         return () if unit is None else (unit,)
 
     def join(self, worker: str, partitions: Collection[int]) -> None:
-        """A worker comes, or comes back.
+        """Attach a worker, for the first time or again.
 
         Parameters
         ----------
         worker : str
         partitions : collection of int
-            What it holds, of the partitions that there are; what it held before does not count.
+            The partitions that it holds now; those that it held before do not count.
 
         Raises
         ------
         HopperError
-            It is here already and training, or there is no such partition.
+            It is attached and training, or an unknown partition.
         """
         self._queue.join(worker, partitions)
 
     def hold(self, worker: str, partitions: Collection[int]) -> None:
-        """A live worker, idle or not, gets partitions beside those that it has.
+        """Give a live worker, idle or not, more partitions.
 
         Parameters
         ----------
@@ -320,18 +316,18 @@ class Hopper:
         Raises
         ------
         HopperError
-            The worker is unknown or lost, or there is no such partition.
+            The worker is unknown or lost, or the partition is unknown.
         """
         self._queue.hold(self._live(worker), partitions)
 
     @property
     def times(self) -> UnitTimes:
-        """What is known of unit times by now."""
+        """The unit times, as far as they are known or learned."""
         return self._times
 
     @property
     def idle_workers(self) -> tuple[str, ...]:
-        """Live workers without a unit, the one with the most work left on its partitions first."""
+        """Live workers without a unit, the one with the most work on its partitions first."""
         queue = self._queue
         idle = sorted(queue.live - queue.busy.keys())
         if len(idle) > 1:
@@ -356,7 +352,7 @@ class Hopper:
 
     @property
     def stranded(self) -> frozenset[int]:
-        """Partitions with units in Q that no live worker holds: the epoch waits for one to join."""
+        """Partitions with units in Q that no live worker holds: the epoch waits until a holder attaches."""
         alone = self._queue.pending.any(axis=1) & ~self._queue.holds.any(axis=0)
         return frozenset(self._queue.numbers[place] for place in np.flatnonzero(alone))
 
@@ -376,11 +372,11 @@ class Hopper:
         HopperError
             There is no such configuration.
         """
-        found = self._queue.visited[:, self._queue.config(config)]
-        return frozenset(self._queue.numbers[place] for place in np.flatnonzero(found))
+        finished = self._queue.visited[:, self._queue.config(config)]
+        return frozenset(self._queue.numbers[place] for place in np.flatnonzero(finished))
 
     def _live(self, worker: str) -> int:
         place = self._queue.worker(worker)
         if place not in self._queue.live:
-            raise HopperError(f"worker {worker!r} was lost; let it join first")
+            raise HopperError(f"worker {worker!r} was lost; call join() first")
         return place

@@ -33,19 +33,19 @@ def schedule_milp(
 ) -> Schedule:
     """Search for the shortest schedule by branch and bound.
 
-    Equation 3.2 has a ``Y`` for each two units of a configuration and a ``Z`` for each two on a worker, twice over;
-    one of each two says it all. ``V`` is as small as it can be: the makespan of a list schedule, by which every unit
-    of a better one ends. That schedule is returned where the solver finds none that is better in time.
+    Equation 3.2 has a ``Y`` for each two units of a configuration and a ``Z`` for each two on a worker, twice;
+    one of the two suffices. ``V`` is the makespan of a list schedule, the smallest known: every unit of a shorter
+    schedule ends by then. The list schedule is returned where the solver finds none that is shorter in time.
 
     Parameters
     ----------
     workload : HopWorkload
         Without replicas; a worker may hold several partitions.
     seconds : float
-        For the solver. At their end the best schedule so far counts.
+        Limit of the solver; then the best schedule so far is taken.
     solver : {"highs", "cbc"}
     max_binaries : int
-        The largest program that is tried. 16 configurations on 16 workers take 3,840, 256 on 16 take 552,960.
+        The largest program that is solved. 16 configurations on 16 workers take 3,840, 256 on 16 take 552,960.
 
     Returns
     -------
@@ -55,74 +55,76 @@ def schedule_milp(
     Raises
     ------
     HopperError
-        The program is too large, a partition is on several workers, ``seconds`` is not positive, or there is no such
-        solver.
+        The program is too large, a partition is on several workers, ``seconds`` is not positive, or the solver is
+        unknown.
 
     Examples
     --------
     >>> import numpy as np
     >>> from optimizer.hopper import HopWorkload
-    >>> found = schedule_milp(HopWorkload(np.array([[2.0, 2.0], [1.0, 2.0]])), seconds=10)
-    >>> found.makespan, found.optimal
+    >>> schedule = schedule_milp(HopWorkload(np.array([[2.0, 2.0], [1.0, 2.0]])), seconds=10)
+    >>> schedule.makespan, schedule.optimal
     (4.0, True)
     """
     holders = {partition: sorted(held) for partition, held in workload.availability.items()}
     if shared := [partition for partition, held in holders.items() if len(held) > 1]:
         raise HopperError(
-            f"partition {shared[0]} is on {len(holders[shared[0]])} workers: equation 3.2 knows no replicas; "
+            f"partition {shared[0]} is on {len(holders[shared[0]])} workers: equation 3.2 has no replicas; "
             "keep one holder each, or simulate() with them"
         )
     if solver not in get_args(Solver):
         raise HopperError(f"solver={solver!r}; there are {', '.join(get_args(Solver))}")
     if not seconds > 0:
-        raise HopperError(f"seconds={seconds}: the solver needs more than none")
+        raise HopperError(f"seconds={seconds}: the solver needs a positive limit")
     units = [(Unit(config, partition), held[0]) for config in workload.configs for partition, held in holders.items()]
     # A pair is of one configuration, or of two on one worker.
     count = len(workload.configs)
     held = Counter(worker for (worker,) in holders.values())
     binaries = count * comb(len(holders), 2)
-    binaries += sum(comb(own * count, 2) - count * comb(own, 2) for own in held.values())
+    binaries += sum(comb(shards * count, 2) - count * comb(shards, 2) for shards in held.values())
     if binaries > max_binaries:
         raise HopperError(
             f"{count} configurations over {len(holders)} partitions take {binaries} binaries, more than "
             f"max_binaries={max_binaries}; simulate() has no such limit"
         )
     pairs = [
-        (one, other)
-        for one, other in itertools.combinations(range(len(units)), 2)
-        if units[one][0].config == units[other][0].config or units[one][1] == units[other][1]
+        (first, second)
+        for first, second in itertools.combinations(range(len(units)), 2)
+        if units[first][0].config == units[second][0].config or units[first][1] == units[second][1]
     ]
     table = workload.table()
-    took = [table[unit.config, worker] for unit, worker in units]
+    durations = [table[unit.config, worker] for unit, worker in units]
     listed = simulate(workload, POLICIES[0])
-    starts, proven = _solve(took, pairs, listed.makespan, workload.lower_bound, seconds, solver)
-    found = listed
+    starts, proven = _solve(durations, pairs, listed.makespan, workload.lower_bound, seconds, solver)
+    best = listed
     if starts is not None:
         order = sorted(range(len(units)), key=starts.__getitem__)
-        found = in_order(((*units[place], took[place]) for place in order), workload.lower_bound, f"MILP ({solver})")
-        found = min(found, listed, key=lambda one: one.makespan)
-    return replace(found, optimal=proven or found.makespan <= workload.lower_bound * (1 + _AT_BOUND))
+        solved = in_order(
+            ((*units[place], durations[place]) for place in order), workload.lower_bound, f"MILP ({solver})"
+        )
+        best = min(solved, listed, key=lambda schedule: schedule.makespan)
+    return replace(best, optimal=proven or best.makespan <= workload.lower_bound * (1 + _AT_BOUND))
 
 
 def _solve(
-    took: list[float], pairs: list[tuple[int, int]], most: float, least: float, seconds: float, solver: Solver
+    durations: list[float], pairs: list[tuple[int, int]], most: float, least: float, seconds: float, solver: Solver
 ) -> tuple[list[float] | None, bool]:
-    """The starts of the best schedule that the solver found, if any, and whether it is proven to be the best."""
-    import pulp  # type: ignore[import-untyped]  # noqa: PLC0415 - who solves nothing imports no solver
+    """Solve for the starts of the shortest schedule; say whether it is proven to be the shortest."""
+    import pulp  # type: ignore[import-untyped]  # noqa: PLC0415 - only a caller of the solver imports it
 
     problem = pulp.LpProblem("hop", pulp.LpMinimize)
     makespan = problem.add_variable("C", least, most)
-    starts = [problem.add_variable(f"X{place}", 0, most - own) for place, own in enumerate(took)]
+    starts = [problem.add_variable(f"X{place}", 0, most - duration) for place, duration in enumerate(durations)]
     problem += makespan
-    for start, own in zip(starts, took, strict=True):
-        problem += makespan >= start + own
-    for one, other in pairs:
-        later = problem.add_variable(f"B{one}_{other}", cat="Binary")
-        problem += starts[one] >= starts[other] + took[other] - most * later
-        problem += starts[other] >= starts[one] + took[one] - most * (1 - later)
+    for start, duration in zip(starts, durations, strict=True):
+        problem += makespan >= start + duration
+    for first, second in pairs:
+        later = problem.add_variable(f"B{first}_{second}", cat="Binary")
+        problem += starts[first] >= starts[second] + durations[second] - most * later
+        problem += starts[second] >= starts[first] + durations[first] - most * (1 - later)
     engine: Any = pulp.HiGHS
     if solver == "cbc":
-        # PuLP 3 brings CBC along and warns that PuLP 4 will not; whoever has one installed already is asked first.
+        # PuLP 3 ships CBC and warns that PuLP 4 will not; a CBC that is installed comes first.
         engine = pulp.COIN_CMD if pulp.COIN_CMD().available() else pulp.PULP_CBC_CMD
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -133,7 +135,7 @@ def _solve(
 
 
 def in_order(units: Iterable[tuple[Unit, str, float]], lower_bound: float, method: str) -> Schedule:
-    """Start each unit, of a worker and of some seconds, as soon as those before it let go of worker and configuration.
+    """Start each unit as soon as the units before it have freed its worker and its configuration.
 
     A solver's starts are exact but for a tolerance, within which units overlap; their order is exact.
     """

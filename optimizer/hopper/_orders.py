@@ -1,4 +1,4 @@
-"""Policies that follow an order: one that the seed gives, or one that was logged."""
+"""Policies that follow an order: from a seed, or from a log."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["Fixed", "Replay"]
 class Fixed:
     """Every configuration visits the partitions in the order of a :class:`Ring`, whatever the timing.
 
-    Among the configurations that stand before it a worker may take any: their models do not depend on that. It takes
-    the one with the most work left.
+    A worker may take any configuration whose next partition it holds: models do not depend on that choice. It takes
+    the one with the most work remaining.
 
     Parameters
     ----------
@@ -44,19 +44,19 @@ class Fixed:
         done = queue.visited[order, config]
         if config >= len(self._orders):
             self._orders = np.pad(self._orders, ((0, config + 1), (0, 0)))
-        # What is done comes first, so that as many as are done is how far it is.
+        # Finished partitions come first, so that their number is the position in the order.
         self._orders[config] = np.concatenate([order[done], order[~done]])
 
     def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:
         """See :class:`Policy`."""
-        going = np.flatnonzero(queue.idle & (queue.progress < self._partitions))
-        ahead = self._orders[going, queue.progress[going]]
+        available = np.flatnonzero(queue.idle & (queue.progress < self._partitions))
+        ahead = self._orders[available, queue.progress[available]]
         here = queue.holds[worker, ahead]
         if not here.any():
             return None
-        found, ahead = going[here], ahead[here]
-        place = int(outlook.left()[found].argmax())
-        return int(found[place]), int(ahead[place])
+        candidates, ahead = available[here], ahead[here]
+        place = int(outlook.remaining()[candidates].argmax())
+        return int(candidates[place]), int(ahead[place])
 
 
 class Replay:
@@ -76,20 +76,22 @@ class Replay:
         self._orders: dict[str, list[int]] = defaultdict(list)
         self._sequences: dict[str, list[tuple[str, int]]] = defaultdict(list)
         self._at: dict[int, int] = defaultdict(int)
-        for one in sorted(placements, key=attrgetter("start", "end")):
-            config, partition = one.unit.config, queue.partitions[one.unit.partition]
+        for placement in sorted(placements, key=attrgetter("start", "end")):
+            config, partition = placement.unit.config, queue.partitions[placement.unit.partition]
             if partition in self._orders[config]:
-                raise ScheduleError(f"({one.unit}) is in the log twice; leave out attempts that failed", "completeness")
+                raise ScheduleError(
+                    f"({placement.unit}) is in the log twice; leave out failed attempts", "completeness"
+                )
             self._orders[config].append(partition)
-            self._sequences[one.worker].append((config, partition))
+            self._sequences[placement.worker].append((config, partition))
 
     def prepare(self, queue: Queue, config: int) -> None:
-        """Only what was logged can be replayed."""
+        """Keep the logged units of a configuration."""
         name = queue.names[config]
         if name not in self._orders:
             raise unknown("configuration in the log", name, self._orders)
         queue.keep(config, self._orders[name])
-        # Whoever has gone past units that are to be done again starts over, and passes what is finished.
+        # Workers that have passed reopened units start over, and skip what is finished.
         self._at.clear()
 
     def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:  # noqa: ARG002 - by the log
@@ -99,7 +101,7 @@ class Replay:
             name, partition = sequence[self._at[worker]]
             config = queue.configs[name]
             if config not in queue.ended and not queue.visited[partition, config]:
-                ahead = next(one for one in self._orders[name] if not queue.visited[one, config])
+                ahead = next(place for place in self._orders[name] if not queue.visited[place, config])
                 return (config, partition) if queue.idle[config] and ahead == partition else None
             self._at[worker] += 1
         return None

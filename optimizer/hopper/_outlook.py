@@ -1,4 +1,4 @@
-"""What is left to do, in seconds as far as they are known: what policies weigh."""
+"""The remaining work in predicted seconds, by which policies choose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Outlook"]
 
 
 class Outlook:
-    """A queue seen through predicted unit times.
+    """The remaining work of a queue in predicted seconds.
 
     A unit counts as many seconds as on the fastest live worker that holds its partition.
 
@@ -35,17 +35,17 @@ class Outlook:
         self._best = np.zeros((0, 0))
         self._configs = self._workers = np.zeros(0, dtype=np.intp)
 
-    def left(self) -> NDArray[np.float64]:
-        """Seconds that each configuration has left in Q."""
+    def remaining(self) -> NDArray[np.float64]:
+        """Sum the seconds of each configuration's units in Q."""
         self._refresh()
         pending = self._queue.pending
         if self._table is not None:
-            found: NDArray[np.float64] = np.einsum("pc,pc->c", self._best, pending)
-            return found
+            seconds: NDArray[np.float64] = np.einsum("pc,pc->c", self._best, pending)
+            return seconds
         return np.asarray((self._fastest() * self._sizes) @ pending * self.times.costs(self._configs))
 
-    def own(self, worker: int, partition: int) -> NDArray[np.float64]:
-        """Seconds of each configuration's unit of a partition on a worker."""
+    def of_units(self, worker: int, partition: int) -> NDArray[np.float64]:
+        """Predict the seconds of each configuration's unit of a partition on a worker."""
         self._refresh()
         if self._table is not None:
             return np.asarray(self._table[:, worker])
@@ -53,7 +53,7 @@ class Outlook:
         return np.asarray(factor * self.times.costs(self._configs))
 
     def pressure(self) -> NDArray[np.float64]:
-        """Seconds that each partition has left in Q, divided among the workers that hold it."""
+        """Sum the seconds of each partition's units in Q, divided among its holders."""
         self._refresh()
         pending = self._queue.pending
         fastest = self._fastest()
@@ -66,7 +66,7 @@ class Outlook:
         return np.asarray(seconds / np.where(holders > 0, holders, 1.0))
 
     def _refresh(self) -> None:
-        """Look names up again if some came or went."""
+        """Look names up again if configurations or workers were added."""
         queue = self._queue
         if self._changes == queue.changes:
             return
@@ -75,7 +75,7 @@ class Outlook:
         self._workers = np.array([self.times.worker(name) for name in queue.crew], dtype=np.intp)
         self._table = self.times.table(queue.names, queue.crew) if queue.names and queue.crew else None
         if self._table is not None:
-            # A partition that nobody holds cannot run; it must not make a configuration look endless either.
+            # A partition without a holder must not make a configuration look endless.
             holders = [held if held.any() else ~held for held in queue.holds.T]
             self._best = np.array([self._table[:, held].min(axis=1) for held in holders])
 
@@ -85,6 +85,6 @@ class Outlook:
         return np.asarray(np.exp(np.log(self._table).mean(axis=0)))
 
     def _fastest(self) -> NDArray[np.float64]:
-        """The least slowness among the holders of each partition; 1 where there is none."""
-        found = np.where(self._queue.holds, self._slow()[:, None], np.inf).min(axis=0, initial=np.inf)
-        return np.where(np.isfinite(found), found, 1.0)
+        """Take the least slowness among the holders of each partition; 1 where there is none."""
+        slowness = np.where(self._queue.holds, self._slow()[:, None], np.inf).min(axis=0, initial=np.inf)
+        return np.where(np.isfinite(slowness), slowness, 1.0)

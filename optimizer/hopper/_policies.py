@@ -1,4 +1,4 @@
-"""Policies of the online scheduler: which unit an idle worker gets."""
+"""Policies of the online scheduler: the choice of a unit for an idle worker."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _TIE = 1e-9
 
 
 class Policy(Protocol):
-    """What decides. Configurations, partitions and workers go by their places in the queue."""
+    """A way to choose units. Configurations, partitions and workers go by their places in the queue."""
 
     def prepare(self, queue: Queue, config: int) -> None:
-        """A configuration has joined, or has units to do again."""
+        """Prepare for a configuration that was added, or that has reopened units."""
 
     def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:
-        """The configuration and the partition to train on an idle worker, or ``None`` to let it wait."""
+        """Choose a configuration and a partition for an idle worker, or ``None`` to let it wait."""
 
 
 class Randomized:
@@ -40,7 +40,7 @@ class Randomized:
         self._rng = np.random.default_rng(seed)
 
     def prepare(self, queue: Queue, config: int) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:  # noqa: ARG002 - needs no times
         """See :class:`Policy`."""
@@ -53,19 +53,19 @@ class Randomized:
 
 
 class LongestRemaining:
-    """A list scheduler: the configuration with the most work left goes first, on the partition in most demand.
+    """A list scheduler: the configuration with the most work remaining goes first, on the partition in most demand.
 
-    Ties are what unit times that are equal are full of, and no order of theirs is as good as any: with 16 alike
-    configurations on 16 workers a random one costs an eighth of the epoch. They go to the configuration that gets on a
-    :class:`Ring` nearest before this partition, which makes it a Latin square there.
+    Equal unit times make many ties, and their order matters: with 16 equal configurations on 16 workers a random order
+    costs an eighth of the epoch. A tie goes to the configuration that starts on a :class:`Ring` nearest before this
+    partition, which gives a Latin square.
 
     Parameters
     ----------
     seed : int
     partitions : int
     elsewhere : bool
-        Whether the unit in question is left out of that work: what counts is how much has to come after it. The two
-        differ where workers do or where costs do.
+        Whether that work excludes the unit in question, so that only the work after it counts. The results differ
+        where workers or costs are unequal.
     """
 
     def __init__(self, seed: int, partitions: int, *, elsewhere: bool) -> None:
@@ -75,7 +75,7 @@ class LongestRemaining:
         self._starts = np.zeros(0, dtype=np.intp)
 
     def prepare(self, queue: Queue, config: int) -> None:  # noqa: ARG002 - by its place alone
-        """Find where on the ring a configuration gets on."""
+        """Find the place on the ring at which a configuration starts."""
         if config >= len(self._starts):
             self._starts = np.pad(self._starts, (0, config + 1))
         self._starts[config] = self._ring.start(config)
@@ -87,14 +87,14 @@ class LongestRemaining:
         rows = np.flatnonzero(possible.any(axis=1))
         if not len(rows):
             return None
-        # With replicas the partition comes first: what presses most on its holders must not wait for the rest, or it
-        # is what a slow worker ends up with alone.
+        # With replicas the partition is chosen first: the one with most work per holder must not wait, or a slow
+        # worker is left alone with it at the end.
         row = int(rows[0] if len(rows) == 1 else rows[outlook.pressure()[held[rows]].argmax()])
-        partition, found = int(held[row]), np.flatnonzero(possible[row])
-        scores = outlook.left()[found]
+        partition, candidates = int(held[row]), np.flatnonzero(possible[row])
+        scores = outlook.remaining()[candidates]
         if self._elsewhere:
-            scores = scores - outlook.own(worker, partition)[found]
+            scores = scores - outlook.of_units(worker, partition)[candidates]
         best = scores.max()
-        found = found[scores >= best - _TIE * abs(best)]
-        away = (self._ring.place[partition] - self._starts[found]) % self._partitions
-        return int(found[away.argmin()]), partition
+        candidates = candidates[scores >= best - _TIE * abs(best)]
+        away = (self._ring.place[partition] - self._starts[candidates]) % self._partitions
+        return int(candidates[away.argmin()]), partition

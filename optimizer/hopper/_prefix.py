@@ -1,4 +1,4 @@
-"""An order in which vectors that add up to nothing never add up to much (Sevastyanov; Grinberg and Sevastyanov)."""
+"""An order of vectors of sum zero in which every prefix has a small sum (Sevastyanov; Grinberg and Sevastyanov)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is still to run and what runs: the sets Q and Q' of Section 3.5.6, as arrays."""
+"""Pending units and units in flight: the sets Q and Q' of Section 3.5.6, as arrays."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ROOM = 16
 
 
 class Queue:
-    """Q as a table of booleans, so that a decision among 100,000 units is a few operations on arrays.
+    """Pending and finished units as tables of booleans: a decision among 100,000 units takes a few array operations.
 
-    Configurations, partitions and workers go by their places, in the order in which they came. Whoever has left keeps
-    its place.
+    Configurations, partitions and workers go by their places, in the order in which they were added. A detached
+    worker keeps its place.
 
     Attributes
     ----------
@@ -34,15 +34,15 @@ class Queue:
     busy : dict of int to Unit
         The same by worker.
     held : list of array of int
-        The partitions of each worker; none for one that is gone.
+        The partitions of each worker; none for a detached one.
     holds : array of bool, workers x partitions
         The same as a table.
     live : set of int
-        Workers that are here.
+        Workers that are attached.
     ended : set of int
         Configurations that were stopped.
     changes : int
-        How often configurations or workers came or went.
+        How often configurations or workers changed.
     """
 
     def __init__(self, availability: Mapping[int, Collection[str]]) -> None:
@@ -72,7 +72,7 @@ class Queue:
 
     @property
     def visited(self) -> NDArray[np.bool_]:
-        """What is finished: booleans, partitions x configurations."""
+        """Finished units: booleans, partitions x configurations."""
         return self._tables[1, :, : len(self.names)]
 
     @property
@@ -86,13 +86,13 @@ class Queue:
         return self._progress[: len(self.names)]
 
     def config(self, name: str) -> int:
-        """The place of a configuration."""
+        """Look up the place of a configuration."""
         if name not in self.configs:
             raise unknown("configuration", name, self.configs)
         return self.configs[name]
 
     def worker(self, name: str) -> int:
-        """The place of a worker that is here or was."""
+        """Look up the place of a worker, attached or not."""
         if name not in self.workers:
             raise unknown("worker", name, self.workers)
         return self.workers[name]
@@ -100,8 +100,8 @@ class Queue:
     def add(self, name: str, done: Collection[int]) -> int:
         """Put the units of a new configuration into Q, and return its place."""
         if name in self.configs:
-            raise HopperError(f"configuration {name!r} is here already; give each a name of its own")
-        finished = sorted({self._partition(one) for one in done})
+            raise HopperError(f"configuration {name!r} exists already; give each a different name")
+        finished = sorted({self._partition(partition) for partition in done})
         place = self.configs[name] = len(self.names)
         self.names.append(name)
         if place == len(self._idle):
@@ -116,13 +116,13 @@ class Queue:
         return place
 
     def keep(self, config: int, partitions: Collection[int]) -> None:
-        """Take the units of a configuration out of Q but for some partitions, given by their places."""
+        """Drop the units of a configuration from Q, except those of some partitions, given by their places."""
         kept = np.zeros(len(self.partitions), dtype=bool)
         kept[list(partitions)] = True
         self._tables[0, :, config] &= kept
 
     def end(self, config: int) -> None:
-        """Take what a configuration has left out of Q; what is in flight stays there."""
+        """Drop the pending units of a configuration; a unit in flight stays in flight."""
         self._tables[0, :, config] = False
         self._idle[config] = False
         self.ended.add(config)
@@ -137,9 +137,9 @@ class Queue:
         return unit
 
     def settle(self, unit: Unit, *, finished: bool) -> int:
-        """Take a unit out of Q', or move it back to Q where it has not finished; return its worker's place."""
+        """Remove a unit from Q', back to Q unless it has finished; return its worker's place."""
         if unit not in self.flight:
-            running = ", ".join(f"({one})" for one in self.flight) or "nothing"
+            running = ", ".join(f"({running_unit})" for running_unit in self.flight) or "nothing"
             raise HopperError(f"({unit}) is not in flight: it was never given out, or has ended; in flight: {running}")
         worker = self.flight.pop(unit)
         del self.busy[worker]
@@ -153,8 +153,8 @@ class Queue:
         return worker
 
     def join(self, name: str, partitions: Collection[int]) -> None:
-        """A worker comes, or comes back."""
-        places = sorted({self._partition(one) for one in partitions})
+        """Attach a worker, for the first time or again."""
+        places = sorted({self._partition(partition) for partition in partitions})
         place = self.workers.get(name)
         if place is None:
             place = self.workers[name] = len(self.crew)
@@ -170,8 +170,8 @@ class Queue:
         self.changes += 1
 
     def hold(self, worker: int, partitions: Collection[int]) -> None:
-        """A worker gets partitions beside those that it has."""
-        self.holds[worker, sorted({self._partition(one) for one in partitions})] = True
+        """Give a worker more partitions."""
+        self.holds[worker, sorted({self._partition(partition) for partition in partitions})] = True
         self.held[worker] = np.flatnonzero(self.holds[worker])
         self.changes += 1
 
@@ -179,13 +179,13 @@ class Queue:
         """Move a unit that was finished back to Q."""
         place = self._partition(partition)
         if not self._tables[1, place, config]:
-            raise HopperError(f"{self.names[config]} has not finished partition {partition}: nothing to do again")
+            raise HopperError(f"{self.names[config]} has not finished partition {partition}: nothing to reopen")
         self._tables[1, place, config] = False
         self._progress[config] -= 1
         self._tables[0, place, config] = config not in self.ended
 
     def lose(self, worker: int) -> Unit | None:
-        """A worker goes; its unit moves back to Q and is returned."""
+        """Detach a worker; its unit moves back to Q and is returned."""
         unit = self.busy.get(worker)
         if unit is not None:
             self.settle(unit, finished=False)

@@ -1,9 +1,9 @@
-"""Memory apportioned: how many cores, partitions and bytes of each region a feature transfer gets (Vista, section 4).
+"""Cores, partitions and bytes of each memory region for a feature transfer (Vista, section 4).
 
-A worker node's memory has five regions: what the operating system keeps, DL Execution (networks, outside the JVM), User
+A worker node's memory has five regions: the operating system, DL Execution (networks, outside the JVM), User
 (functions' own objects), Core (joins and shuffles) and Storage (cached tables). :func:`plan_transfer` gives each its
-bytes, for as many task slots as fit, and :func:`plan_inside` chooses what is left to choose in a session that runs;
-:data:`SPARK4` and :data:`PAPER` say what a region is made of.
+bytes, for as many task slots as fit. :func:`plan_inside` plans within a running session. :data:`SPARK4` and
+:data:`PAPER` define the parts of a region.
 """
 
 from ._apportionment import Join, Persistence

@@ -1,4 +1,4 @@
-"""How an abstract region of memory becomes bytes on a machine: the paper's own setting, and Spark 4's."""
+"""The parameters that turn a memory region into bytes on a machine: the paper's setting, and Spark 4's."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Constants:
     name : str
         For :meth:`TransferPlan.explain`.
     os_reserved_bytes : int
-        For the operating system and other processes, a node (``mem_os_rsv``). 0 where ``memory_bytes`` is already a
+        Per node, for the operating system and other processes (``mem_os_rsv``). 0 where ``memory_bytes`` is already a
         limit on Spark's processes alone.
     core_bytes, core_bytes_per_task : int
-        Core Memory (``mem_core``): joins, sorts, shuffles; a node, and beside it a task slot.
+        Core Memory (``mem_core``): joins, sorts, shuffles; per node, and in addition per task slot.
     partition_bytes : int
-        No partition of an intermediate table reaches this (``p_max``).
+        Every partition of an intermediate table is smaller than this (``p_max``).
     broadcast_bytes : int
         A structured table below this may be broadcast (``b_max``).
     cores_max, cores_reserved : int
@@ -51,7 +51,7 @@ class Constants:
         Whether the serialized model passes through User Memory (``|f|_ser`` in equation 10); not so where workers
         map a file.
     training_copy_bytes : int
-        What the downstream routine caches for one feature of one record: its own copy, in its own format.
+        Bytes of the downstream routine's own copy of one feature of one record.
     heap_reserved_bytes, heap_min_bytes : int
         What Spark sets aside in a JVM heap, and the smallest heap with which it starts.
     memory_fraction_max : float
@@ -59,9 +59,9 @@ class Constants:
     off_heap : bool
         Whether Core Memory is outside the heap (``spark.memory.offHeap``).
     overhead_factor, overhead_min_bytes
-        What a JVM takes beside its heap: a share of the heap, and at least so much.
+        Memory of a JVM beside its heap: a share of the heap, and a minimum.
     python_worker_bytes : int
-        A Python worker before it loads a model; there is one a task slot.
+        A Python worker before it loads a model; there is one per task slot.
     arrow_batch_bytes, arrow_buffers : int
         Size of an Arrow batch, and how many a task slot holds at once.
     broadcast_copies : int
@@ -72,15 +72,15 @@ class Constants:
         The driver's Python process beside its JVM: the user's program, and the network that it has traced. It is on the
         worker's node if the cluster is local.
     storage_as_needed : bool
-        Whether storage ends at what the cached tables need, so that the heap is no larger than the workload asks
-        for; otherwise it is all that is left of the node.
+        Whether storage is limited to the cached tables, so that the heap is no larger than the workload needs;
+        otherwise it is the rest of the node.
     granularity_bytes : int
         Regions are multiples of this; a power of two, or 1.
 
     Raises
     ------
     CerebroError
-        A negative number; a partition, a batch or a granularity of nothing.
+        A negative number, or a partition size or granularity of zero.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a number of cores asks of a node, region by region (Vista, equations 10 to 12 and 15)."""
+"""The memory that a number of cores needs on a node, by region (Vista, equations 10 to 12 and 15)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["Demand", "demand", "heap_for", "overhead", "rounded"]
 
 
 def rounded(size: int, constants: Constants) -> int:
-    """``size`` as a whole number of granules, rounded up."""
+    """Round ``size`` up to a multiple of the granularity."""
     return divided(size, constants.granularity_bytes) * constants.granularity_bytes
 
 
 def overhead(heap: int, constants: Constants) -> int:
-    """Bytes that a JVM takes beside a heap of that size."""
+    """Compute the bytes that a JVM needs beside a heap of that size."""
     return rounded(max(constants.overhead_min_bytes, scaled(heap, constants.overhead_factor)), constants)
 
 
 def heap_for(storage: int, fixed: int, core: int, constants: Constants) -> int:
-    """The least heap with ``storage`` bytes of Storage Memory beside ``fixed`` others, ``core`` of them Core Memory."""
+    """Compute the least heap with ``storage`` bytes of Storage Memory and ``fixed`` others, ``core`` of them Core."""
     unified = math.ceil((core + storage) / Fraction(str(constants.memory_fraction_max)))
     by_fraction = rounded(constants.heap_reserved_bytes, constants) + rounded(unified, constants)
     return max(rounded(constants.heap_min_bytes, constants), fixed + storage, by_fraction)
@@ -36,7 +36,7 @@ def heap_for(storage: int, fixed: int, core: int, constants: Constants) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Bytes that a node needs for ``cores`` task slots; Storage Memory is what is left over.
+    """Bytes that a node needs for ``cores`` task slots, without Storage Memory.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Demand:
     driver_node_bytes: int
 
     def heap_bytes(self, memory_bytes: int, constants: Constants) -> int:
-        """The largest heap that leaves room on a node for its own overhead and for all that is outside of it."""
+        """Compute the largest heap that leaves room on a node for its overhead and all memory outside it."""
         grain = constants.granularity_bytes
         budget = memory_bytes - self.os_bytes - self.dl_bytes - self.python_bytes - self.off_heap_bytes
         by_factor = math.floor(budget / (1 + Fraction(str(constants.overhead_factor))))
@@ -100,7 +100,7 @@ class Demand:
         return heap
 
     def storage_bytes(self, heap: int, constants: Constants) -> int:
-        """Storage Memory within a heap: what is left, as long as User Memory keeps its share."""
+        """Compute Storage Memory within a heap: the rest, as long as User Memory keeps its share."""
         grain = constants.granularity_bytes
         usable = heap - rounded(constants.heap_reserved_bytes, constants)
         unified = math.floor(usable * Fraction(str(constants.memory_fraction_max))) // grain * grain
@@ -150,7 +150,7 @@ def demand(
         dl = max(dl, cores * trained)
     else:
         user = max(user, cores * trained)
-    # A batch is no larger than what a node has of the largest table.
+    # A batch is no larger than a node's share of the largest table.
     share = divided(tables.rows, cluster.nodes) * tables.record_bytes
     batch = min(share, max(constants.arrow_batch_bytes, model.batch_size * tables.record_bytes))
     python = cores * (constants.python_worker_bytes + constants.arrow_buffers * batch)
@@ -171,7 +171,7 @@ def demand(
     off_heap = core if constants.off_heap else 0
     inside = (driver if cluster.local else 0) + user + core - off_heap
     fixed = up(constants.heap_reserved_bytes) + inside
-    # Equation 12 is strict: something is left for Storage Memory.
+    # Equation 12 is strict: Storage Memory is not empty.
     least = heap_for(constants.granularity_bytes, fixed, core - off_heap, constants)
     beside = overhead(driver, constants) + up(constants.driver_python_bytes)
     driver_node = 0 if cluster.local or not driver else os + driver + beside

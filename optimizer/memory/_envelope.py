@@ -1,4 +1,4 @@
-"""A plan within a Spark session that already runs: its heap and its task slots are given, not chosen."""
+"""A plan within a running Spark session, whose heap and task slots are given."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Envelope", "plan_inside"]
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What the executors of a session were started with.
+    """The slots and memory with which the executors of a session were started.
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ class Envelope:
     heap_bytes : int
         Of an executor, or of the one JVM if ``local``.
     beside_bytes : int
-        What an executor may take beside its heap: the container's overhead, or its share of the machine where nothing
-        limits it.
+        Memory that an executor may use beside its heap: the container's overhead, or its share of the machine where
+        there is no limit.
     memory_fraction : float
         ``spark.memory.fraction``.
     driver_heap_bytes : int
-        0 where it is not known.
+        0 where it is unknown.
     gpu_memory_bytes : int
         Of an executor's GPU; 0 where there is none.
     local : bool
@@ -53,7 +53,7 @@ class Envelope:
     Raises
     ------
     CerebroError
-        No executor, no slot, no heap, a fraction that is none.
+        No executor, no slot, no heap, or a fraction outside 0 to 1.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def plan_inside(
     join: Join | None = None,
     persistence: Persistence | None = None,
 ) -> TransferPlan:
-    """Choose what can still be chosen: partitions, join and persistence.
+    """Choose partitions, join and persistence within a running session.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def plan_inside(
     Raises
     ------
     InfeasiblePlanError
-        The session's slots, all busy, would take more than it was given; the message says which part and by how much.
+        The session's slots, all busy, need more than the session has; the message says which part and by how much.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def plan_inside(
     tables = size_tables(workload, logical, constants)
     chosen = partitions or tables.partitions(slots * cluster.nodes, constants)
 
-    def asked(*, broadcast: bool) -> Demand:
+    def needed(*, broadcast: bool) -> Demand:
         return demand(
             slots,
             chosen or 1,
@@ -145,39 +145,39 @@ def plan_inside(
             constants=constants,
         )
 
-    found = asked(broadcast=join == "broadcast")
-    if chosen is None or found.partition_bytes >= constants.partition_bytes:
-        raise refusal(None if chosen is None else found, tables, cluster, constants, slots)
-    if short := _missing(found, envelope, constants):
+    need = needed(broadcast=join == "broadcast")
+    if chosen is None or need.partition_bytes >= constants.partition_bytes:
+        raise refusal(None if chosen is None else need, tables, cluster, constants, slots)
+    if short := _missing(need, envelope, constants):
         name, by = next(iter(short.items()))
-        raise InfeasiblePlanError(_words(name, by, found, envelope, constants), name, by, _enough(short, envelope))
-    picked: Join = join or "shuffle"
+        raise InfeasiblePlanError(_message(name, by, need, envelope, constants), name, by, _enough(short, envelope))
+    chosen_join: Join = join or "shuffle"
     if join is None and tables.structured_bytes < constants.broadcast_bytes:
-        wider = asked(broadcast=True)
+        wider = needed(broadcast=True)
         if not _missing(wider, envelope, constants):
-            found, picked = wider, "broadcast"
+            need, chosen_join = wider, "broadcast"
     heap = envelope.heap_bytes
     unified = int((heap - constants.heap_reserved_bytes) * envelope.memory_fraction)
-    storage = max(0, min(unified - found.heap_core_bytes, heap - found.heap_fixed_bytes))
+    storage = max(0, min(unified - need.heap_core_bytes, heap - need.heap_fixed_bytes))
     spills = storage < divided(tables.double_bytes, cluster.nodes)
     return TransferPlan(
         cores=slots,
-        partitions=found.partitions,
-        join=picked,
+        partitions=need.partitions,
+        join=chosen_join,
         persistence=persistence or ("serialized" if spills else "deserialized"),
         logical=logical,
         storage_bytes=storage,
-        user_bytes=found.user_bytes + heap - found.heap_fixed_bytes - storage,
-        dl_bytes=found.dl_bytes,
-        core_bytes=found.core_bytes,
-        python_bytes=found.python_bytes,
+        user_bytes=need.user_bytes + heap - need.heap_fixed_bytes - storage,
+        dl_bytes=need.dl_bytes,
+        core_bytes=need.core_bytes,
+        python_bytes=need.python_bytes,
         os_bytes=0,
         heap_bytes=heap,
         overhead_bytes=min(constants.overhead_min_bytes, envelope.beside_bytes),
-        off_heap_bytes=found.off_heap_bytes,
-        driver_bytes=found.driver_bytes,
-        gpu_bytes=max(0, found.gpu_bytes - 1),
-        partition_bytes=found.partition_bytes,
+        off_heap_bytes=need.off_heap_bytes,
+        driver_bytes=need.driver_bytes,
+        gpu_bytes=max(0, need.gpu_bytes - 1),
+        partition_bytes=need.partition_bytes,
         cached_bytes=tables.double_bytes,
         limited_by="as many as the session was started with",
         tables=tables,
@@ -187,49 +187,47 @@ def plan_inside(
     )
 
 
-def _beside(found: Demand, constants: Constants) -> int:
-    return found.dl_bytes + found.python_bytes + found.off_heap_bytes + constants.overhead_min_bytes
+def _beside(need: Demand, constants: Constants) -> int:
+    return need.dl_bytes + need.python_bytes + need.off_heap_bytes + constants.overhead_min_bytes
 
 
-def _heap(found: Demand, constants: Constants) -> int:
-    return found.heap_fixed_bytes + constants.granularity_bytes
+def _heap(need: Demand, constants: Constants) -> int:
+    return need.heap_fixed_bytes + constants.granularity_bytes
 
 
-def _missing(found: Demand, envelope: Envelope, constants: Constants) -> dict[str, int]:
+def _missing(need: Demand, envelope: Envelope, constants: Constants) -> dict[str, int]:
     short = {
-        "heap": _heap(found, constants) - envelope.heap_bytes,
-        "memory": _beside(found, constants) - envelope.beside_bytes,
-        "gpu": found.gpu_bytes - envelope.gpu_memory_bytes,
+        "heap": _heap(need, constants) - envelope.heap_bytes,
+        "memory": _beside(need, constants) - envelope.beside_bytes,
+        "gpu": need.gpu_bytes - envelope.gpu_memory_bytes,
     }
     if envelope.driver_heap_bytes and not envelope.local:
-        short["driver"] = found.driver_bytes - envelope.driver_heap_bytes
+        short["driver"] = need.driver_bytes - envelope.driver_heap_bytes
     return {name: by for name, by in short.items() if by > 0}
 
 
-def _words(name: str, by: int, found: Demand, envelope: Envelope, constants: Constants) -> str:
+def _message(name: str, by: int, need: Demand, envelope: Envelope, constants: Constants) -> str:
     what = "the session's JVM" if envelope.local else "an executor"
-    with_slots = f"with {found.cores} task slots"
+    with_slots = f"with {need.cores} task slots"
     if name == "heap":
-        said = (
-            f"{what} has a heap of {size(envelope.heap_bytes)} and needs {size(_heap(found, constants))} {with_slots}"
-        )
+        text = f"{what} has a heap of {size(envelope.heap_bytes)} and needs {size(_heap(need, constants))} {with_slots}"
     elif name == "memory":
-        said = (
+        text = (
             f"beside its heap {what} may take {size(envelope.beside_bytes)} and needs "
-            f"{size(_beside(found, constants))} {with_slots}: networks {size(found.dl_bytes)}, Python workers and "
-            f"Arrow batches {size(found.python_bytes)}, the JVM itself {size(constants.overhead_min_bytes)}"
+            f"{size(_beside(need, constants))} {with_slots}: networks {size(need.dl_bytes)}, Python workers and "
+            f"Arrow batches {size(need.python_bytes)}, the JVM itself {size(constants.overhead_min_bytes)}"
         )
     elif name == "gpu":
-        said = (
-            f"the GPU has {size(envelope.gpu_memory_bytes)} and the networks need {size(found.gpu_bytes)} {with_slots}"
+        text = (
+            f"the GPU has {size(envelope.gpu_memory_bytes)} and the networks need {size(need.gpu_bytes)} {with_slots}"
         )
     else:
-        said = f"the driver has a heap of {size(envelope.driver_heap_bytes)} and needs {size(found.driver_bytes)}"
-    return f"{said}: {by} bytes short; start Spark by a plan instead: vista_spark.session(plan=...), or `vista plan`"
+        text = f"the driver has a heap of {size(envelope.driver_heap_bytes)} and needs {size(need.driver_bytes)}"
+    return f"{text}: {by} bytes short; start Spark by a plan instead: vista_spark.session(plan=...), or `vista plan`"
 
 
 def _enough(short: dict[str, int], envelope: Envelope) -> ClusterSpec:
-    """The executors with what is short added, slots as they are."""
+    """Raise the executors by what is short; the slots stay."""
     enough = replace(
         envelope,
         heap_bytes=envelope.heap_bytes + short.get("heap", 0),

@@ -1,4 +1,4 @@
-"""A plan, and what is short of one, in words."""
+"""Text of a plan, and of what a plan lacks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size(number: int) -> str:
-    """``number`` bytes for people: ``"1.5 GiB"``."""
+    """Format ``number`` bytes: ``"1.5 GiB"``."""
     power = min(max(0, number.bit_length() - 1) // 10, len(_UNITS) - 1)
     return f"{number / 2 ** (10 * power):,.1f} {_UNITS[power]}" if power else f"{number} B"
 
 
 def shortage(constraint: str, short: int, least: Demand, cluster: ClusterSpec) -> str:
-    """What a constraint that fails asks for."""
+    """Say what a failed constraint needs."""
     with_cores = f"with {least.cores} {'core' if least.cores == 1 else 'cores'}"
     if constraint == "gpu":
         return (
@@ -43,11 +43,11 @@ def shortage(constraint: str, short: int, least: Demand, cluster: ClusterSpec) -
         "Core Memory": least.core_bytes,
         "the driver": least.driver_bytes if cluster.local else 0,
     }
-    said = ", ".join(f"{name} {size(part)}" for name, part in parts.items() if part)
+    regions = ", ".join(f"{name} {size(part)}" for name, part in parts.items() if part)
     rest = least.node_bytes - sum(parts.values())
     return (
         f"a node of {size(cluster.memory_bytes)} is {short} bytes short (equation 12): {with_cores} it takes "
-        f"{size(least.node_bytes)}, namely {said}, the JVM and the least of storage {size(rest)}"
+        f"{size(least.node_bytes)}, namely {regions}, the JVM and the least of storage {size(rest)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Why there is no plan, and the smallest machines with which there is one."""
+"""The reason why there is no plan, and the smallest machines with which there is one."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["missing", "refusal"]
 
 
-def missing(found: Demand, cluster: ClusterSpec) -> dict[str, int]:
-    """Bytes that the machines are short of, by constraint; empty where the demand is met."""
+def missing(demand: Demand, cluster: ClusterSpec) -> dict[str, int]:
+    """Compute the bytes that the machines are short of, by constraint; empty where the demand is met."""
     driver = cluster.driver_memory_bytes
     short = {
-        "memory": found.node_bytes - cluster.memory_bytes,
-        "gpu": found.gpu_bytes - cluster.gpu_memory_bytes,
-        "driver": found.driver_node_bytes - (cluster.memory_bytes if driver is None else driver),
+        "memory": demand.node_bytes - cluster.memory_bytes,
+        "gpu": demand.gpu_bytes - cluster.gpu_memory_bytes,
+        "driver": demand.driver_node_bytes - (cluster.memory_bytes if driver is None else driver),
     }
     return {name: by for name, by in short.items() if by > 0}
 
@@ -31,7 +31,7 @@ def missing(found: Demand, cluster: ClusterSpec) -> dict[str, int]:
 def refusal(
     least: Demand | None, tables: Tables, cluster: ClusterSpec, constants: Constants, limit: int
 ) -> InfeasiblePlanError:
-    """Say what fails.
+    """Make the error that says which constraint fails.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def refusal(
     """
     most = constants.partition_bytes - 1
     if least is None:
-        table = max(tables.tables, key=lambda one: one.record_bytes)
+        table = max(tables.tables, key=lambda candidate: candidate.record_bytes)
         by = table.record_bytes - most
         return InfeasiblePlanError(
             f"one record of the table of {table.name} takes {size(table.record_bytes)}, and a partition "
@@ -81,11 +81,11 @@ def _smallest(least: Demand, cluster: ClusterSpec, constants: Constants) -> Clus
     if least.cores > constants.cores_max - constants.cores_reserved:
         return None
     driver = cluster.driver_memory_bytes
-    own = least.driver_node_bytes if driver is None else 0
+    driver_node = least.driver_node_bytes if driver is None else 0
     return replace(
         cluster,
         cores=max(cluster.cores, least.cores + constants.cores_reserved),
-        memory_bytes=max(cluster.memory_bytes, least.node_bytes, own),
+        memory_bytes=max(cluster.memory_bytes, least.node_bytes, driver_node),
         gpu_memory_bytes=max(cluster.gpu_memory_bytes, least.gpu_bytes),
         driver_memory_bytes=None if driver is None else max(driver, least.driver_node_bytes),
     )

@@ -57,7 +57,7 @@ class TransferPlan(Apportionment):
     """
 
     def explain(self) -> str:
-        """The decisions in words, each with its reason.
+        """Describe the decisions, each with its reason.
 
         Returns
         -------
@@ -67,7 +67,7 @@ class TransferPlan(Apportionment):
         return _explain.explain(self)
 
     def to_spark_conf(self) -> dict[str, str]:
-        """The configuration that gives Spark these regions.
+        """Make the configuration that gives Spark these regions.
 
         Returns
         -------

@@ -39,8 +39,8 @@ def plan_transfer(
 ) -> TransferPlan:
     """Choose the largest number of cores that meets every constraint, and what follows from it (Algorithm 1).
 
-    Equations 5 to 15. Equation 12 is read as the sum that it is meant to be: reserved, DL execution, User, Core and
-    Storage Memory stay below the node's memory.
+    Equations 5 to 15. Equation 12 is read as a sum: reserved, DL execution, User, Core and Storage Memory together
+    stay below the node's memory.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def plan_transfer(
     Raises
     ------
     CerebroError
-        A decision by hand that does not exist.
+        An unknown value of a decision made by hand.
     InfeasiblePlanError
         No number of cores meets every constraint; it says which, by how much, and the smallest machines that would.
 
@@ -92,7 +92,7 @@ def plan_transfer(
 
 def _check(name: str, value: str | None, known: tuple[str | None, ...]) -> None:
     if value not in known:
-        names = [one for one in known if one is not None]
+        names = [choice for choice in known if choice is not None]
         raise CerebroError(f"{name}={value!r}{nearest(str(value), names)}; there are {', '.join(names)}")
 
 
@@ -116,17 +116,17 @@ class _Search:
             tried = range(self.cores, self.cores - 1 if self.cores <= limit else self.cores, -1)
         above: Demand | None = None
         for cores in tried:
-            found = self._demand(cores, broadcast=self.join == "broadcast")
-            if found is None or found.partition_bytes >= self.constants.partition_bytes:
+            need = self._demand(cores, broadcast=self.join == "broadcast")
+            if need is None or need.partition_bytes >= self.constants.partition_bytes:
                 break
-            if not missing(found, self.cluster):
-                return self._settle(found, self._reason(above))
-            above = found
+            if not missing(need, self.cluster):
+                return self._settle(need, self._reason(above))
+            above = need
         least = self._demand(self.cores or 1, broadcast=self.join == "broadcast")
         raise refusal(least, self.tables, self.cluster, self.constants, limit)
 
     def _demand(self, cores: int, *, broadcast: bool) -> Demand | None:
-        """``None`` where a record is too large for a partition, which is so for any number of cores."""
+        """Compute the demand; ``None`` where a record is too large for a partition, whatever the number of cores."""
         partitions = self.tables.partitions(cores * self.cluster.nodes, self.constants)
         if partitions is None:
             return None
@@ -140,39 +140,39 @@ class _Search:
             constants=self.constants,
         )
 
-    def _settle(self, found: Demand, limited_by: str) -> TransferPlan:
+    def _settle(self, need: Demand, limited_by: str) -> TransferPlan:
         join: Join = self.join or "shuffle"
         if self.join is None and self.tables.structured_bytes < self.constants.broadcast_bytes:
-            wider = self._demand(found.cores, broadcast=True)
+            wider = self._demand(need.cores, broadcast=True)
             if wider is not None and not missing(wider, self.cluster):
-                found, join = wider, "broadcast"
-        heap = found.heap_bytes(self.cluster.memory_bytes, self.constants)
+                need, join = wider, "broadcast"
+        heap = need.heap_bytes(self.cluster.memory_bytes, self.constants)
         cached = self.tables.double_bytes
-        a_node = divided(cached, self.cluster.nodes)
+        per_node = divided(cached, self.cluster.nodes)
         if self.constants.storage_as_needed:
-            wanted = rounded(max(1, a_node), self.constants)
-            heap = min(heap, heap_for(wanted, found.heap_fixed_bytes, found.heap_core_bytes, self.constants))
-        storage = found.storage_bytes(heap, self.constants)
-        spills = storage < (a_node if self.constants.spill_per_node else cached)
+            wanted = rounded(max(1, per_node), self.constants)
+            heap = min(heap, heap_for(wanted, need.heap_fixed_bytes, need.heap_core_bytes, self.constants))
+        storage = need.storage_bytes(heap, self.constants)
+        spills = storage < (per_node if self.constants.spill_per_node else cached)
         persistence = self.persistence or ("serialized" if spills else "deserialized")
         return TransferPlan(
-            cores=found.cores,
-            partitions=found.partitions,
+            cores=need.cores,
+            partitions=need.partitions,
             join=join,
             persistence=persistence,
             logical=self.logical,
             storage_bytes=storage,
-            user_bytes=found.user_bytes + heap - found.heap_fixed_bytes - storage,
-            dl_bytes=found.dl_bytes,
-            core_bytes=found.core_bytes,
-            python_bytes=found.python_bytes,
-            os_bytes=found.os_bytes,
+            user_bytes=need.user_bytes + heap - need.heap_fixed_bytes - storage,
+            dl_bytes=need.dl_bytes,
+            core_bytes=need.core_bytes,
+            python_bytes=need.python_bytes,
+            os_bytes=need.os_bytes,
             heap_bytes=heap,
             overhead_bytes=overhead(heap, self.constants),
-            off_heap_bytes=found.off_heap_bytes,
-            driver_bytes=found.driver_bytes,
-            gpu_bytes=max(0, found.gpu_bytes - 1),
-            partition_bytes=found.partition_bytes,
+            off_heap_bytes=need.off_heap_bytes,
+            driver_bytes=need.driver_bytes,
+            gpu_bytes=max(0, need.gpu_bytes - 1),
+            partition_bytes=need.partition_bytes,
             cached_bytes=cached,
             limited_by=limited_by,
             tables=self.tables,
@@ -185,8 +185,8 @@ class _Search:
         if self.cores is not None:
             return "set by hand"
         if above is None:
-            kept = self.constants.cores_reserved
-            left = f", {kept} left to the operating system" if kept else ""
-            return f"the most that {self.cluster.cores} cores allow (at most {self.constants.cores_max}{left})"
+            reserved = self.constants.cores_reserved
+            note = f", {reserved} reserved for the operating system" if reserved else ""
+            return f"the most that {self.cluster.cores} cores allow (at most {self.constants.cores_max}{note})"
         name, by = next(iter(missing(above, self.cluster).items()))
         return f"with {above.cores}, {_SHORT[name]} would be {size(by)} short"

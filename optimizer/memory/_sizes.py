@@ -1,4 +1,4 @@
-"""Sizes of the intermediate tables (Vista, equations 5 and 6; size estimate C.1), and how many partitions they take."""
+"""Sizes of the intermediate tables (Vista, equations 5 and 6; size estimate C.1), and their partitions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _WORD_BITS = 64
 
 
 def divided(number: int, by: int) -> int:
-    """``number / by``, rounded up."""
+    """Divide and round up."""
     return -(-number // by)
 
 
 def scaled(number: int, factor: float) -> int:
-    """``number * factor``, rounded up; 1.2 means 12/10 and not the float next to it."""
+    """Multiply and round up; 1.2 means 12/10 and not the float next to it."""
     return math.ceil(number * Fraction(str(factor)))
 
 
@@ -78,12 +78,12 @@ class Tables:
     record_bytes: int
 
     def partition_bytes(self, partitions: int, *, whole_rows: bool) -> int:
-        """The largest partition: ``ceil(s_single / n_p)``, or the bytes of its whole records."""
+        """Compute the largest partition: ``ceil(s_single / n_p)``, or the bytes of its whole records."""
         mean = divided(self.single_bytes, partitions)
         return max(mean, divided(self.rows, partitions) * self.record_bytes) if whole_rows else mean
 
     def partitions(self, slots: int, constants: Constants) -> int | None:
-        """The least multiple of the task slots with which every partition is below ``p_max``.
+        """Find the least multiple of the task slots with which every partition is below ``p_max``.
 
         This is NumPartitions of Algorithm 1 with the strict bound of equation 14: the two differ where the tables
         fill a whole number of partitions exactly.
@@ -112,7 +112,7 @@ def structured_table_bytes(rows: int, features: int) -> int:
     Returns
     -------
     int
-        A word a field, and a null bit each, in whole words.
+        One word per field, and one null bit each, in whole words.
 
     Examples
     --------
@@ -126,9 +126,9 @@ def structured_table_bytes(rows: int, features: int) -> int:
 def size_tables(workload: TransferWorkload, logical: Logical, constants: Constants) -> Tables:
     """Estimate the intermediate tables of a logical plan, with the join before inference.
 
-    Equation C.1 a table: ``alpha_1 * rows * (8 + 8 + bytes of its tensors) + |T_str|``, an upper bound for the
-    deserialized format. It holds the images, then: a table a stage that also carries what the next one reads (staged),
-    a table a layer, each from the images (lazy) or from the lowest, which carries what they read (pre-materialised), or
+    Equation C.1 per table: ``alpha_1 * rows * (8 + 8 + bytes of its tensors) + |T_str|``, an upper bound for the
+    deserialized format. The tables are the images, then one per stage with the tensors of the next stage (staged),
+    one per layer, each from the images (lazy) or from the lowest, which carries what they read (pre-materialised), or
     one table of all layers (eager).
 
     Parameters
@@ -199,7 +199,7 @@ def _carries(logical: Logical) -> bool:
 
 
 def _grouped(workload: TransferWorkload, logical: Logical) -> list[list[LayerSize]]:
-    """The layers of each table."""
+    """Group the layers by table."""
     if logical.startswith("eager"):
         return [list(workload.layers)]
     groups: list[list[LayerSize]] = []
@@ -212,7 +212,7 @@ def _grouped(workload: TransferWorkload, logical: Logical) -> list[list[LayerSiz
 
 
 def _held(images: Table, layers: list[Table], logical: Logical, *, first: bool) -> list[tuple[Table, ...]]:
-    """What is cached at the same time; ``first`` where the images are the first of the intermediates."""
+    """List the tables cached at the same time; ``first`` where the images are the first intermediate."""
     if logical.startswith("lazy"):
         return [(images, one) for one in layers]
     if logical == "pre-materialised":

@@ -1,4 +1,4 @@
-"""A plan as Spark's configuration: strings, and no Spark."""
+"""The Spark configuration of a plan, as strings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["to_spark_conf"]
 
-# UnifiedMemoryManager.RESERVED_SYSTEM_MEMORY_BYTES: there whether a model of memory counts it or not.
+# UnifiedMemoryManager.RESERVED_SYSTEM_MEMORY_BYTES: present in every heap, whether the constants count it or not.
 _RESERVED = 300 * MIB
 _MILLION = 10**6
 
@@ -73,7 +73,7 @@ def _fractions(plan: Apportionment, heap: int) -> dict[str, str]:
     usable = max(1, heap - _RESERVED)
     user = plan.user_bytes + (plan.driver_bytes if plan.cluster.local else 0)
     fraction = _decimal(max(0, usable - user), usable)
-    # What Spark will make of it.
+    # As Spark will compute it.
     unified = int(usable * float(fraction))
     core = plan.core_bytes - plan.off_heap_bytes
     return {
@@ -87,7 +87,7 @@ def _sql(plan: Apportionment) -> dict[str, str]:
     threshold = str(constants.broadcast_bytes) if plan.join == "broadcast" else "-1"
     conf = {
         "spark.sql.shuffle.partitions": str(plan.partitions),
-        # What is a multiple of the slots must stay one.
+        # The number of partitions must stay a multiple of the slots.
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.sql.autoBroadcastJoinThreshold": threshold,
         "spark.sql.adaptive.autoBroadcastJoinThreshold": threshold,
@@ -104,6 +104,6 @@ def _sql(plan: Apportionment) -> dict[str, str]:
 
 
 def _decimal(part: int, whole: int) -> str:
-    """A fraction with six decimals, rounded down."""
+    """Format a fraction with six decimals, rounded down."""
     millionths = part * _MILLION // whole
     return f"{millionths // _MILLION}.{millionths % _MILLION:06}"

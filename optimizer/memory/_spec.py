@@ -1,4 +1,4 @@
-"""What a plan is made for: a cluster, a model's footprint, a downstream model, a feature transfer workload."""
+"""The inputs of a plan: a cluster, a model's footprint, a downstream model, a feature transfer workload."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _FLOAT64 = 8
 # A trained float32 parameter with its gradient and Adam's two moments.
 _TRAINED = 4 * _FLOAT32
 
-# L-BFGS keeps ten pairs of vectors, and a handful for the step at hand.
+# L-BFGS keeps ten pairs of vectors, and about five for the present step.
 _LBFGS_VECTORS = 25
 
 
 def not_negative(value: Any, *, least: Mapping[str, int] | None = None) -> None:
-    """Refuse a dataclass that has a negative number, or one below what ``least`` says of it."""
+    """Refuse a dataclass with a negative number, or with one below its minimum in ``least``."""
     for field in fields(value):
         number = getattr(value, field.name)
         floor = (least or {}).get(field.name, 0)
@@ -51,8 +51,7 @@ class ClusterSpec:
     gpu_memory_bytes : int
         Of the one GPU of a worker node (``mem_GPU``); 0 where there is none.
     driver_memory_bytes : int, optional
-        Of the machine that the driver runs on; by default it is a machine like a worker node. Of no account if
-        ``local``.
+        Of the machine that the driver runs on; by default it equals a worker node. Unused if ``local``.
     local : bool
         Driver and executor are one JVM, Spark's ``local[*]``: the driver's memory comes out of the node's.
 
@@ -82,7 +81,7 @@ class ClusterSpec:
 
 @dataclass(frozen=True, slots=True)
 class ModelFootprint:
-    """What a network takes in memory, as ``vista profile`` measures it (Vista, section 4.3).
+    """The memory of a network, as ``vista profile`` measures it (Vista, section 4.3).
 
     Parameters
     ----------
@@ -93,7 +92,7 @@ class ModelFootprint:
     runtime_gpu_bytes : int
         The same on a GPU (``|f|_mem_gpu``).
     shared_bytes : int
-        The part of ``runtime_bytes`` that is resident once a node, whatever the number of workers: memory-mapped
+        The part of ``runtime_bytes`` that is resident once per node, whatever the number of workers: memory-mapped
         weights. 0 gives the paper's equation 11.
     batch_size : int
         Records of the batch that was measured.
@@ -101,7 +100,7 @@ class ModelFootprint:
     Raises
     ------
     CerebroError
-        A negative size, or more shared than there is.
+        A negative size, or more shared bytes than runtime bytes.
 
     Examples
     --------
@@ -147,7 +146,7 @@ class Downstream:
     Raises
     ------
     CerebroError
-        A negative size, or a place that does not exist.
+        A negative size, or an unknown place.
 
     Examples
     --------
@@ -190,7 +189,7 @@ class Downstream:
 
 @dataclass(frozen=True, slots=True)
 class LayerSize:
-    """What one layer of interest puts into its table, for one record.
+    """The sizes of one layer of interest in its table, for one record.
 
     Parameters
     ----------
@@ -220,7 +219,7 @@ class LayerSize:
 
     name: str
     tensor_bytes: int
-    # None only ever enters, as in Layer.activation_bytes.
+    # None is only an argument, as in Layer.activation_bytes.
     features: int = None  # type: ignore[assignment]
     carried_bytes: int = 0
     same_pass: bool = False
@@ -313,7 +312,7 @@ class TransferWorkload:
         image_bytes: int,
         features: Mapping[str, int] | None = None,
     ) -> TransferWorkload:
-        """The workload of a traced network.
+        """Make the workload of a traced network.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What was measured of a model on a machine: bytes that it makes resident, and seconds by depth."""
+"""A model as measured on a machine: resident bytes, and seconds by depth."""
 
 from __future__ import annotations
 

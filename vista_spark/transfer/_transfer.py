@@ -150,7 +150,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
     ...     downstream=LogisticRegression(maxIter=10),
     ... )
     >>> print(transfer.explain().splitlines()[-1])
-      in all 0.599 GFLOPs a record; the lazy plan takes 1.58 (2.63 times as many)
+      in all 0.599 GFLOPs per record; the lazy plan takes 1.58 (2.63 times as many)
     """
 
     __module__ = "vista_spark"

@@ -454,7 +454,7 @@ def test_a_lost_worker_strands_what_it_alone_held() -> None:
     assert hopper.idle_workers == ("w1",)
     with pytest.raises(HopperError, match="not in flight"):
         hopper.finish(unit, 1.0)
-    with pytest.raises(HopperError, match="'w0' was lost; let it join first"):
+    with pytest.raises(HopperError, match="'w0' was lost; call join"):
         hopper.next_unit("w0")
     for _ in range(2):
         hopper.finish(hopper.next_unit("w1"), 1.0)
@@ -478,7 +478,7 @@ def test_a_stopped_configuration_may_still_finish_or_fail() -> None:
         assert hopper.done
         assert hopper.next_unit("w0") is None
     hopper.stop("a")
-    with pytest.raises(HopperError, match="'a' is here already"):
+    with pytest.raises(HopperError, match="'a' exists already"):
         hopper.add("a")
 
 
@@ -510,7 +510,7 @@ def test_partitions_that_nobody_holds_yet() -> None:
     ("configs", "held", "more", "said"),
     [
         (["a"], {}, {}, "availability is empty"),
-        (["a", "a"], HELD, {}, "'a' is here already"),
+        (["a", "a"], HELD, {}, "'a' exists already"),
         (["a"], {0: "w0"}, {}, "partition 0 is on 'w0': give a list"),
         (["a"], HELD, {"seed": -1}, "seed=-1: at least 0"),
         (["a"], HELD, {"policy": "randomised"}, "policy='randomised'; did you mean 'randomized'"),

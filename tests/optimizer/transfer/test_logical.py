@@ -200,7 +200,7 @@ def test_explain_says_what_is_done(logical: str) -> None:
     assert len([line for line in text.splitlines() if line.lstrip()[:2] in {"1.", "2."}]) == len(plan.stages)
     assert ("keep conv5 for the next stage: 169 KiB" in text) == (plan.stages[-1].source == 0)
     assert ("before any inference" in text.splitlines()[1]) == plan.joins_first
-    assert f"{plan.flops / 1e9:.3g} GFLOPs a record" in text.splitlines()[-1]
+    assert f"{plan.flops / 1e9:.3g} GFLOPs per record" in text.splitlines()[-1]
     assert f"({plan.speedup:.2f} times as many)" in text
 
 
@@ -211,7 +211,7 @@ def test_what_cannot_be_planned() -> None:
     with pytest.raises(CerebroError, match="name at least one"):
         plan_layers(graph, [], "lazy")
     for grouped in ([2], [1, 0], [1, 1]):
-        with pytest.raises(CerebroError, match=r"grouped=.*1 layers in all, and at least one a stage"):
+        with pytest.raises(CerebroError, match=r"grouped=.*1 layers in all, and at least one per stage"):
             plan_layers(graph, ["fc7"], "staged", grouped=grouped)
     with pytest.raises(UnknownLayerError, match=r"no layer 'fc8'.*did you mean 'fc7'"):
         plan_layers(graph, ["fc8"], "eager")

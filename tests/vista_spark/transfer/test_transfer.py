@@ -280,7 +280,7 @@ def test_explain(result: TransferResult) -> None:
     lines = text.splitlines()
     assert lines[0].startswith("staged plan for squeezenet1_1")
     assert [line for line in lines if "train downstream" in line] == lines[2:7:2]
-    assert "GFLOPs a record; the lazy plan takes" in lines[-1]
+    assert "GFLOPs per record; the lazy plan takes" in lines[-1]
     assert "lazy plan for" in transfer(plan="lazy").explain()
 
 
