@@ -37,13 +37,7 @@ MAY_ASK_FOR_A_SESSION = {"udfs.driver", "udfs.testing"}
 
 ROOM_FILES = {"__init__.py", "__main__.py", "errors.py"}
 
-# Circles and private imports that are still to be removed. An entry goes when its cause is gone.
-KNOWN_CIRCLES = {
-    "udfs.training._keras -> udfs.training._session",
-    "udfs.training._own -> udfs.training._session",
-    "udfs.training._session -> udfs.training._torch",
-    "vista_spark.roster._architecture -> vista_spark.roster._card",
-}
+# Imports that are still to be removed. An entry goes when its cause is gone.
 KNOWN_PRIVATE_IMPORTS = {
     ("udfs.inference.profiling", "udfs.inference"),
     ("vista_spark.network._network", "vista_spark.roster._text_builtin"),
@@ -161,7 +155,7 @@ def test_the_command_line_is_imported_by_nobody() -> None:
 
 def test_no_module_imports_in_a_circle() -> None:
     graph = import_graph({name: [target for _, target in imported(path)] for name, path in MODULES.items()})
-    assert shortest_circles(graph) <= KNOWN_CIRCLES
+    assert not shortest_circles(graph)
 
 
 def test_a_circle_is_found() -> None:

@@ -69,7 +69,7 @@ def test_layer_rejects(wrong: dict[str, Any]) -> None:
 
 
 def test_window_rejects() -> None:
-    with pytest.raises(GraphError, match="one entry a spatial axis"):
+    with pytest.raises(GraphError, match="one entry per spatial axis"):
         Window((3, 3), (1,), (0, 0), (1, 1))
     with pytest.raises(GraphError, match="start at 1"):
         Window((3,), (0,), (0,), (1,))
