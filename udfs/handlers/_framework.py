@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +13,6 @@ from optimizer.errors import CerebroError
 from udfs.handlers._protocol import Handler
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
@@ -91,6 +91,10 @@ class Framework(Handler, Protocol):
     def apply_random(self, state: Any) -> None:  # noqa: ARG002
         """Set the framework's own generators to a state of :meth:`take_random`."""
         return
+
+    def threads(self) -> int:
+        """Count the CPU threads that an operation uses now."""
+        return os.cpu_count() or 1
 
     def accelerator_bytes(self) -> int:
         """Measure the most accelerator memory that this process has reserved."""

@@ -7,6 +7,7 @@ from ._cost import CostModel
 from ._curve import TAUS, Curve, fitted
 from ._drill import Lattice
 from ._explaining import DETAILS, Explaining
+from ._naive import NaiveOccluder, open_occluder
 from ._settings import (
     MODES,
     PERTURBATIONS,
@@ -35,6 +36,7 @@ __all__ = [
     "HeatMap",
     "Lattice",
     "Mode",
+    "NaiveOccluder",
     "Occlusion",
     "Perturbation",
     "Precision",
@@ -42,5 +44,6 @@ __all__ = [
     "ShareCost",
     "TargetError",
     "fitted",
+    "open_occluder",
     "similarity",
 ]

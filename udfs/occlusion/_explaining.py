@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from udfs.arrow import VECTOR, NewColumns
+from udfs.handlers import framework
+from udfs.occlusion._naive import open_occluder
 from udfs.occlusion._settings import TargetError
 from udfs.occlusion._task_model import task_model
 
@@ -91,12 +93,13 @@ class Explaining:
 
     def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
         """Open the network, with the threads that Spark gave the task."""
-        from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - imports torch, an optional extra
-        from udfs.occlusion.tuning import Tuning  # noqa: PLC0415 - the same
-
         del threads
         model = task_model(self.source, self.device)
-        return partial(self._explain, Tuning(model, self.occlusion) if self.tuning else Occluder(model, self.occlusion))
+        if not self.tuning:
+            return partial(self._explain, open_occluder(framework(self.source.framework), model, self.occlusion))
+        from udfs.occlusion.tuning import Tuning  # noqa: PLC0415 - imports torch, an optional extra
+
+        return partial(self._explain, Tuning(model, self.occlusion))
 
     def _explain(self, occluder: Any, batch: pa.RecordBatch) -> NewColumns:
         read = self.feed.take(batch)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from udfs.handlers import framework
+from udfs.occlusion._naive import open_occluder
 from udfs.occlusion._task_model import task_model
 
 if TYPE_CHECKING:
@@ -91,6 +93,5 @@ class ShareCost:
 
 
 def _occluder(source: ModelSource, occlusion: Occlusion, device: str) -> Any:
-    from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - imports torch, an optional extra
-
-    return Occluder(task_model(source, device), occlusion)
+    model = task_model(source, device)
+    return open_occluder(framework(source.framework), model, occlusion)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from udfs.handlers import framework
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from optimizer.graph import LayerGraph
     from vista_spark.roster import ModelCard
 
 __all__ = ["check_color", "check_explainable", "check_network"]
 
 
-def check_explainable(card: ModelCard) -> None:
-    """Raise ``InvalidArgumentError`` unless a model of the roster is a network of PyTorch for images."""
-    if card.framework != "torch" or card.kind != "image":
+def check_explainable(card: ModelCard, modes: Collection[str]) -> None:
+    """Raise ``InvalidArgumentError`` unless a model of the roster is a network for images that runs in these modes."""
+    if card.kind != "image":
+        raise InvalidArgumentError(f"model {card.name!r} reads {card.kind}s: explanations are for images")
+    if set(modes) - {"naive"} and not framework(card.framework).incremental:
         raise InvalidArgumentError(
-            f"model {card.name!r} is one of {card.framework} for {card.kind}s: explanations are for images and PyTorch"
+            f'model {card.name!r} is one of {card.framework}, which computes no parts of tensors: take mode="naive"'
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from udfs.driver import hint_keywords, task_slots
 from udfs.handlers import framework
 from udfs.images import decode
-from udfs.occlusion import TargetError
+from udfs.occlusion import TargetError, open_occluder
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import network, warn_of_random_weights
@@ -345,7 +345,7 @@ class _Question:
 def _answers(question: _Question, options: Sequence[OcclusionOptions]) -> tuple[Explanation, ...]:
     """Explain one image with each of some options; the network is opened, and its views made, once for all."""
     card = roster.card(question.model) if isinstance(question.model, str) else question.model
-    check_explainable(card)
+    check_explainable(card, {option.mode for option in options})
     preprocessing: Any = card.preprocessing
     if question.image_size is not None:
         preprocessing = preprocessing.with_size(question.image_size)
@@ -355,17 +355,14 @@ def _answers(question: _Question, options: Sequence[OcclusionOptions]) -> tuple[
     fill = color_fill(question.patch_color, preprocessing)
     pixels = decode(question.image, preprocessing)
 
-    import torch  # noqa: PLC0415 - an optional package
-
-    from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - needs torch
-
+    own = framework(card.framework)
     warn_of_random_weights(card, question.weights, question.seed)
-    where: tuple[object, ...] = (torch.get_num_threads(),)
+    where: tuple[object, ...] = (own.threads(),)
     spreading: Callable[[Occlusion], Spread] | None = None
     traced: Any
     if question.spark is None:
         network_here = roster.load(card, question.weights, seed=question.seed)
-        traced = framework("torch").trace(network_here, list(preprocessing.inputs))
+        traced = own.trace(network_here, list(preprocessing.inputs))
     else:
         net = question.network(card)
         traced = net.traced
@@ -375,10 +372,10 @@ def _answers(question: _Question, options: Sequence[OcclusionOptions]) -> tuple[
         where = (question.spark.conf.get("spark.master", ""), slots, rounds)
         source = net.shipped(question.spark).source
         spreading = partial(Spread, question.spark, source, slots=slots, rounds=rounds)
-    ready = traced.prepare(torch.get_num_threads())
+    ready = traced.prepare(own.threads())
     opened, explanations = None, []
     for occlusion in occlusions:
-        occluder, spread = Occluder(ready, occlusion), spreading and spreading(occlusion)
+        occluder, spread = open_occluder(own, ready, occlusion), spreading and spreading(occlusion)
         if question.on_estimate is not None:
             key = (card.name, preprocessing.size, occlusion, *where)
             cost = cost_model((spread or occluder).cost_model, key)
@@ -399,6 +396,7 @@ def _answers(question: _Question, options: Sequence[OcclusionOptions]) -> tuple[
 
 def _shown(pixels: NDArray[np.float32], preprocessing: Preprocessing) -> NDArray[np.uint8]:
     """Pixels back from the network's input."""
-    last = pixels.transpose(1, 2, 0) * np.array(preprocessing.std) + np.array(preprocessing.mean)
+    image = pixels.transpose(1, 2, 0) if preprocessing.layout == "NCHW" else pixels
+    last = image * np.array(preprocessing.std) + np.array(preprocessing.mean)
     picture: NDArray[np.uint8] = np.clip(np.rint(last / preprocessing.scale), 0, 255).astype(np.uint8)
     return picture if preprocessing.channels == "RGB" else picture[:, :, ::-1]

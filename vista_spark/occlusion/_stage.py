@@ -53,7 +53,7 @@ class _OcclusionStage(HasOcclusion):
 
     def _checked(self, dataset: DataFrame) -> tuple[Network, Occlusion]:
         """Open the network and describe its occlusion, or raise; before Spark starts a job."""
-        check_explainable(self._card("image"))
+        check_explainable(self._card("image"), {self.getMode()})
         net = network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
         column, target = self.getInputCol(), self.getTargetCol()
         net.reads.check(dataset, column, type(self).__name__)

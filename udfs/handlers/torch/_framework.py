@@ -83,6 +83,10 @@ class TorchFramework(Framework):
         """Set torch's generator for the CPU."""
         torch.set_rng_state(torch.from_numpy(state.copy()))
 
+    def threads(self) -> int:
+        """Count the threads that an operation of torch uses now."""
+        return torch.get_num_threads()
+
     def accelerator_bytes(self) -> int:
         """Measure the most memory that torch has reserved on the current GPU."""
         return int(torch.cuda.max_memory_reserved()) if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]

@@ -1,0 +1,157 @@
+"""The contract of a whole framework, as tests: tracing as :class:`HandlerContract` has it, training, export, networks.
+
+A project of its own subclasses :class:`FrameworkContract` in a test module, and pytest collects the rest::
+
+    class TestMine(FrameworkContract):
+        framework = FRAMEWORK
+        samples = (Sample("chain", build_chain, (TensorSpec((3, 8, 8)),), ...), ...)
+        refusals = (Refusal("no model", object, (TensorSpec((4,)),), "expected"),)
+        training = TrainingSample(trainer_fn, Tensors((inputs,), (labels,), rows))
+"""
+
+# ruff: noqa: S101  (a test suite that ships with the package: a test is named after what it holds)
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from udfs.handlers import DeviceError, framework_of
+from udfs.inference import PortableNetwork
+from udfs.packing import StateError
+from udfs.testing._frameworks import HandlerContract, Sample
+from udfs.training import ModelTrainer, open_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from udfs.handlers import Session
+    from udfs.shards import Tensors
+
+__all__ = ["FrameworkContract", "TrainingSample"]
+
+
+@dataclass(frozen=True)
+class TrainingSample:
+    """A model to train.
+
+    Parameters
+    ----------
+    trainer_fn : callable
+        From ``{}`` to a :class:`udfs.training.ModelTrainer`, with a new model each time whose weights are drawn from
+        the framework's or numpy's generator.
+    data : Tensors
+        Rows to train on, at least two batches of them.
+    """
+
+    trainer_fn: Callable[[dict[str, Any]], ModelTrainer]
+    data: Tensors
+
+
+class FrameworkContract(HandlerContract):
+    """What every framework holds. Subclass it with the four class attributes; a method is a test."""
+
+    training: ClassVar[TrainingSample]
+
+    def session(self, seed: int = 3) -> Session:
+        """Open the training sample."""
+        return open_session(self.training.trainer_fn, {}, seed, device="cpu")
+
+    def unit(self, session: Session) -> None:
+        """Train one unit in a fixed order."""
+        data = self.training.data
+        session.train(data, np.random.default_rng(0).permutation(data.rows), ends_epoch=True)
+
+    def test_own_models_are_recognised_and_no_others(self) -> None:
+        assert framework_of(self.session().model) is self.framework
+        assert not self.framework.recognises(object())
+        assert not self.framework.recognises(None)
+
+    def test_devices_that_are_not_there_are_refused(self) -> None:
+        for device in ("cuda:99", "no such device"):
+            try:
+                self.framework.device(device)
+            except DeviceError:
+                continue
+            raise AssertionError(f"{device} was taken")
+        for device in ("auto", "cpu"):
+            resolved = self.framework.device(device)
+            assert self.framework.device(resolved) == resolved
+
+    def test_one_seed_gives_one_model_and_one_training(self) -> None:
+        one, other, another = self.session(), self.session(), self.session(4)
+        assert one.checkpoint() == other.checkpoint() != another.checkpoint()
+        self.unit(one)
+        self.unit(other)
+        assert one.checkpoint() == other.checkpoint()
+
+    def test_restored_training_continues_bit_for_bit(self) -> None:
+        stays, hops = self.session(), self.session(5)
+        self.unit(stays)
+        state = stays.checkpoint()
+        self.unit(stays)
+        hops.restore(state)
+        assert hops.checkpoint() == state
+        random.random()  # noqa: S311 - whatever another configuration draws in between
+        self.unit(hops)
+        assert hops.checkpoint() == stays.checkpoint() != state
+
+    def test_damaged_checkpoints_are_refused(self) -> None:
+        session = self.session()
+        before = session.checkpoint()
+        for damaged in (b"", b"no checkpoint at all", before[: len(before) // 2]):
+            try:
+                session.restore(damaged)
+            except StateError:
+                continue
+            raise AssertionError(f"{len(damaged)} bytes were taken")
+        assert session.checkpoint() == before
+
+    def test_evaluation_learns_nothing_and_training_does(self) -> None:
+        session, data = self.session(), self.training.data
+        before = session.checkpoint()
+        first = session.sums.results(session.evaluate(data))
+        assert session.checkpoint() == before
+        for _ in range(5):
+            self.unit(session)
+        assert session.sums.results(session.evaluate(data))["loss"] < first["loss"]
+
+    def test_frozen_block_leaves_the_model_as_it_was(self) -> None:
+        frozen, free = self.session(), self.session()
+        with self.framework.frozen(frozen.model):
+            frozen.predict(frozen.read(self.training.data.inputs))  # type: ignore[arg-type] # a list will do
+        self.unit(frozen)
+        self.unit(free)
+        assert frozen.checkpoint() == free.checkpoint()
+
+    def test_export_opens_to_the_same_predictions(self) -> None:
+        session, inputs = self.session(), self.training.data.inputs
+        self.unit(session)
+        network = PortableNetwork.of(session.model, session.read(inputs))
+        assert network.file_name.endswith(self.framework.suffix)
+        opened = PortableNetwork(self.framework.name, network.data).open()
+        for rows in (1, len(inputs[0])):
+            part = tuple(array[:rows] for array in inputs)
+            for exported, own in zip(opened(session.read(part)), session.predict(part), strict=True):
+                np.testing.assert_allclose(exported, own, rtol=1e-5, atol=1e-6)
+
+    def test_measures_are_those_of_the_weights(self) -> None:
+        session = self.session()
+        assert session.weight_bytes >= 4 * self.framework.parameters(session.model) > 0
+        assert self.framework.accelerator_bytes() >= 0
+
+    def test_networks_are_built_from_a_seed_and_generators_put_back(self, sample: Sample) -> None:
+        before = random.getstate()
+        one, other = (self.framework.build(sample.build, sample.inputs, 7) for _ in range(2))
+        assert random.getstate() == before
+        assert self.framework.trace(one, sample.inputs).graph == self.framework.trace(other, sample.inputs).graph
+
+    def test_named_layers_are_those_of_the_graph(self, sample: Sample) -> None:
+        traced = self.trace(sample)
+        paths = self.framework.paths(self.framework.skeleton(sample.build, sample.inputs), sample.inputs)
+        for path in sample.modules:
+            assert path in paths
+            assert traced.layer(path) in traced.graph
