@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from numpy_perceptron import FRAMEWORK, Momentum, Perceptron
+from pyspark import cloudpickle
 
 from cerebro_spark import GridSearch, ModelTrainer, SparkBackend, Store
 from udfs.handlers import TensorSpec, framework, register_framework, unregister_framework
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SIDE = 8
+
+# The workers have no such module: its functions go to them by value.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.fixture(autouse=True, scope="module")

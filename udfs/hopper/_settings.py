@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from udfs.handlers import registered_frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from udfs.handlers import Framework
     from udfs.shards import PreparedData
 
 __all__ = ["WorkerSettings"]
@@ -43,6 +46,8 @@ class WorkerSettings:
         machine's memory by default.
     device : str
         ``"cpu"`` (default), ``"cuda"`` or ``"auto"``.
+    registered : tuple of Framework
+        Frameworks that the driver registered by hand, for the worker to register too.
     """
 
     worker: str
@@ -57,3 +62,4 @@ class WorkerSettings:
     threads: int
     memory_bytes: int | None = None
     device: str = "cpu"
+    registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from udfs.handlers import register_framework
 from udfs.hopper._service import Service
 from udfs.hopper._settings import WorkerSettings
 from udfs.node import keep_freed_memory
@@ -49,6 +50,7 @@ class HopperWorker(WorkerSettings):
         for _ in batches:
             pass
         keep_freed_memory()
+        register_framework(*self.registered)
         _limit_threads(self.threads)
         sys.setswitchinterval(_SWITCH_S)
         with Service(self) as service:

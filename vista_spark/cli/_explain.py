@@ -81,7 +81,7 @@ def explain_command(
     places = None if region is None else ((region[0], region[1]), (region[2], region[3]))
     with refused_before_spark():
         card = roster.card(model)
-        check_explainable(card)
+        check_explainable(card, {mode})
         net = network(card, weights, seed, image_size)
         OcclusionOptions(patch=(patch_size,) * 2, stride=(stride,) * 2, region=places).grid(
             (net.preprocessing.crop,) * 2
