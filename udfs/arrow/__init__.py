@@ -4,7 +4,7 @@ from udfs.arrow._batches import rebatch
 from udfs.arrow._errors import RowError
 from udfs.arrow._policy import ERROR_POLICIES, ErrorPolicy, RowPolicy
 from udfs.arrow._rows import BatchFunction, NewColumns, RowMap
-from udfs.arrow._tensors import VECTOR, TensorError, from_binary, nbytes, several_from_binary, to_binary, to_lists
+from udfs.arrow._tensors import VECTOR, TensorError, from_binary, nbytes, ragged_from_binary, to_binary, to_lists
 
 __all__ = [
     "ERROR_POLICIES",
@@ -18,8 +18,8 @@ __all__ = [
     "TensorError",
     "from_binary",
     "nbytes",
+    "ragged_from_binary",
     "rebatch",
-    "several_from_binary",
     "to_binary",
     "to_lists",
 ]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from udfs.handlers import TensorSpec
 
-__all__ = ["VECTOR", "TensorError", "from_binary", "nbytes", "several_from_binary", "to_binary", "to_lists"]
+__all__ = ["VECTOR", "TensorError", "from_binary", "nbytes", "ragged_from_binary", "to_binary", "to_lists"]
 
 VECTOR = pa.list_(pa.float32())
 """Type of a column of feature vectors or outputs, whose numbers are never null; see :func:`to_lists`."""
@@ -79,22 +79,22 @@ def to_binary(
 
 
 def from_binary(column: pa.Array, spec: TensorSpec) -> NDArray[np.generic]:
-    """Binary values without nulls as one array of shape ``(n, *spec.shape)``, a read-only view of Arrow's memory.
+    """View binary values without nulls as one array of shape ``(n, *spec.shape)``, read-only in Arrow's memory.
 
     Raises
     ------
     TensorError
         A value is null or has another length than ``spec`` says.
     """
-    array, counts = several_from_binary(column, spec)
+    array, counts = ragged_from_binary(column, spec)
     if (counts != 1).any():
-        found = sorted({int(count) * nbytes(spec) for count in counts if count != 1})[:3]
-        raise _wrong_length(spec, found)
+        lengths = sorted({int(count) * nbytes(spec) for count in counts if count != 1})[:3]
+        raise _wrong_length(spec, lengths)
     return array
 
 
-def several_from_binary(column: pa.Array, spec: TensorSpec) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
-    """Binary values that hold one or more tensors each, as one array of all, and how many each held.
+def ragged_from_binary(column: pa.Array, spec: TensorSpec) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
+    """View binary values of one or more tensors each as one array of all tensors, with the number in each value.
 
     Returns
     -------

@@ -8,7 +8,7 @@ from udfs.driver._columns import (
     check_numbers,
     check_present,
     check_text,
-    holds_several,
+    holds_image_lists,
     is_numeric,
 )
 from udfs.driver._files import check_file_columns, file_columns, file_infos, is_csv, is_here, is_parquet, open_files
@@ -49,7 +49,7 @@ __all__ = [
     "file_columns",
     "file_infos",
     "hint_keywords",
-    "holds_several",
+    "holds_image_lists",
     "is_csv",
     "is_here",
     "is_local",

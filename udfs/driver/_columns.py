@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["check_absent", "check_image", "check_numbers", "check_present", "check_text", "holds_several", "is_numeric"]
+__all__ = [
+    "check_absent",
+    "check_image",
+    "check_numbers",
+    "check_present",
+    "check_text",
+    "holds_image_lists",
+    "is_numeric",
+]
 
 
 def check_present(df: DataFrame, columns: Iterable[str], what: str) -> None:
@@ -50,10 +58,10 @@ def check_absent(df: DataFrame, columns: Iterable[str], remedy: str) -> None:
 def check_image(df: DataFrame, column: str, what: str) -> None:
     """Raise ``ColumnError`` unless ``column`` is of a type that holds images."""
     check_present(df, [column], what)
-    found = df.schema[column].dataType
-    if not _holds_images(found):
+    kind = df.schema[column].dataType
+    if not _holds_images(kind):
         raise ColumnError(
-            f"{what}: column {column!r} is {found.simpleString()}; an image is binary (encoded bytes), string (path), "
+            f"{what}: column {column!r} is {kind.simpleString()}; an image is binary (encoded bytes), string (path), "
             "Spark's image struct, or an array of float or double (a preprocessed tensor); several images are an array "
             "of one of the first three"
         )
@@ -62,18 +70,18 @@ def check_image(df: DataFrame, column: str, what: str) -> None:
 def check_text(df: DataFrame, column: str, what: str) -> None:
     """Raise ``ColumnError`` unless ``column`` is text."""
     check_present(df, [column], what)
-    found = df.schema[column].dataType
-    if not isinstance(found, StringType):
-        raise ColumnError(f"{what}: column {column!r} is {found.simpleString()}; a text is a string")
+    kind = df.schema[column].dataType
+    if not isinstance(kind, StringType):
+        raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}; a text is a string")
 
 
 def check_numbers(df: DataFrame, column: str, what: str) -> None:
     """Raise ``ColumnError`` unless ``column`` holds tensors: Spark ML vectors, or arrays of numbers."""
     check_present(df, [column], what)
-    found = df.schema[column].dataType
-    if not isinstance(found, VectorUDT) and not _holds_floats(found):
+    kind = df.schema[column].dataType
+    if not isinstance(kind, VectorUDT) and not _holds_floats(kind):
         raise ColumnError(
-            f"{what}: column {column!r} is {found.simpleString()}; the tensor of a layer is a Spark ML vector or an "
+            f"{what}: column {column!r} is {kind.simpleString()}; the tensor of a layer is a Spark ML vector or an "
             'array of float or double, as CNNFeaturizer(pooling="none") writes them'
         )
 
@@ -95,27 +103,27 @@ def is_numeric(kind: DataType | pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def holds_several(df: DataFrame, column: str) -> bool:
-    """Whether a column of images has several a record."""
-    found = df.schema[column].dataType
-    return isinstance(found, ArrayType) and _holds_one(found.elementType)
+def holds_image_lists(df: DataFrame, column: str) -> bool:
+    """Whether each record of a column holds a list of images."""
+    kind = df.schema[column].dataType
+    return isinstance(kind, ArrayType) and _is_image(kind.elementType)
 
 
-def _holds_images(found: DataType) -> bool:
-    if not isinstance(found, ArrayType):
-        return _holds_one(found)
-    return _holds_one(found.elementType) or _holds_floats(found)
+def _holds_images(kind: DataType) -> bool:
+    if not isinstance(kind, ArrayType):
+        return _is_image(kind)
+    return _is_image(kind.elementType) or _holds_floats(kind)
 
 
-def _holds_floats(found: DataType) -> bool:
-    if not isinstance(found, ArrayType):
+def _holds_floats(kind: DataType) -> bool:
+    if not isinstance(kind, ArrayType):
         return False
-    while isinstance(found, ArrayType):
-        found = found.elementType
-    return isinstance(found, (FloatType, DoubleType))
+    while isinstance(kind, ArrayType):
+        kind = kind.elementType
+    return isinstance(kind, (FloatType, DoubleType))
 
 
-def _holds_one(found: DataType) -> bool:
-    if isinstance(found, StructType):
-        return set(found.names) >= set(IMAGE_FIELDS)
-    return isinstance(found, (BinaryType, StringType))
+def _is_image(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return set(kind.names) >= set(IMAGE_FIELDS)
+    return isinstance(kind, (BinaryType, StringType))

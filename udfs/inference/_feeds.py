@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from udfs import images
-from udfs.arrow import from_binary, several_from_binary
+from udfs.arrow import from_binary, ragged_from_binary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,14 +142,14 @@ class TensorFeed:
     ----------
     column, layer : str
     spec : TensorSpec
-    several : bool
-        Whether a value holds the tensors of several images, one after the other.
+    ragged : bool
+        Whether a value holds the tensors of one or more images, one after the other.
     """
 
     column: str
     layer: str
     spec: TensorSpec
-    several: bool = False
+    ragged: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -160,9 +160,9 @@ class TensorFeed:
         """View the column as an array; none of its records is bad."""
         column = batch.column(self.column)
         reasons: list[str | None] = [None] * len(column)
-        if not self.several:
+        if not self.ragged:
             return Read({self.layer: from_binary(column, self.spec)}, reasons)
-        array, counts = several_from_binary(column, self.spec)
+        array, counts = ragged_from_binary(column, self.spec)
         return Read({self.layer: array}, reasons, counts)
 
 

@@ -24,7 +24,7 @@ from udfs.driver import (
     check_absent,
     check_present,
     hint_keywords,
-    holds_several,
+    holds_image_lists,
     map_rows,
     quoted,
 )
@@ -57,7 +57,7 @@ class _OcclusionStage(HasOcclusion):
         net = network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
         column, target = self.getInputCol(), self.getTargetCol()
         net.reads.check(dataset, column, type(self).__name__)
-        if holds_several(dataset, column):
+        if holds_image_lists(dataset, column):
             raise ColumnError(f"{type(self).__name__}: column {column!r} has arrays of images: explode it first")
         if target is not None:
             check_present(dataset, [target], type(self).__name__)

@@ -69,7 +69,7 @@ def stage_inference(
                 _live_column(name),
                 name,
                 TensorSpec(graph[name].output_shape, graph[name].dtype),
-                several=image_aggregation is not None,
+                ragged=image_aggregation is not None,
             )
             for name in stage.reads
         )

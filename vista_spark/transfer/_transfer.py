@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 
 from optimizer.logical import LOGICAL_PLANS, plan_layers
 from optimizer.memory import Join, Persistence
-from udfs.driver import Progress, check_present, hint_keywords, holds_several, quoted
+from udfs.driver import Progress, check_present, hint_keywords, holds_image_lists, quoted
 from udfs.inference import POOLINGS, REDUCTIONS
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
@@ -300,7 +300,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             warn_of_random_weights(net.card, net.weights, net.seed)
             bar.step("checking and matching the tables")
             net.reads.check(images, columns.image, f"the {net.reads.kind} table")
-            has_arrays = net.reads.kind == "image" and holds_several(images, columns.image)
+            has_arrays = net.reads.kind == "image" and holds_image_lists(images, columns.image)
             if self.hog and (has_arrays or net.reads.kind != "image"):
                 raise InvalidArgumentError("hog=True describes one image a record: leave it out here")
             matched = match(structured, images, columns, self.errors, classification=is_classification(self.downstream))
