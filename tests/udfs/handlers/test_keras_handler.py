@@ -20,7 +20,9 @@ from keras import layers, ops
 from optimizer.graph import Window, receptive_field
 from udfs.handlers import DeviceError, TensorSpec, framework
 from udfs.handlers.keras import FRAMEWORK
-from udfs.testing import HandlerContract, Refusal, Sample, assert_same_bits, records
+from udfs.shards import Tensors
+from udfs.testing import FrameworkContract, Refusal, Sample, TrainingSample, assert_same_bits, records
+from udfs.training import ModelTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -244,8 +246,28 @@ def functional(function: Callable[[Any], Any], shape: tuple[int, ...] = (4,), **
     return keras.Model(x, function(x))
 
 
+def trainer(params: dict[str, Any]) -> ModelTrainer:
+    model = keras.Sequential(
+        [
+            keras.Input((4,)),
+            layers.Dense(8),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.Dropout(0.2),
+            layers.Dense(2, "softmax"),
+        ]
+    )
+    optimizer = keras.optimizers.Adam(params.get("lr", 0.02))
+    return ModelTrainer(model=model, optimizer=optimizer, loss="sparse_categorical_crossentropy", batch_size=16)
+
+
+def tensors(rows: int = 72) -> Tensors:
+    inputs = np.random.default_rng(0).normal(size=(rows, 4)).astype(np.float32)
+    return Tensors((inputs,), ((inputs.sum(axis=1) > 0).astype(np.int64),), rows)
+
+
 @pytest.mark.contract
-class TestContract(HandlerContract):
+class TestContract(FrameworkContract):
     framework = FRAMEWORK
     samples = SAMPLES
     refusals = (
@@ -278,6 +300,7 @@ class TestContract(HandlerContract):
         Refusal("wrong type", lambda: built(chain), (TensorSpec((8, 8, 3), "float64"),), "another shape or type"),
         Refusal("returns no tensor", lambda: Own(lambda *_: 3), (TensorSpec((4,)),), "not tensors"),
     )
+    training = TrainingSample(trainer, tensors())
 
 
 def check(model: Any, inputs: Sequence[TensorSpec], cuts: Sequence[str] | None = None) -> TracedModel:

@@ -17,7 +17,9 @@ from torch import nn
 from optimizer.graph import Window, receptive_field
 from udfs.handlers import TensorSpec, UntraceableModelError, framework
 from udfs.handlers.torch import FRAMEWORK
-from udfs.testing import HandlerContract, Refusal, Sample, assert_same_bits, records
+from udfs.shards import Tensors
+from udfs.testing import FrameworkContract, Refusal, Sample, TrainingSample, assert_same_bits, records
+from udfs.training import ModelTrainer
 from vista_spark import roster
 
 if TYPE_CHECKING:
@@ -236,7 +238,21 @@ def _partly_training() -> nn.Module:
     return model
 
 
-class TestContract(HandlerContract):
+def trainer(params: dict[str, Any]) -> ModelTrainer:
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 2))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=params.get("lr", 0.02))
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.9)
+    return ModelTrainer(
+        model=model, optimizer=optimizer, loss=nn.CrossEntropyLoss(), batch_size=16, scheduler=scheduler
+    )
+
+
+def tensors(rows: int = 72) -> Tensors:
+    inputs = np.random.default_rng(0).normal(size=(rows, 4)).astype(np.float32)
+    return Tensors((inputs,), ((inputs.sum(axis=1) > 0).astype(np.int64),), rows)
+
+
+class TestContract(FrameworkContract):
     framework = FRAMEWORK
     samples = SAMPLES
     refusals = (
@@ -250,6 +266,7 @@ class TestContract(HandlerContract):
         Refusal("nothing a record", lambda: built(lambda: Forward(lambda _, x: x.mean(0))), (IMAGE,), "leading axis"),
         Refusal("wrong shape", lambda: built(chain), (TensorSpec((5, 8, 8)),), "another shape"),
     )
+    training = TrainingSample(trainer, tensors())
 
 
 def check(
