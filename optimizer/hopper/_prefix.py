@@ -1,4 +1,4 @@
-"""An order of vectors of sum zero in which every prefix has a small sum (Sevastyanov; Grinberg and Sevastyanov)."""
+"""Order of vectors of sum zero with a small sum of every prefix (Sevastyanov; Grinberg and Sevastyanov)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ _ZERO = 1e-9
 
 
 def rearranged(vectors: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Order vectors so that every prefix of them has a sum of norm ``d * max |v|`` at most, in any norm.
+    """Order vectors so that the sum of every prefix has a norm of at most ``d * max |v|``, in any norm.
 
-    Backwards: with ``k`` vectors left, take weights between 0 and 1 which add up to ``k - 1 - d`` and weigh the vectors
-    to a sum of zero, and move them to a vertex of all such. There at most ``d + 1`` are neither 0 nor 1, so one is 0:
-    that vector comes last. The sum of the other ``k - 1`` then is their sum weighted by what they lack of 1, which is
-    ``d`` in all.
+    The order is built from its end. With ``k`` vectors remaining, take weights between 0 and 1 that add up to
+    ``k - 1 - d`` and give a weighted sum of zero, and move them to a vertex of the set of such weights. At a vertex at
+    most ``d + 1`` weights are neither 0 nor 1, so one weight is 0: its vector comes last. The sum of the other
+    ``k - 1`` vectors then equals their sum weighted by 1 minus their weights, and those factors add up to ``d``.
 
     Parameters
     ----------
     vectors : array of float, n x d
-        Their sum is zero.
+        Vectors of sum zero.
 
     Returns
     -------
     array of int, n
+        Row numbers, in order.
 
     Examples
     --------
@@ -40,34 +41,34 @@ def rearranged(vectors: NDArray[np.float64]) -> NDArray[np.intp]:
     count, dimension = vectors.shape
     if not vectors.any():
         return np.arange(count)
-    # One row more keeps the sum of the weights.
+    # One more column of ones, so that moving the weights keeps their sum.
     rows = np.column_stack([vectors / np.abs(vectors).max(initial=np.finfo(float).tiny), np.ones(count)])
-    left = np.arange(count)
+    remaining = np.arange(count)
     weights = np.full(count, max(0, count - 1 - dimension) / max(1, count))
     last: list[int] = []
-    while len(left) > dimension:
-        weights = _vertex(weights, rows[left])
+    while len(remaining) > dimension:
+        weights = _vertex(weights, rows[remaining])
         place = int(weights.argmin())
-        last.append(int(left[place]))
-        left, weights = np.delete(left, place), np.delete(weights, place)
-        above = len(left) - dimension
-        weights = weights * ((above - 1) / above if above > 0 else 0.0)
-    return np.array([*left, *reversed(last)], dtype=np.intp)
+        last.append(int(remaining[place]))
+        remaining, weights = np.delete(remaining, place), np.delete(weights, place)
+        excess = len(remaining) - dimension
+        weights = weights * ((excess - 1) / excess if excess > 0 else 0.0)
+    return np.array([*remaining, *reversed(last)], dtype=np.intp)
 
 
 def _vertex(weights: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Move weights within [0, 1] until no more lie strictly between than there are rows; what they weigh stays."""
+    """Move weights within [0, 1], at the same weighted sum, until at most as many as columns are neither 0 nor 1."""
     weights = weights.copy()
     most = rows.shape[1]
     while True:
         between = np.flatnonzero((weights > _ZERO) & (weights < 1 - _ZERO))
         if len(between) <= most:
             break
-        some = between[: most + 1]
-        # As many columns as rows and one more: there is a direction in which nothing that is weighed changes.
-        direction = np.linalg.svd(rows[some].T)[2][-1]
+        moved = between[: most + 1]
+        # One more weight than equations, so some direction keeps the weighted sum.
+        direction = np.linalg.svd(rows[moved].T)[2][-1]
         up, down = direction > _ZERO, direction < -_ZERO
-        to_one = ((1 - weights[some][up]) / direction[up]).min(initial=np.inf)
-        to_zero = (weights[some][down] / -direction[down]).min(initial=np.inf)
-        weights[some] = np.clip(weights[some] + min(to_one, to_zero) * direction, 0, 1)
+        to_one = ((1 - weights[moved][up]) / direction[up]).min(initial=np.inf)
+        to_zero = (weights[moved][down] / -direction[down]).min(initial=np.inf)
+        weights[moved] = np.clip(weights[moved] + min(to_one, to_zero) * direction, 0, 1)
     return np.where(weights < _ZERO, 0.0, np.where(weights > 1 - _ZERO, 1.0, weights))

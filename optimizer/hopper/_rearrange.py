@@ -25,55 +25,56 @@ _ROUNDING = 1e-9
 
 
 def rearrange(workload: HopWorkload) -> Schedule:
-    """Schedule an open shop so that it is optimal if the busiest worker has enough to do.
+    """Schedule an open shop, optimally if the busiest worker has enough units.
 
-    Lay the epoch of ``L_max`` seconds (equation 3.3) out as a circle. Loads are made equal by idle stretches of at
-    most ``T_max`` (equation 3.4), and all workers take the configurations in one cyclic order, without a pause, each
-    worker a little later than the one before. The order is such that two workers are never more than
-    ``(p - 1) T_max`` apart in what they have done of it, so a lag of that and a unit keeps a configuration from being
-    on two at once; a lag is lengthened, by less than a unit, until some unit begins where the circle is cut open.
-    The circle has room for all lags if ``L_max >= (p^2 + p - 1) T_max``, and often before; the makespan then is
-    ``L_max``. Else the list schedule is returned: as no worker in it idles that could train, its makespan is at most
-    ``L_max + (p - 1) T_max``.
+    The epoch of ``L_max`` seconds (equation 3.3) is laid out as a circle. Idle stretches of at most ``T_max``
+    (equation 3.4) make all loads equal. All workers train the configurations in one cyclic order, without a pause,
+    each worker with a lag behind the previous one. The order keeps the progress of any two workers within
+    ``(p - 1) T_max`` of each other, so a lag of that plus one unit keeps a configuration from training on two workers
+    at once. Each lag is then lengthened, by less than a unit, until some unit begins where the circle is cut open.
+
+    The lags fit into the circle if ``L_max >= (p^2 + p - 1) T_max``, and often for smaller ``L_max``; the makespan
+    then is ``L_max``. Otherwise the list schedule is returned: it leaves no worker idle that could train, so its
+    makespan is at most ``L_max + (p - 1) T_max``.
 
     Parameters
     ----------
     workload : HopWorkload
-        Each worker holds one partition, and nobody else does.
+        An open shop: each worker holds one partition, which no other worker holds.
 
     Returns
     -------
     Schedule
-        ``method`` says which of the two it is.
+        ``method`` names the algorithm that made it.
 
     Raises
     ------
     HopperError
-        It is no open shop.
+        The workload is not an open shop.
 
     Examples
     --------
     >>> from optimizer.hopper import HopWorkload
-    >>> found = rearrange(HopWorkload(np.random.default_rng(0).uniform(1, 2, (30, 3))))
-    >>> found.method, found.optimal, round(found.ratio, 6)
+    >>> schedule = rearrange(HopWorkload(np.random.default_rng(0).uniform(1, 2, (30, 3))))
+    >>> schedule.method, schedule.optimal, round(schedule.ratio, 6)
     ('vector rearrangement', True, 1.0)
     """
     if not workload.open_shop:
         raise HopperError(
-            "vector rearrangement takes an open shop: each worker holds one partition, which nobody else holds; "
-            "simulate() takes any"
+            "vector rearrangement needs an open shop: each worker holds one partition, which no other worker holds; "
+            "simulate() takes any workload"
         )
-    held = workload.holds.argmax(axis=1)
-    circle = _circle(workload.times)
-    if circle is None:
+    partition_of = workload.holds.argmax(axis=1)
+    starts = _circular_starts(workload.times)
+    if starts is None:
         listed = simulate(workload, POLICIES[0])
         return replace(listed, optimal=listed.makespan <= workload.lower_bound * (1 + _ROUNDING))
     placements = tuple(
         Placement(
-            Unit(config, workload.partitions[held[column]]),
+            Unit(config, workload.partitions[partition_of[column]]),
             worker,
-            float(circle[row, column]),
-            float(circle[row, column] + workload.times[row, column]),
+            float(starts[row, column]),
+            float(starts[row, column] + workload.times[row, column]),
         )
         for row, config in enumerate(workload.configs)
         for column, worker in enumerate(workload.workers)
@@ -81,11 +82,11 @@ def rearrange(workload: HopWorkload) -> Schedule:
     return Schedule(placements, workload.lower_bound, optimal=True, method="vector rearrangement")
 
 
-def _circle(times: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """The starts of units, configurations x workers, in a schedule of ``L_max`` seconds, if its lags fit."""
+def _circular_starts(times: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Compute the starts of units, configurations x workers, in ``L_max`` seconds; ``None`` if the lags do not fit."""
     count, workers = times.shape
     length = float(times.sum(axis=0).max())
-    slack = _ROUNDING * length
+    tolerance = _ROUNDING * length
     padded = _padded(times, length)
     order = rearranged(padded[:, 1:] - padded[:, :1])
     ends = np.cumsum(padded[order], axis=0)
@@ -95,23 +96,23 @@ def _circle(times: NDArray[np.float64]) -> NDArray[np.float64] | None:
     for worker in range(1, workers):
         before = ends[real, worker - 1] - starts[real, worker]
         least = shift[worker - 1] + float(before.max())
-        # Shifted by as much as leads from a start to the end of the circle, the unit of that start begins at 0.
+        # Each of these shifts moves the start of one unit to the end of the circle, where it begins again at 0.
         cuts = length - starts[:, worker]
-        enough = cuts[cuts >= least - slack]
-        if not len(enough):
+        feasible = cuts[cuts >= least - tolerance]
+        if not len(feasible):
             return None
-        shift[worker] = enough.min()
-    if length - shift[-1] < float((ends[real, -1] - starts[real, 0]).max()) - slack:
+        shift[worker] = feasible.min()
+    if length - shift[-1] < float((ends[real, -1] - starts[real, 0]).max()) - tolerance:
         return None
-    laid = starts + shift
-    laid = np.where(laid >= length - slack, laid - length, laid)
-    found = np.zeros_like(times)
-    found[order[real]] = np.maximum(laid[real], 0.0)
-    return found
+    shifted = starts + shift
+    shifted = np.where(shifted >= length - tolerance, shifted - length, shifted)
+    unit_starts = np.zeros_like(times)
+    unit_starts[order[real]] = np.maximum(shifted[real], 0.0)
+    return unit_starts
 
 
 def _padded(times: NDArray[np.float64], length: float) -> NDArray[np.float64]:
-    """Rows of idle stretches appended, none longer than a unit, until every worker's column adds up to ``length``."""
+    """Append rows of idle stretches, none longer than a unit, until every worker's column adds up to ``length``."""
     lacking = length - times.sum(axis=0)
     longest = float(times.max())
     rows = [times]

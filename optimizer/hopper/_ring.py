@@ -1,4 +1,4 @@
-"""Visit orders from a seed alone: a ring of partitions, and where each configuration gets on."""
+"""Visit orders derived from a seed: a ring of partitions, and the place where each configuration starts."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ __all__ = ["Ring"]
 
 
 class Ring:
-    """Every configuration goes round the same ring; each ``p`` in a row get on at ``p`` different places.
+    """Ring of partitions that every configuration follows; each lap of ``p`` starts at ``p`` different places.
 
-    As in a Latin square: ``p`` configurations with equal unit times never want the same partition at once.
+    As in a Latin square, ``p`` configurations with equal unit times never need the same partition at once.
 
     Parameters
     ----------
     seed : int
     partitions : int
-        ``p``.
+        Number of partitions, ``p``.
     """
 
     def __init__(self, seed: int, partitions: int) -> None:
         self._seed = seed
         self._ring = np.random.default_rng((seed, 0)).permutation(partitions)
-        # The place of each partition on the ring.
+        # Place on the ring, by partition.
         self.place = np.argsort(self._ring)
 
     def start(self, config: int) -> int:
-        """Where on the ring a configuration gets on: by the seed and its own place alone, not by who else is there."""
+        """Return the place where a configuration starts; the seed and its number alone decide it."""
         lap, step = divmod(config, len(self._ring))
         return int(np.random.default_rng((self._seed, 1, lap)).permutation(len(self._ring))[step])
 
     def order(self, config: int) -> NDArray[np.intp]:
-        """The partitions in the order in which a configuration comes to them."""
+        """Return the partitions in the order in which a configuration visits them."""
         return np.roll(self._ring, -self.start(config))

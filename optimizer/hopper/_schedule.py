@@ -1,4 +1,4 @@
-"""A schedule as a value: what runs where and when, and whether that is allowed (Section 3.3)."""
+"""Schedule as a value: the place and time of each unit, and a check of the invariants (Section 3.3)."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Schedule"]
 
-# Of the makespan: what adding up floats in another order may make of two units that touch.
+# Share of the makespan by which two adjacent units may overlap: floats added in another order differ in rounding.
 _ROUNDING = 1e-9
 _SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One epoch of model hopper parallelism.
+    """Schedule of one epoch of model hopper parallelism.
 
     Attributes
     ----------
     placements : tuple of Placement
-        In the order of their starts.
+        Placements, sorted by start.
     lower_bound : float
-        Seconds that no schedule can be shorter than; 0 where none is known.
+        Seconds that no schedule can be shorter than; 0 if no bound is known.
     optimal : bool
         Whether it is proven that no schedule is shorter.
     method : str
-        What made it.
+        Name of the algorithm that made it.
 
     Examples
     --------
@@ -67,27 +67,27 @@ class Schedule:
     @property
     def makespan(self) -> float:
         """Seconds from 0 to the end of the last unit."""
-        return max((one.end for one in self.placements), default=0.0)
+        return max((placement.end for placement in self.placements), default=0.0)
 
     @property
     def ratio(self) -> float:
-        """Makespan over ``lower_bound``; 1 is optimal, NaN where no bound is known."""
+        """Makespan over ``lower_bound``; 1 is optimal, NaN if no bound is known."""
         return self.makespan / self.lower_bound if self.lower_bound else float("nan")
 
     @property
     def utilisation(self) -> float:
-        """The share of the workers' time, from 0 to the makespan, in which they train; of those that do anything."""
-        busy = sum(one.end - one.start for one in self.placements)
-        whole = self.makespan * len({one.worker for one in self.placements})
-        return busy / whole if whole else 1.0
+        """Share of the time from 0 to the makespan in which workers train; workers without a unit do not count."""
+        busy = sum(placement.end - placement.start for placement in self.placements)
+        available = self.makespan * len({placement.worker for placement in self.placements})
+        return busy / available if available else 1.0
 
     @property
     def configs(self) -> tuple[str, ...]:
         """Configurations in the order of their first unit."""
-        return tuple(dict.fromkeys(one.unit.config for one in self.placements))
+        return tuple(dict.fromkeys(placement.unit.config for placement in self.placements))
 
     def visit_order(self, config: str) -> tuple[int, ...]:
-        """The partitions that a configuration visits, in its order; what a replay needs to give the same model.
+        """Return the partitions that a configuration visits, in order; a replay in this order gives the same model.
 
         Parameters
         ----------
@@ -102,68 +102,68 @@ class Schedule:
         HopperError
             The configuration is not in the schedule.
         """
-        found = tuple(one.unit.partition for one in self.placements if one.unit.config == config)
-        if not found:
+        order = tuple(placement.unit.partition for placement in self.placements if placement.unit.config == config)
+        if not order:
             raise unknown("configuration", config, self.configs)
-        return found
+        return order
 
     def check(self, availability: Mapping[int, Collection[str]], configs: Iterable[str] | None = None) -> None:
-        """Hold the schedule against the invariants of Section 3.3.
+        """Check the schedule against the invariants of Section 3.3.
 
-        A unit is one placement, so what runs is never preempted.
+        A unit has one placement, so no unit is ever preempted.
 
         Parameters
         ----------
         availability : mapping of int to collection of str
             The workers that hold each partition.
         configs : iterable of str, optional
-            All that have to be there; those of the schedule by default.
+            Configurations that the schedule must have; by default those that it has.
 
         Raises
         ------
         ScheduleError
-            Names the invariant and the units that break it.
+            An invariant does not hold; the message names it and the units that break it.
         """
-        for one in self.placements:
-            if not one.start >= 0 or not one.end >= one.start:
-                raise ScheduleError(f"{one} does not run forwards from 0", "no overlap")
-            if one.worker not in availability.get(one.unit.partition, ()):
-                raise ScheduleError(f"{one}: that worker does not hold the partition", "placement")
-        runs = Counter(one.unit for one in self.placements)
+        for placement in self.placements:
+            if not placement.start >= 0 or not placement.end >= placement.start:
+                raise ScheduleError(f"{placement} does not run forwards from 0", "no overlap")
+            if placement.worker not in availability.get(placement.unit.partition, ()):
+                raise ScheduleError(f"{placement}: that worker does not hold the partition", "placement")
+        runs = Counter(placement.unit for placement in self.placements)
         names = self.configs if configs is None else tuple(configs)
-        wanted = {Unit(name, partition) for name in names for partition in availability}
-        for unit in sorted(wanted | runs.keys()):
-            if runs[unit] != (unit in wanted):
-                raise ScheduleError(f"{unit} runs {runs[unit]} times, not {int(unit in wanted)}", "completeness")
-        self._apart("isolation", {one: one.unit.config for one in self.placements})
-        self._apart("exclusive access", {one: one.worker for one in self.placements})
+        required = {Unit(name, partition) for name in names for partition in availability}
+        for unit in sorted(required | runs.keys()):
+            if runs[unit] != (unit in required):
+                raise ScheduleError(f"{unit} runs {runs[unit]} times, not {int(unit in required)}", "completeness")
+        self._check_overlap("isolation", {placement: placement.unit.config for placement in self.placements})
+        self._check_overlap("exclusive access", {placement: placement.worker for placement in self.placements})
 
-    def _apart(self, invariant: str, keys: Mapping[Placement, str]) -> None:
-        """Two units that share a configuration, or a worker, must not run at the same time."""
+    def _check_overlap(self, invariant: str, keys: Mapping[Placement, str]) -> None:
+        """Raise if two placements of one key, a configuration or a worker, overlap."""
         rounding = _ROUNDING * self.makespan
         sharing: dict[str, list[Placement]] = defaultdict(list)
-        for one, key in keys.items():
-            sharing[key].append(one)
+        for placement, key in keys.items():
+            sharing[key].append(placement)
         for group in sharing.values():
             for before, after in itertools.pairwise(group):
                 if after.start < before.end - rounding:
                     raise ScheduleError(f"({before}) and ({after}) run at the same time", invariant)
 
     def explain(self) -> str:
-        """The schedule in words: how long, how near the bound, and each worker's sequence.
+        """Describe the schedule: its makespan, its distance from the bound, and the sequence of each worker.
 
         Returns
         -------
         str
-            Several lines, without a newline at the end.
+            Lines of text, without a newline at the end.
         """
         proven = ", proven optimal" if self.optimal else ""
         bound = f", {self.ratio:.4f} of the lower bound {self.lower_bound:g} s" if self.lower_bound else ""
-        what = f"{len(self.placements)} units of {len(self.configs)} configurations by {self.method}"
-        lines = [f"{what}: {self.makespan:g} s{bound}{proven}; workers train {self.utilisation:.1%} of the time"]
-        for worker in sorted({one.worker for one in self.placements}):
-            own = [one for one in self.placements if one.worker == worker]
-            shown = ", ".join(f"{one.unit.config}/{one.unit.partition}" for one in own[:_SHOWN])
-            more = f", and {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
+        units = f"{len(self.placements)} units of {len(self.configs)} configurations by {self.method}"
+        lines = [f"{units}: {self.makespan:g} s{bound}{proven}; workers train {self.utilisation:.1%} of the time"]
+        for worker in sorted({placement.worker for placement in self.placements}):
+            sequence = [placement.unit for placement in self.placements if placement.worker == worker]
+            shown = ", ".join(f"{unit.config}/{unit.partition}" for unit in sequence[:_SHOWN])
+            more = f", and {len(sequence) - _SHOWN} more" if len(sequence) > _SHOWN else ""
             lines.append(f"  {worker}: {shown}{more}")
         return "\n".join(lines)

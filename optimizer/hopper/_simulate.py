@@ -1,4 +1,4 @@
-"""An epoch in no time: the online scheduler against known unit times (Section 3.5.4)."""
+"""Simulation of an epoch: the online scheduler with known unit times (Section 3.5.4)."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 __all__ = ["drive", "simulate"]
 
-# Relative: units that end together but for rounding free their workers together.
+# Relative tolerance: units whose ends differ by rounding alone free their workers together.
 _TOGETHER = 1e-12
 
 
 def simulate(
     workload: HopWorkload, policy: str = POLICIES[0], seed: int = 0, *, times: UnitTimes | None = None
 ) -> Schedule:
-    """Run an epoch by events, with the :class:`Hopper` that a live coordinator drives.
+    """Simulate an epoch event by event, with the same :class:`Hopper` as a live coordinator.
 
     Parameters
     ----------
     workload : HopWorkload
-        What units really take.
+        The true unit times.
     policy : str
         One of :data:`POLICIES`.
     seed : int
     times : UnitTimes, optional
-        What the scheduler knows of that; by default all of it. ``UnitTimes()`` lets it learn.
+        The unit times that the scheduler knows; by default the true ones. ``UnitTimes()`` lets it learn them.
 
     Returns
     -------
@@ -43,11 +43,11 @@ def simulate(
     Raises
     ------
     HopperError
-        There is no such policy.
+        The policy is unknown.
 
     Examples
     --------
-    Figure 3.5, where model hopping takes 7 and task parallelism 9:
+    Figure 3.5, where model hopping takes 7 and task parallelism 9 units of time:
 
     >>> import numpy as np
     >>> from optimizer.hopper import HopWorkload
@@ -61,15 +61,15 @@ def simulate(
 
 
 def drive(hopper: Hopper, workload: HopWorkload, method: str) -> Schedule:
-    """Run what a scheduler has to do, alone with its workers.
+    """Run a scheduler until its epoch is done, in simulated time.
 
     Parameters
     ----------
     hopper : Hopper
     workload : HopWorkload
-        What units take.
+        The true unit times.
     method : str
-        For the schedule to say.
+        ``method`` of the schedule.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def drive(hopper: Hopper, workload: HopWorkload, method: str) -> Schedule:
     Raises
     ------
     ScheduleError
-        The scheduler stands still with units left.
+        Units remain, and the scheduler gives none to any worker.
     """
     placements: list[Placement] = []
     events: list[tuple[float, Unit, float]] = []
@@ -88,13 +88,13 @@ def drive(hopper: Hopper, workload: HopWorkload, method: str) -> Schedule:
         for worker in hopper.idle_workers:
             unit = hopper.next_unit(worker)
             if unit is not None:
-                took = seconds[unit.config, worker]
-                placements.append(Placement(unit, worker, now, now + took))
-                heapq.heappush(events, (now + took, unit, took))
+                duration = seconds[unit.config, worker]
+                placements.append(Placement(unit, worker, now, now + duration))
+                heapq.heappush(events, (now + duration, unit, duration))
         if not events:
-            raise ScheduleError(f"{hopper.remaining} units are left and no worker can train one", "progress")
+            raise ScheduleError(f"{hopper.remaining} units remain and no worker can train one", "progress")
         now = events[0][0]
         while events and events[0][0] <= now * (1 + _TOGETHER):
-            _, unit, took = heapq.heappop(events)
-            hopper.finish(unit, took)
+            _, unit, duration = heapq.heappop(events)
+            hopper.finish(unit, duration)
     return Schedule(tuple(placements), workload.lower_bound, method=method)

@@ -1,4 +1,4 @@
-"""Unit times: known, or learned while units run."""
+"""Unit times: known in advance, or learned while units run."""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ if TYPE_CHECKING:
 
 __all__ = ["UnitTimes"]
 
-# How many measured units a prior weighs as much as. Above 0, or the first units, each of a configuration never seen
-# before, would say everything of the configuration and nothing of the worker.
+# Weight of a prior, in measured units. It is above 0, since otherwise the first units, each of a configuration not
+# measured before, would set the factor of the configuration alone and tell nothing about the worker.
 _PRIOR_UNITS = 0.25
 
 
 class UnitTimes:
-    """Predicts what a unit takes: the cost of its configuration, times the slowness of its worker, times its rows.
+    """Predictor of unit times: cost of the configuration, times slowness of the worker, times rows of the partition.
 
-    Section 3.5.4 takes unit times to be such products. Both factors are fitted to the logarithms of measured seconds,
-    a row and a column at a time, in time linear in configurations plus workers. What was measured over and over for a
-    configuration on a worker is then no better known than its factors say, but one slow unit also misleads no more.
+    Section 3.5.4 models unit times as such products. Both factors are fitted to the logarithms of measured seconds,
+    one row and one column per measurement, in time linear in configurations plus workers. A prediction comes from the
+    factors alone, even for a configuration and a worker that were measured together often; in return one slow unit
+    misleads little.
 
     Parameters
     ----------
     costs : mapping of str to float, optional
-        What is known of configurations beforehand, FLOPs for example; only their proportions count. A configuration
-        that is not there is taken for an average one.
+        Relative costs of configurations known in advance, FLOPs for example; only their proportions count. A
+        configuration without one counts as average.
     rows : mapping of int to int, optional
-        Of each partition. By default partitions are equal.
+        Rows of each partition. By default partitions are equal.
 
     Raises
     ------
     HopperError
-        A cost or a number of rows that is not positive.
+        A cost or a number of rows is not positive.
 
     Examples
     --------
     >>> from optimizer.hopper import Unit
     >>> times = UnitTimes({"small": 1.0, "large": 3.0})
-    >>> times.predict(Unit("large", 0), "w0")  # nothing was measured: in units of an average configuration
+    >>> times.predict(Unit("large", 0), "w0")  # not measured yet: relative to an average configuration
     1.5
     >>> times.observe(Unit("small", 0), "w0", 10.0)
     >>> round(times.predict(Unit("large", 0), "w1"))
@@ -56,10 +57,10 @@ class UnitTimes:
     """
 
     def __init__(self, costs: Mapping[str, float] | None = None, *, rows: Mapping[int, int] | None = None) -> None:
-        for what, given in (("cost of", costs or {}), ("rows of partition", rows or {})):
-            for name, number in given.items():
+        for quantity, numbers in (("cost of", costs or {}), ("rows of partition", rows or {})):
+            for name, number in numbers.items():
                 if not (math.isfinite(number) and number > 0):
-                    raise HopperError(f"{what} {name}: {number}; give a positive number, or leave it out")
+                    raise HopperError(f"{quantity} {name}: {number}; give a positive number, or leave it out")
         mean = math.fsum(costs.values()) / len(costs) if costs else 1.0
         self._priors = {name: math.log(cost / mean) for name, cost in (costs or {}).items()}
         average = sum(rows.values()) / len(rows) if rows else 1.0
@@ -68,7 +69,7 @@ class UnitTimes:
         self._timed: frozenset[str] = frozenset()
         self._configs: dict[str, int] = {}
         self._workers: dict[str, int] = {}
-        # Sums of logarithms of measured seconds, and how many: configurations x workers, with room to grow.
+        # Sums and counts of logarithms of measured seconds, configurations x workers, with room to grow.
         self._sums, self._counts = np.zeros((8, 8)), np.zeros((8, 8))
         self._prior, self._cost, self._slow = np.zeros(8), np.zeros(8), np.zeros(8)
         self._measured = np.zeros(8, dtype=bool)
@@ -76,7 +77,7 @@ class UnitTimes:
 
     @classmethod
     def known(cls, workload: HopWorkload) -> UnitTimes:
-        """The unit times of a workload, exactly; learned are those of whom it does not have.
+        """Take the unit times of a workload as exact; learn those of configurations and workers that it does not have.
 
         Parameters
         ----------
@@ -86,20 +87,20 @@ class UnitTimes:
         -------
         UnitTimes
         """
-        found = cls()
-        rows = [found.config(name) for name in workload.configs]
-        columns = [found.worker(name) for name in workload.workers]
+        times = cls()
+        rows = [times.config(name) for name in workload.configs]
+        columns = [times.worker(name) for name in workload.workers]
         logs = np.log(workload.times)
-        # For configurations and workers that join later, whom the table does not have.
-        found._sums[np.ix_(rows, columns)] = logs
-        found._counts[np.ix_(rows, columns)] = 1
-        found._measured[rows] = True
-        found._cost[rows] = logs.mean(axis=1)
-        found._slow[columns] = logs.mean(axis=0) - logs.mean()
-        found._scale = float(np.log(np.exp(found._cost[rows]).mean()))
-        found._timed = frozenset(workload.workers)
-        found._table = dict(zip(workload.configs, workload.times, strict=True))
-        return found
+        # Factors for configurations and workers that join later, which the table does not have.
+        times._sums[np.ix_(rows, columns)] = logs
+        times._counts[np.ix_(rows, columns)] = 1
+        times._measured[rows] = True
+        times._cost[rows] = logs.mean(axis=1)
+        times._slow[columns] = logs.mean(axis=0) - logs.mean()
+        times._scale = float(np.log(np.exp(times._cost[rows]).mean()))
+        times._timed = frozenset(workload.workers)
+        times._table = dict(zip(workload.configs, workload.times, strict=True))
+        return times
 
     def observe(self, unit: Unit, worker: str, seconds: float) -> None:
         """Learn from a unit that has ended.
@@ -109,7 +110,7 @@ class UnitTimes:
         unit : Unit
         worker : str
         seconds : float
-            A unit that took no time a clock could tell is counted as a microsecond.
+            Measured seconds; less than a microsecond counts as one.
 
         Raises
         ------
@@ -126,7 +127,7 @@ class UnitTimes:
         self._fit(row, column)
 
     def predict(self, unit: Unit, worker: str) -> float:
-        """Seconds that a unit will take; a mere proportion before anything was measured.
+        """Predict the seconds of a unit; before any measurement, relative to an average configuration.
 
         Parameters
         ----------
@@ -144,7 +145,7 @@ class UnitTimes:
         return float(self.costs(row)[0] * self.slowness(column)[0] * self._rows.get(unit.partition, 1.0))
 
     def table(self, configs: Sequence[str], workers: Sequence[str]) -> NDArray[np.float64] | None:
-        """Known seconds, configurations x workers; ``None`` where times are learned or one of them is not known."""
+        """Return known seconds, configurations x workers; ``None`` if times are learned or one is not known."""
         table = self._table
         if table is None or not (table.keys() >= set(configs) and self._timed >= set(workers)):
             return None
@@ -152,56 +153,56 @@ class UnitTimes:
         return np.array([table[name][columns] for name in configs]).reshape(len(configs), len(columns))
 
     def costs(self, places: NDArray[np.intp]) -> NDArray[np.float64]:
-        """The factors of configurations, which :meth:`config` has numbered."""
-        found: NDArray[np.float64] = np.exp(self._cost[places] + np.where(self._measured[places], 0.0, self._scale))
-        return found
+        """Return the factors of configurations, by the numbers that :meth:`config` gave them."""
+        factors: NDArray[np.float64] = np.exp(self._cost[places] + np.where(self._measured[places], 0.0, self._scale))
+        return factors
 
     def slowness(self, places: NDArray[np.intp]) -> NDArray[np.float64]:
-        """The factors of workers, which :meth:`worker` has numbered; around 1."""
-        found: NDArray[np.float64] = np.exp(self._slow[places])
-        return found
+        """Return the factors of workers, around 1, by the numbers that :meth:`worker` gave them."""
+        factors: NDArray[np.float64] = np.exp(self._slow[places])
+        return factors
 
     def sizes(self, partitions: Sequence[int]) -> NDArray[np.float64]:
-        """The factors of partitions, around 1."""
+        """Return the factors of partitions, around 1."""
         return np.array([self._rows.get(partition, 1.0) for partition in partitions])
 
     def config(self, name: str) -> int:
-        """The number of a configuration, from now on."""
+        """Return the number of a configuration; a new one gets the next."""
         place = self._configs.get(name)
         if place is None:
             place = self._configs[name] = len(self._configs)
             if place == len(self._sums):
-                self._sums, self._counts = (np.pad(one, ((0, place), (0, 0))) for one in (self._sums, self._counts))
+                self._sums, self._counts = (np.pad(table, ((0, place), (0, 0))) for table in (self._sums, self._counts))
                 self._prior, self._cost = np.pad(self._prior, (0, place)), np.pad(self._cost, (0, place))
                 self._measured = np.pad(self._measured, (0, place))
             self._prior[place] = self._cost[place] = self._priors.get(name, 0.0)
         return place
 
     def worker(self, name: str) -> int:
-        """The number of a worker, from now on."""
+        """Return the number of a worker; a new one gets the next."""
         place = self._workers.get(name)
         if place is None:
             place = self._workers[name] = len(self._workers)
             if place == len(self._slow):
-                self._sums, self._counts = (np.pad(one, ((0, 0), (0, place))) for one in (self._sums, self._counts))
+                self._sums, self._counts = (np.pad(table, ((0, 0), (0, place))) for table in (self._sums, self._counts))
                 self._slow = np.pad(self._slow, (0, place))
         return place
 
     def _fit(self, row: int, column: int) -> None:
-        """One step of descent in the factors that a measurement touches."""
+        """Take one descent step in the two factors that a measurement touches."""
         count = len(self._configs)
         measured = self._measured[:count]
         if not measured[row]:
             if not measured.any():
                 self._scale = float(self._sums[row, column]) - self._prior[row]
             measured[row] = True
-        # The configuration first: what is new about it must not be laid to a worker that others know well.
+        # The configuration first: its own novelty must not count against a worker that is well measured.
         counts = self._counts[row]
-        of_row = float((self._sums[row] - counts * self._slow).sum())
+        row_sum = float((self._sums[row] - counts * self._slow).sum())
         expected = self._scale + self._prior[row]
-        self._cost[row] = (of_row + _PRIOR_UNITS * expected) / (counts.sum() + _PRIOR_UNITS)
+        self._cost[row] = (row_sum + _PRIOR_UNITS * expected) / (counts.sum() + _PRIOR_UNITS)
         counts = self._counts[:count, column]
         excess = self._sums[:count, column] - counts * self._cost[:count]
         self._slow[column] = excess.sum() / (counts.sum() + _PRIOR_UNITS)
-        # The mean of seconds, not of their logarithms: most of the work is in the large ones.
+        # The mean of seconds, not of their logarithms: the large ones make up most of the work.
         self._scale = float(np.log(np.exp(self._cost[:count][measured] - self._prior[:count][measured]).mean()))

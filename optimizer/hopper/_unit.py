@@ -1,4 +1,4 @@
-"""Training units, and where and when they run."""
+"""Training units, and their place and time in a schedule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Placement", "Unit"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Unit:
-    """One sub-epoch: a configuration trained over one partition (``s_ij`` of Section 3.5.1).
+    """Training of one configuration over one partition: a sub-epoch (``s_ij`` of Section 3.5.1).
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A unit on a worker, from one moment to another.
+    """Unit on a worker, with its start and end.
 
     Attributes
     ----------

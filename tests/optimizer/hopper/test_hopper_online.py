@@ -563,5 +563,5 @@ def test_a_simulation_that_cannot_end() -> None:
     workload = HopWorkload(np.ones((1, 2)))
     hopper = Hopper(workload.configs, workload.availability)
     hopper.lose("w1")
-    with pytest.raises(ScheduleError, match="progress: 1 units are left and no worker can train one"):
+    with pytest.raises(ScheduleError, match="progress: 1 units remain and no worker can train one"):
         drive(hopper, workload, "online")

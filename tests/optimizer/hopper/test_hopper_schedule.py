@@ -123,11 +123,11 @@ def test_the_bound_with_replicas() -> None:
 
 def test_what_a_workload_says() -> None:
     said = FIGURE_3_5.explain()
-    assert said.startswith("5 configurations over 3 partitions on 3 workers, 1 worker a partition")
+    assert said.startswith("5 configurations over 3 partitions on 3 workers, 1 worker per partition")
     assert "unit times 1 to 2 s, 21 s in all" in said
     assert "7 s: the longest configuration takes at least 6 s, the workers 7 s" in said
     replicas = HopWorkload(np.array([[1.0, 2.0]]), availability={3: ["w1", "w0"], 1: ["w1"]})
-    assert "1 to 2 workers a partition" in replicas.explain()
+    assert "1 to 2 workers per partition" in replicas.explain()
     assert "3 s in all on the fastest holders" in replicas.explain()
     assert replicas.partitions == (1, 3)
     assert replicas.table() == {("c0", "w0"): 1, ("c0", "w1"): 2}
