@@ -33,16 +33,16 @@ def scaled(number: int, factor: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An intermediate table.
+    """Intermediate table.
 
     Attributes
     ----------
     name : str
-        The layers in it.
+        Names of its layers.
     total_bytes : int
-        Over the whole cluster (``|T_i|``).
+        Bytes over the whole cluster (``|T_i|``).
     record_bytes : int
-        Of one record.
+        Bytes of one record.
     """
 
     name: str
@@ -52,22 +52,22 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables of one logical plan.
+    """Intermediate tables of one logical plan.
 
     Attributes
     ----------
     structured_bytes : int
-        ``|T_str|``.
+        Bytes of the structured table, ``|T_str|``.
     tables : tuple of Table
-        In the order of execution; the first holds the images.
+        Tables in order of execution; the first holds the images.
     single_bytes : int
-        The largest table (equation 5).
+        Bytes of the largest table (equation 5).
     double_bytes : int
-        The most that is to be cached at once: two tables in a row (equation 6), or one with the copy that the
-        downstream routine makes of it. The structured part that two tables share counts once.
+        Peak bytes cached at once: two successive tables (equation 6), or one table and the copy that the downstream
+        routine makes of it. The structured part that two tables share counts once.
     rows : int
     record_bytes : int
-        The largest record.
+        Bytes of the largest record.
     """
 
     structured_bytes: int
@@ -78,7 +78,7 @@ class Tables:
     record_bytes: int
 
     def partition_bytes(self, partitions: int, *, whole_rows: bool) -> int:
-        """Compute the largest partition: ``ceil(s_single / n_p)``, or the bytes of its whole records."""
+        """Compute the bytes of the largest partition: ``ceil(s_single / n_p)``, or more if records stay whole."""
         mean = divided(self.single_bytes, partitions)
         return max(mean, divided(self.rows, partitions) * self.record_bytes) if whole_rows else mean
 
@@ -91,7 +91,7 @@ class Tables:
         Returns
         -------
         int or None
-            ``None`` where one record alone is too large for a partition.
+            ``None`` if one record alone is too large for a partition.
         """
         most = constants.partition_bytes - 1
         if self.record_bytes > most:
@@ -103,7 +103,7 @@ class Tables:
 
 
 def structured_table_bytes(rows: int, features: int) -> int:
-    """``|T_str|``: an id and numbers in Spark's internal record format (Figure C.2).
+    """Compute ``|T_str|``: an id and numbers in Spark's internal record format (Figure C.2).
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def structured_table_bytes(rows: int, features: int) -> int:
     Returns
     -------
     int
-        One word per field, and one null bit each, in whole words.
+        Bytes: one word per field, and one null bit per field rounded up to whole words.
 
     Examples
     --------
@@ -127,9 +127,9 @@ def size_tables(workload: TransferWorkload, logical: Logical, constants: Constan
     """Estimate the intermediate tables of a logical plan, with the join before inference.
 
     Equation C.1 per table: ``alpha_1 * rows * (8 + 8 + bytes of its tensors) + |T_str|``, an upper bound for the
-    deserialized format. The tables are the images, then one per stage with the tensors of the next stage (staged),
-    one per layer, each from the images (lazy) or from the lowest, which carries what they read (pre-materialised), or
-    one table of all layers (eager).
+    deserialized format. The first table holds the images. After it comes one per stage with the tensors that the next
+    stage reads (staged), one per layer, computed from the images (lazy) or from the lowest layer's table, which carries
+    the tensors that they read (pre-materialised), or one table of all layers (eager).
 
     Parameters
     ----------
@@ -165,32 +165,32 @@ def size_tables(workload: TransferWorkload, logical: Logical, constants: Constan
 
     image = workload.image_tensor_bytes if constants.image_tensor_materialised else workload.image_bytes
     images = table("images", image)
-    layers = [
+    layer_tables = [
         table(
-            ", ".join(one.name for one in group),
-            *(one.tensor_bytes for one in group),
-            *(one.carried_bytes for one in group if one.carried_bytes and _carries(logical)),
+            ", ".join(layer.name for layer in group),
+            *(layer.tensor_bytes for layer in group),
+            *(layer.carried_bytes for layer in group if layer.carried_bytes and _carries(logical)),
         )
         for group in _grouped(workload, logical)
     ]
-    held = _held(images, layers, logical, first=constants.image_tensor_materialised)
-    double = max(sum(one.total_bytes for one in group) - (len(group) - 1) * structured for group in held)
+    cached = _cached(images, layer_tables, logical, images_first=constants.image_tensor_materialised)
+    double = max(sum(table.total_bytes for table in group) - (len(group) - 1) * structured for group in cached)
     if constants.training_copy_bytes:
-        widest = [max(one.features for one in group) for group in _grouped(workload, logical)]
-        for one, most in zip(layers, widest, strict=True):
-            # What later passes read stays while the downstream model is trained.
-            kept = images if logical.startswith("lazy") else layers[0] if logical == "pre-materialised" else None
-            beside = kept.total_bytes - structured if kept is not None and kept is not one else 0
-            columns = workload.structured_features + most
-            double = max(double, beside + one.total_bytes + rows * constants.training_copy_bytes * columns)
-    tables = (images, *layers)
+        widest = [max(layer.features for layer in group) for group in _grouped(workload, logical)]
+        # Later passes read this table, so it stays cached while the downstream model is trained.
+        base = images if logical.startswith("lazy") else layer_tables[0] if logical == "pre-materialised" else None
+        for trained, features in zip(layer_tables, widest, strict=True):
+            base_bytes = base.total_bytes - structured if base is not None and base is not trained else 0
+            columns = workload.structured_features + features
+            double = max(double, base_bytes + trained.total_bytes + rows * constants.training_copy_bytes * columns)
+    tables = (images, *layer_tables)
     return Tables(
         structured,
         tables,
-        max(one.total_bytes for one in tables),
+        max(table.total_bytes for table in tables),
         double,
         rows,
-        max(one.record_bytes for one in tables),
+        max(table.record_bytes for table in tables),
     )
 
 
@@ -211,11 +211,11 @@ def _grouped(workload: TransferWorkload, logical: Logical) -> list[list[LayerSiz
     return groups
 
 
-def _held(images: Table, layers: list[Table], logical: Logical, *, first: bool) -> list[tuple[Table, ...]]:
-    """List the tables cached at the same time; ``first`` where the images are the first intermediate."""
+def _cached(images: Table, layers: list[Table], logical: Logical, *, images_first: bool) -> list[tuple[Table, ...]]:
+    """List the tables cached at the same time; ``images_first`` if the images are the first intermediate table."""
     if logical.startswith("lazy"):
-        return [(images, one) for one in layers]
+        return [(images, layer) for layer in layers]
     if logical == "pre-materialised":
-        return [(layers[0],), *((layers[0], one) for one in layers[1:])]
-    chain = [images, *layers] if first else layers
+        return [(layers[0],), *((layers[0], layer) for layer in layers[1:])]
+    chain = [images, *layers] if images_first else layers
     return list(itertools.pairwise(chain)) or [(chain[0],)]

@@ -1,6 +1,6 @@
-"""Incremental inference as algebra: which part of each tensor a patch of the image changes, and what that saves.
+"""Algebra of incremental inference: the part of each tensor that a patch of the image changes, and the FLOPs saved.
 
-Krypton, sections 6.2 to 6.4 and appendix B.3. Everything here is known before any inference.
+Krypton, sections 6.2 to 6.4 and appendix B.3. All of it is computed before any inference.
 """
 
 from ._drill_down import DrillDown, stage_one_step, stage_one_stride

@@ -1,4 +1,4 @@
-"""Adaptive drill-down: a coarse heat map first, the fine one where it matters (Krypton, section 6.4.2)."""
+"""Adaptive drill-down: a coarse heat map, then a fine one of its salient part (Krypton, section 6.4.2)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["DrillDown", "stage_one_step", "stage_one_stride"]
 
 @dataclass(frozen=True, slots=True)
 class DrillDown:
-    """Two strides and the share of the image that the finer one is for.
+    """Strides of both stages, and the share of the image in the second.
 
     Parameters
     ----------
     first, second : int
         Strides of the two stages.
     fraction : float
-        Of the image, in the second stage.
+        Share of the image in the second stage, 0 to 1.
 
     Raises
     ------
     PatchError
-        A fraction that is none, or a first stride below the second.
+        The fraction is not between 0 and 1, or the first stride is below the second.
     """
 
     first: int
@@ -38,11 +38,11 @@ class DrillDown:
     def __post_init__(self) -> None:
         _check_fraction(self.fraction)
         if not 1 <= self.second <= self.first:
-            raise PatchError(f"strides {self.first} and {self.second}: the first stage has the larger, from 1 on")
+            raise PatchError(f"strides {self.first} and {self.second}: 1 <= second <= first")
 
     @property
     def speed_up(self) -> float:
-        """Re-inferences without drill-down over those with it (equation 6.28).
+        """Number of re-inferences without drill-down over that with it (equation 6.28).
 
         Examples
         --------
@@ -53,7 +53,7 @@ class DrillDown:
 
 
 def stage_one_stride(target: float, second: int, fraction: float, extent: int) -> int:
-    """The first stage's stride for a wanted speed-up (equations 6.29 and 6.30).
+    """Compute the first stage's stride for a target speed-up (equations 6.29 and 6.30).
 
     Parameters
     ----------
@@ -62,23 +62,23 @@ def stage_one_stride(target: float, second: int, fraction: float, extent: int) -
     second : int
         The second stage's stride.
     fraction : float
-        Of the image, in the second stage.
+        Share of the image in the second stage, 0 to 1.
     extent : int
-        Of the image, along its shorter axis.
+        Pixels of the image along its shorter axis.
 
     Returns
     -------
     int
-        Rounded up: at least the target is reached, as equation 6.28 counts.
+        Stride in pixels, rounded up: the speed-up of equation 6.28 is at least the target.
 
     Raises
     ------
     PatchError
-        A target that no stride reaches; the message has what would do.
+        No stride reaches the target; the message has the largest that one does.
 
     Examples
     --------
-    The defaults of section 6.4.3, and of its OCT images:
+    The defaults of section 6.4.3, and those for its OCT images:
 
     >>> stage_one_stride(3, 4, 0.25, 224), stage_one_stride(5, 4, 0.1, 224)
     (14, 13)
@@ -94,21 +94,26 @@ def stage_one_stride(target: float, second: int, fraction: float, extent: int) -
 
 
 def stage_one_step(grid: OcclusionGrid, target: float, fraction: float) -> int:
-    """Stage one's stride over stage two's: a whole number, for both stages share places (Krypton, equation 6.29).
+    """Compute stage one's stride over stage two's, a whole number so that both share positions (equation 6.29).
 
     Parameters
     ----------
     grid : OcclusionGrid
-        Of stage two.
+        Grid of stage two.
     target : float
-        Speed-up by drill-down; 1 is without.
+        Speed-up by drill-down; 1 means without it.
     fraction : float
-        Of the heat map, in stage two.
+        Share of the heat map in stage two, 0 to 1.
+
+    Returns
+    -------
+    int
+        Step of stage one, in positions of stage two.
 
     Raises
     ------
     PatchError
-        As :func:`stage_one_stride`, for the shorter side of what the patch stays in.
+        As :func:`stage_one_stride`, for the shorter side of the grid's region.
 
     Examples
     --------

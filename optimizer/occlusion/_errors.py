@@ -1,4 +1,4 @@
-"""What is wrong with a patch, a grid of them or a tuning."""
+"""Error of a patch, a grid of patches or a tuning parameter."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["PatchError"]
 
 
 class PatchError(CerebroError, ValueError):
-    """A patch, a stride, a region or a fraction that cannot be; the message has the value and what would do."""
+    """Impossible patch, stride, region or fraction; the message has the value and the allowed ones."""

@@ -1,4 +1,4 @@
-"""Where on the image the occluding patch is laid."""
+"""Grid of the positions at which a patch occludes the image."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = ["OcclusionGrid"]
 
 @dataclass(frozen=True, slots=True)
 class OcclusionGrid:
-    """Positions of a patch, a row and column of the heat map each (Krypton, equations 6.1 to 6.4).
+    """Positions of a patch, one per element of the heat map (Krypton, equations 6.1 to 6.4).
 
-    Equations 6.1 and 6.2 lose the last row and column where the stride divides evenly; here the patch is laid wherever
-    it fits.
+    Equations 6.1 and 6.2 miss the last row and column where the stride divides evenly; this grid has every position at
+    which the patch fits.
 
     Parameters
     ----------
     image : tuple of int
-        Extent of the image along its spatial axes: ``(height, width)``; one number for a sequence.
+        Pixels of the image along its spatial axes: ``(height, width)``; one number for a sequence.
     patch : tuple of int
-        Extent of the patch.
+        Pixels of the patch along the same axes.
     stride : tuple of int
-        Between two positions.
+        Pixels between two positions.
     region : tuple of tuple of int, optional
-        Half-open range of the patch's pixels, an axis each; the whole image by default.
+        Half-open range of pixels that the patch may cover, one per axis; the whole image by default.
 
     Raises
     ------
     PatchError
-        A patch that is larger than the image or the region, a region outside of the image, a number below 1.
+        The patch is larger than the image or the region, the region is not within the image, or a number is below 1.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class OcclusionGrid:
         if self.region is not None:
             sizes.add(len(self.region))
         if len(sizes) != 1:
-            raise PatchError(f"{self}: image, patch, stride and region need one entry an axis each")
+            raise PatchError(f"{self}: image, patch, stride and region need one entry per axis")
         if min((*self.image, *self.patch, *self.stride)) < 1:
             raise PatchError(f"{self}: image, patch and stride start at 1")
         for axis, (extent, patch, (first, last)) in enumerate(zip(self.image, self.patch, self.ranges, strict=True)):
@@ -68,12 +68,12 @@ class OcclusionGrid:
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """The region, or the whole image."""
+        """Half-open range of pixels per axis: the region, or the whole image."""
         return self.region if self.region is not None else tuple((0, extent) for extent in self.image)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the heat map."""
+        """Shape of the heat map."""
         return tuple(
             (last - first - patch) // stride + 1
             for (first, last), patch, stride in zip(self.ranges, self.patch, self.stride, strict=True)
@@ -81,9 +81,9 @@ class OcclusionGrid:
 
     @property
     def count(self) -> int:
-        """Positions."""
+        """Number of positions."""
         return math.prod(self.shape)
 
     def starts(self, axis: int) -> NDArray[np.int64]:
-        """First pixel of the patch on an axis, by row (or column) of the heat map."""
+        """Return the first pixel of the patch on an axis, by row (or column) of the heat map."""
         return self.ranges[axis][0] + self.stride[axis] * np.arange(self.shape[axis], dtype=np.int64)

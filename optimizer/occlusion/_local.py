@@ -1,4 +1,4 @@
-"""Which layers a change stays local in."""
+"""Classify layers by whether a local change of their input stays local."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = ["is_local"]
 
-# Of torch and of Keras, in lower case and without what says only how many axes there are. What is not here is taken to
-# look at everything, so that a name that is missing costs time and no exactness.
+# Operator names of torch and Keras, in lower case and without the number of axes. Any other operator is assumed to read
+# its whole input, so a missing name costs time but no exactness.
 _WINDOWED = frozenset({"conv", "depthwiseconv", "separableconv", "maxpool", "avgpool", "maxpooling", "averagepooling"})
 _ACTIVATIONS = (
     *("relu", "relu6", "leakyrelu", "prelu", "rrelu", "elu", "selu", "celu", "gelu", "silu", "swish", "mish"),
@@ -30,27 +30,27 @@ _POINTWISE = frozenset((*_ACTIVATIONS, *_NORMS, *_SAME, *_ARITHMETIC, *_MERGES))
 
 
 def is_local(layer: Layer, changed: Sequence[Layer], axes: int, *, channels_last: bool) -> bool:
-    """Whether a change of a patch of its inputs changes a patch of its output.
+    """Whether a changed patch of a layer's inputs changes only a patch of its output.
 
     Parameters
     ----------
     layer : Layer
     changed : sequence of Layer
-        Those of its inputs that have changed.
+        Changed inputs.
     axes : int
-        Spatial ones.
+        Number of spatial axes.
     channels_last : bool
     """
-    if {len(one.output_shape) for one in (layer, *changed)} != {axes + 1}:
+    if {len(tensor.output_shape) for tensor in (layer, *changed)} != {axes + 1}:
         return False
     name = layer.op.lower().replace("_", "")
-    # "Conv2d", "MaxPooling2D": how many axes they have is in their windows.
+    # "Conv2d", "MaxPooling2D": the window has the number of axes.
     bare = name.removesuffix("d").rstrip("0123456789")
     if layer.window is not None:
         return bare in _WINDOWED and layer.window.axes == axes
 
-    def spatial(one: Layer) -> tuple[int, ...]:
-        return one.output_shape[:-1] if channels_last else one.output_shape[1:]
+    def spatial(tensor: Layer) -> tuple[int, ...]:
+        return tensor.output_shape[:-1] if channels_last else tensor.output_shape[1:]
 
-    # An input that is spread over the axes is seen everywhere.
-    return bool({name, bare} & _POINTWISE) and all(spatial(one) == spatial(layer) for one in changed)
+    # An input that is broadcast over the axes changes every element.
+    return bool({name, bare} & _POINTWISE) and all(spatial(below) == spatial(layer) for below in changed)

@@ -1,4 +1,4 @@
-"""Half-open ranges on one axis, one for each position of the patch, and how layers move them."""
+"""Half-open ranges on one axis, one per position of the patch, and their propagation through layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Span"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What has changed along one axis of a tensor, by position of the patch; empty where ``stop <= start``.
+    """Changed range along one axis of a tensor, by position of the patch; empty where ``stop <= start``.
 
     Attributes
     ----------
@@ -27,21 +27,21 @@ class Span:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Elements that have changed."""
-        found: NDArray[np.int64] = np.maximum(self.stop - self.start, 0)
-        return found
+        """Number of changed elements."""
+        lengths: NDArray[np.int64] = np.maximum(self.stop - self.start, 0)
+        return lengths
 
     def through(self, kernel: int, stride: int, padding: int, dilation: int, extent: int) -> Span:
-        """Outputs of a window that see the span: the hull of them (equations 6.13 and 6.14, with dilation).
+        """Compute the hull of the outputs whose window reads the span (equations 6.13 and 6.14, with dilation).
 
-        Those equations give an upper bound of the length; this is the length itself, at the borders too (appendix B.3).
+        Those equations bound the length from above; this is the exact length, at the borders too (appendix B.3).
 
         Parameters
         ----------
         kernel, stride, padding, dilation : int
-            As :class:`optimizer.graph.Window` has them.
+            As in :class:`optimizer.graph.Window`.
         extent : int
-            Of the output.
+            Elements of the output along the axis.
 
         Examples
         --------
@@ -54,7 +54,7 @@ class Span:
         return Span(start, np.where(self.lengths > 0, np.maximum(start, stop), start))
 
     def reads(self, kernel: int, stride: int, padding: int, dilation: int) -> Span:
-        """What a window reads to make the span: its read-in context (equations 6.15 and 6.16); may lie in the padding.
+        """Compute the read-in context of the span (equations 6.15 and 6.16), which may reach into the padding.
 
         Examples
         --------
@@ -65,7 +65,7 @@ class Span:
         return Span(start, start + (self.lengths - 1) * stride + (kernel - 1) * dilation + 1)
 
     def hull(self, other: Span) -> Span:
-        """The smallest span that has both (equation 6.20)."""
+        """Return the smallest span that contains both (equation 6.20)."""
         start, stop = np.minimum(self.start, other.start), np.maximum(self.stop, other.stop)
         mine, theirs = self.lengths > 0, other.lengths > 0
         return Span(
@@ -74,14 +74,14 @@ class Span:
         )
 
     def cropped(self, threshold: float, extent: int) -> Span:
-        """At most a fraction of the tensor, from the middle: projective field thresholding (equations 6.22 to 6.27).
+        """Crop to a fraction of the tensor, from the middle: projective field thresholding (equations 6.22 to 6.27).
 
         Parameters
         ----------
         threshold : float
             Tau, above 0, at most 1.
         extent : int
-            Of the tensor.
+            Elements of the tensor along the axis.
 
         Examples
         --------

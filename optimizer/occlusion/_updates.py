@@ -1,4 +1,4 @@
-"""A patch's way through a network: the part of every tensor that it changes, until a layer looks at all of them."""
+"""Propagation of a patch through a network: the part of each tensor that it changes, up to the first global layer."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ __all__ = ["UpdatePatches", "update_patches"]
 
 @dataclass(frozen=True)
 class UpdatePatches:
-    """Made by :func:`update_patches`.
+    """Changed part of each tensor, by position of the patch; made by :func:`update_patches`.
 
     Attributes
     ----------
     graph : LayerGraph
     source : str
-        The input that the patch is laid on.
+        Input that the patch occludes.
     grid : OcclusionGrid
     threshold : float
+        Tau of projective field thresholding.
     spans : mapping of str to tuple of Span
-        By layer of the incremental part, an entry an axis: rows of the heat map on the first, columns on the second.
-        The two are independent: what changes along one axis depends on the patch's place along it alone.
+        Changes of each incremental layer, one entry per axis: by row of the heat map on the first, by column on the
+        second. The axes are independent: the change along one depends only on the patch's position along it.
     whole : tuple of str
-        Layers above, which are computed in full for every position.
+        Layers above them, computed in full for every position.
     """
 
     graph: LayerGraph
@@ -49,28 +50,28 @@ class UpdatePatches:
 
     @property
     def frontier(self) -> tuple[str, ...]:
-        """Incremental layers whose whole tensor is wanted above, or by the user."""
-        wanted = {name for layer in self.whole for name in self.graph[layer].inputs} | set(self.graph.outputs)
-        return tuple(name for name in self.spans if name in wanted)
+        """Incremental layers whose full tensor a layer above reads, or the user wants."""
+        full_inputs = {name for layer in self.whole for name in self.graph[layer].inputs} | set(self.graph.outputs)
+        return tuple(name for name in self.spans if name in full_inputs)
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """What layers read that no patch reaches: tensors of other inputs, the same for every position."""
+        """Tensors that layers read and no patch reaches: made from other inputs, the same for every position."""
         read = (name for layer in (*self.spans, *self.whole) for name in self.graph[layer].inputs)
         return tuple(name for name in dict.fromkeys(read) if name not in self.spans and name not in self.whole)
 
     @property
     def full_flops(self) -> int:
-        """Of the incremental layers, for one position computed in full (equation 6.10)."""
+        """FLOPs of the incremental layers for one position, computed in full (equation 6.10)."""
         return self.graph.flops(self.spans)
 
     @property
     def whole_flops(self) -> int:
-        """Of the layers above them, which are computed in full for every position in any case."""
+        """FLOPs per position of the layers above them, which are always computed in full."""
         return self.graph.flops(self.whole)
 
     def flops(self, *index: int) -> float:
-        """Of the incremental layers for one position, an index of the heat map (equations 6.11 and 6.12).
+        """Count the FLOPs of the incremental layers for one position of the heat map (equations 6.11 and 6.12).
 
         Examples
         --------
@@ -85,19 +86,19 @@ class UpdatePatches:
         """
         shares = (
             (name, [float(span.lengths[at]) for span, at in zip(spans, index, strict=True)])
-            for name, spans in self._all
+            for name, spans in self._costly
         )
         return self._sum(shares)
 
     @property
     def mean_flops(self) -> float:
-        """Over all positions."""
-        return self._sum((name, [float(span.lengths.mean()) for span in spans]) for name, spans in self._all)
+        """FLOPs of the incremental layers for a position, the mean over all positions."""
+        return self._sum((name, [float(span.lengths.mean()) for span in spans]) for name, spans in self._costly)
 
     @property
     def uniform_flops(self) -> float:
-        """With all positions' patches as large as the largest, as the paper batches them (appendix B.3)."""
-        return self._sum((name, [float(span.lengths.max()) for span in spans]) for name, spans in self._all)
+        """FLOPs for a position if all patches are as large as the largest, as the paper batches them (appendix B.3)."""
+        return self._sum((name, [float(span.lengths.max()) for span in spans]) for name, spans in self._costly)
 
     @property
     def centre_speed_up(self) -> float:
@@ -106,7 +107,7 @@ class UpdatePatches:
 
     @property
     def speed_up(self) -> float:
-        """Theoretical speed-up over all positions; of the incremental layers, as the paper counts."""
+        """Theoretical speed-up of the incremental layers over all positions, as the paper counts it."""
         return self.full_flops / self.mean_flops
 
     @property
@@ -116,15 +117,15 @@ class UpdatePatches:
 
     @property
     def overall_speed_up(self) -> float:
-        """Over all positions, with the layers that are computed in full."""
+        """Theoretical speed-up of all layers over all positions; those computed in full gain nothing."""
         return (self.full_flops + self.whole_flops) / (self.mean_flops + self.whole_flops)
 
     def extent(self, name: str, axis: int) -> int:
-        """Of a layer's tensor, along a spatial axis."""
+        """Return the extent of a layer's tensor along a spatial axis."""
         return _extents(self.graph[name], len(self.grid.image), self._last)[axis]
 
     def explain(self) -> str:
-        """What is incremental, what is not, and what that saves."""
+        """Describe the incremental layers, those computed in full, and the FLOPs saved."""
         rows, extents = " x ".join(map(str, self.grid.shape)), " x ".join(map(str, self.grid.patch))
         theory = (
             f"{self.speed_up:.2f} over all positions, {self.centre_speed_up:.2f} in the middle, "
@@ -139,7 +140,7 @@ class UpdatePatches:
         return "\n".join(lines)
 
     @property
-    def _all(self) -> list[tuple[str, tuple[Span, ...]]]:
+    def _costly(self) -> list[tuple[str, tuple[Span, ...]]]:
         return [(name, spans) for name, spans in self.spans.items() if self.graph[name].flops]
 
     def _sum(self, shares: Iterable[tuple[str, list[float]]]) -> float:
@@ -162,24 +163,24 @@ def update_patches(
     known: Container[str] | None = None,
     source: str | None = None,
 ) -> UpdatePatches:
-    """Follow a patch through a network, for all positions of it at once.
+    """Follow a patch through a network, for all its positions at once.
 
-    A layer is incremental while each of its inputs is, and while it is known to look at a neighbourhood (a window) or
-    at one element; where branches meet, the hull of their changes counts (equation 6.20). The first that looks at all
-    of its input, and any that is not known, is computed in full, and so is everything above it.
+    A layer is incremental if all its inputs are, and if it is known to read a neighbourhood (a window) or a single
+    element. Where branches meet, the hull of their changes counts (equation 6.20). A layer that reads all of its input,
+    or is not known, is computed in full, and so is every layer above it.
 
     Parameters
     ----------
     graph : LayerGraph
-        Channels first or last.
+        Network, channels first or last.
     grid : OcclusionGrid
     threshold : float
-        Tau of projective field thresholding: at most this fraction of each axis is kept up to date, in the middle of
-        what has changed. 1 (default) is exact.
+        Tau of projective field thresholding: at most this fraction of each axis is updated, in the middle of the
+        change. 1 (default) is exact.
     known : container of str, optional
-        Layers that whoever runs the network can compute incrementally; all by default.
+        Layers that the runtime can compute incrementally; all by default.
     source : str, optional
-        The input that the patch is laid on, of a network of several: what they alone make stays as it is.
+        Input that the patch occludes, if the network has several; tensors made from the others alone do not change.
 
     Returns
     -------
@@ -188,7 +189,8 @@ def update_patches(
     Raises
     ------
     PatchError
-        No or several inputs without one that is chosen; an image of another size; a threshold that is no fraction.
+        The source is not an input, or none is chosen among several; the image has another size than the grid's; the
+        threshold is not above 0 and at most 1.
     """
     if not 0 < threshold <= 1:
         raise PatchError(f"tau={threshold!r}: above 0, at most 1")
@@ -199,26 +201,25 @@ def update_patches(
     whole: list[str] = []
     for name in graph.descendants([source])[1:]:
         layer = graph[name]
-        read = [graph[above] for above in dict.fromkeys(layer.inputs)]
-        changed = [above for above in read if above.name in spans]
-        stale = any(above.name in whole for above in read)
+        read = [graph[below] for below in dict.fromkeys(layer.inputs)]
+        changed = [below for below in read if below.name in spans]
         if (
-            stale
+            any(below.name in whole for below in read)
             or (known is not None and name not in known)
             or not is_local(layer, changed, len(grid.image), channels_last=last)
         ):
             whole.append(name)
         else:
-            spans[name] = _after(layer, [spans[above.name] for above in changed], threshold, last=last)
+            spans[name] = _propagate(layer, [spans[below.name] for below in changed], threshold, last=last)
     return UpdatePatches(graph, source, grid, threshold, MappingProxyType(spans), tuple(whole))
 
 
-def _after(layer: Layer, changed: list[tuple[Span, ...]], threshold: float, *, last: bool) -> tuple[Span, ...]:
+def _propagate(layer: Layer, changed: list[tuple[Span, ...]], threshold: float, *, last: bool) -> tuple[Span, ...]:
     axes = [reduce(Span.hull, spans) for spans in zip(*changed, strict=True)]
     extents = _extents(layer, len(axes), last)
     if layer.window is not None:
         window = zip(layer.window.kernel, layer.window.stride, layer.window.padding, layer.window.dilation, strict=True)
-        axes = [span.through(*one, extent) for span, one, extent in zip(axes, window, extents, strict=True)]
+        axes = [span.through(*sizes, extent) for span, sizes, extent in zip(axes, window, extents, strict=True)]
     return tuple(span.cropped(threshold, extent) for span, extent in zip(axes, extents, strict=True))
 
 
@@ -227,13 +228,13 @@ def _extents(layer: Layer, axes: int, last: bool) -> tuple[int, ...]:
     return shape[:axes] if last else shape[-axes:]
 
 
-def _source(graph: LayerGraph, wanted: str | None) -> str:
-    if wanted is None and len(graph.inputs) == 1:
+def _source(graph: LayerGraph, name: str | None) -> str:
+    if name is None and len(graph.inputs) == 1:
         return graph.inputs[0]
-    if wanted is None or wanted not in graph.inputs:
-        which = "which" if wanted is None else f"{wanted!r} is none"
-        raise PatchError(f"a patch is laid on one input, {which} of: {', '.join(graph.inputs)}")
-    return wanted
+    if name is None or name not in graph.inputs:
+        problem = "none is chosen" if name is None else f"{name!r} is not one"
+        raise PatchError(f"a patch occludes one input, and {problem} of: {', '.join(graph.inputs)}")
+    return name
 
 
 def _channels_last(source: Layer, grid: OcclusionGrid) -> bool:

@@ -1,4 +1,4 @@
-"""The whole decision of a feature transfer: logical plans compared by predicted seconds, each with its memory plan."""
+"""Choice of a feature transfer's plan: logical plans compared by predicted seconds, each with its memory plan."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _COMPARED: tuple[Logical, ...] = ("staged", "eager-reordered", "lazy-reordered")
 
 @dataclass(frozen=True, slots=True)
 class TransferCost:
-    """Predicted seconds of a plan: measured inference, and what each pass over the data costs beside it.
+    """Cost model of a plan: measured inference, and the overhead of each pass over the data.
 
     Parameters
     ----------
     profile : ModelProfile
     job_seconds : float
-        To start a pass: a Spark job, its tasks and the first batch.
+        Seconds to start a pass: a Spark job, its tasks and the first batch.
     copy_bytes_per_second : float
-        At which one task slot moves tensors between Python, Spark's cache and back.
+        Rate at which one task slot moves tensors between Python and Spark's cache.
     spill_bytes_per_second : float
-        At which a node writes and reads cached tables that do not fit into Storage Memory.
+        Rate at which a node writes and reads cached tables that do not fit into Storage Memory.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class TransferCost:
     spill_bytes_per_second: float = 100e6
 
     def seconds(self, logical: LogicalPlan, physical: TransferPlan) -> float:
-        """Predict the passes of a plan; the training of downstream models is the same in all plans and left out.
+        """Predict the seconds of a plan's passes, without downstream training, which is the same in all plans.
 
         Parameters
         ----------
@@ -63,6 +63,7 @@ class TransferCost:
         Returns
         -------
         float
+            Seconds.
         """
         slots = physical.cores * physical.cluster.nodes
         rows = physical.workload.structured_rows
@@ -83,16 +84,16 @@ class TransferCost:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A logical plan with its memory plan, and what it was preferred to.
+    """Chosen logical plan with its memory plan, and the plans it was compared with.
 
     Attributes
     ----------
     logical : LogicalPlan
     physical : TransferPlan
     seconds : float
-        Predicted, for the passes of inference.
+        Predicted seconds of the passes of inference.
     considered : tuple of (str, float or str)
-        Every plan that was compared: its name, and its predicted seconds or why it cannot be.
+        Plans compared: the name, and the predicted seconds or the reason why it does not fit.
     """
 
     logical: LogicalPlan
@@ -101,16 +102,16 @@ class Choice:
     considered: tuple[tuple[str, float | str], ...]
 
     def explain(self) -> str:
-        """The comparison, the logical plan and the memory plan in words."""
-        plain = [(name, found) for name, found in self.considered if _GROUPED not in name]
-        merged = [(name, found) for name, found in self.considered if _GROUPED in name and isinstance(found, float)]
+        """Describe the comparison, the logical plan and the memory plan."""
+        plain = [(name, result) for name, result in self.considered if _GROUPED not in name]
+        merged = [(name, result) for name, result in self.considered if _GROUPED in name and isinstance(result, float)]
         lines = []
-        for name, found in [*plain, *sorted(merged, key=lambda entry: entry[1])[:1]]:
-            lines.append(f"  {name}: {f'{found:,.1f} s' if isinstance(found, float) else f'refused: {found}'}")
+        for name, result in [*plain, *sorted(merged, key=lambda entry: entry[1])[:1]]:
+            lines.append(f"  {name}: {f'{result:,.1f} s' if isinstance(result, float) else f'refused: {result}'}")
         if len(merged) > 1:
             lines.append(f"  and {len(merged) - 1} other ways to merge stages, none of them sooner")
-        said = ["plans compared, by predicted seconds of inference:", *lines] if lines else []
-        return "\n".join([*said, self.logical.explain(), self.physical.explain()])
+        comparison = ["plans compared, by predicted seconds of inference:", *lines] if lines else []
+        return "\n".join([*comparison, self.logical.explain(), self.physical.explain()])
 
 
 def choose_transfer(
@@ -124,18 +125,18 @@ def choose_transfer(
 ) -> Choice:
     """Choose the plan with the fewest predicted seconds among those that fit into memory.
 
-    Compared are lazy, eager and staged, joined before inference (the paper's section 5.3 finds nothing faster), and
-    staged plans with stages merged: starting from one layer a stage, the two neighbours whose merger saves most are
-    merged, as long as one saves anything. A stage that computes little is not worth a pass of its own; the paper's
-    staged plan always gives it one.
+    The candidates are lazy, eager and staged, joined before inference (the paper's section 5.3 finds nothing faster),
+    and staged plans with merged stages. Merging is greedy: it starts from one layer per stage and merges the two
+    neighbours that save most, until no merger saves anything. A stage that computes little does not pay for its own
+    pass, which the paper's staged plan always gives it.
 
     Parameters
     ----------
     graph : LayerGraph
     targets : sequence of str
-        From the bottom to the top.
+        Layers, from the bottom to the top.
     apportion : callable
-        The memory plan of a logical one; it raises ``InfeasiblePlanError`` where there is none.
+        Returns the memory plan of a logical plan, or raises ``InfeasiblePlanError``.
     cost : TransferCost
     model, names
         As for :func:`optimizer.logical.plan_layers`.
@@ -147,19 +148,19 @@ def choose_transfer(
     Raises
     ------
     InfeasiblePlanError
-        No plan fits; it is the one of the staged plan.
+        No plan fits; the error is that of the staged plan.
     """
-    compared = _Compared(graph, targets, apportion, cost, model, names)
+    compared = _Comparison(graph, targets, apportion, cost, model, names)
     for logical in _COMPARED:
         compared.add(logical)
     grouped = [1] * len(targets)
     while len(grouped) > 1:
         merged = [_merged(grouped, place) for place in range(len(grouped) - 1)]
-        found = [compared.add("staged", groups) if len(groups) > 1 else None for groups in merged]
-        seconds = [choice.seconds if choice else float("inf") for choice in found]
+        choices = [compared.add("staged", groups) if len(groups) > 1 else None for groups in merged]
+        seconds = [choice.seconds if choice else float("inf") for choice in choices]
         best = min(range(len(merged)), key=seconds.__getitem__)
-        now = compared.found.get(("staged", tuple(grouped)))
-        if now is not None and seconds[best] >= now.seconds:
+        current = compared.choices.get(("staged", tuple(grouped)))
+        if current is not None and seconds[best] >= current.seconds:
             break
         grouped = merged[best]
     return compared.best()
@@ -169,7 +170,9 @@ def _merged(grouped: Sequence[int], place: int) -> list[int]:
     return [*grouped[:place], grouped[place] + grouped[place + 1], *grouped[place + 2 :]]
 
 
-class _Compared:
+class _Comparison:
+    """Candidates so far, and their results by name."""
+
     def __init__(
         self,
         graph: LayerGraph,
@@ -181,30 +184,31 @@ class _Compared:
     ) -> None:
         self._graph, self._targets, self._apportion, self._cost = graph, targets, apportion, cost
         self._model, self._names = model, names
-        self.found: dict[tuple[str, tuple[int, ...]], Choice] = {}
-        self._said: dict[str, float | str] = {}
+        self.choices: dict[tuple[str, tuple[int, ...]], Choice] = {}
+        self._results: dict[str, float | str] = {}
         self._refusal: InfeasiblePlanError | None = None
 
     def add(self, logical: Logical, grouped: Sequence[int] | None = None) -> Choice | None:
-        """Plan and cost one candidate; ``None`` where it does not fit."""
+        """Plan a candidate and predict its seconds; ``None`` if it does not fit."""
         groups = tuple(grouped or [1] * len(self._targets))
         plan = plan_layers(self._graph, self._targets, logical, model=self._model, names=self._names, grouped=grouped)
         name = logical if grouped is None else f"{logical}{_GROUPED}{' + '.join(map(str, groups))}"
         try:
             physical = self._apportion(plan)
         except InfeasiblePlanError as error:
-            self._said[name] = str(error)
+            self._results[name] = str(error)
             self._refusal = self._refusal or error
             return None
         seconds = self._cost.seconds(plan, physical)
-        self._said[name] = seconds
-        self.found[logical, groups] = choice = Choice(plan, physical, seconds, ())
+        self._results[name] = seconds
+        self.choices[logical, groups] = choice = Choice(plan, physical, seconds, ())
         return choice
 
     def best(self) -> Choice:
-        if not self.found:
-            assert self._refusal is not None  # noqa: S101 - something was tried
+        """Return the fastest candidate, with the results of all."""
+        if not self.choices:
+            assert self._refusal is not None  # noqa: S101 - at least one candidate was added
             raise self._refusal
-        # Of equal ones the first, the paper's choice.
-        one = min(self.found.values(), key=lambda choice: choice.seconds)
-        return Choice(one.logical, one.physical, one.seconds, tuple(self._said.items()))
+        # Among equals the first, which is the paper's choice.
+        fastest = min(self.choices.values(), key=lambda choice: choice.seconds)
+        return Choice(fastest.logical, fastest.physical, fastest.seconds, tuple(self._results.items()))

@@ -1,4 +1,4 @@
-"""A model as measured on a machine: resident bytes, and seconds by depth."""
+"""Measurements of a model on a machine: resident bytes, and seconds by depth."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ __all__ = ["ModelProfile"]
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """A model's footprint and speed, as ``vista profile`` measures them.
+    """Measured footprint and speed of a model, as ``vista profile`` reports them.
 
     Parameters
     ----------
     model : str
     device : str
     threads : int
-        Of one run of the network.
+        Threads of one run of the network.
     batch_size : int
-        Records of the batch that was measured.
+        Records of the measured batch.
     serialized_bytes : int
-        Of the weights.
+        Bytes of the weights.
     runtime_bytes : int
-        Resident bytes that opening the model and running batches adds to a bare worker, until no more is added.
+        Resident bytes that opening the model and running batches add to a bare worker, once they stop growing.
     shared_bytes : int
-        The part of them that is mapped from files, and resident once a node: weights and libraries.
+        The part of ``runtime_bytes`` that is mapped from files and resident once per node: weights and libraries.
     runtime_gpu_bytes : int
-        Of the accelerator; 0 without one.
+        Bytes on the accelerator; 0 without one.
     input_seconds : float
-        To make one record the network's input: decoding and preprocessing.
+        Seconds to make one record the network's input: decoding and preprocessing.
     seconds : tuple of (int, float)
-        By depth: FLOPs from the input to a layer, and seconds a record to there, ascending.
+        Depth of each measured layer, in FLOPs from the input, and seconds per record up to it; ascending.
 
     Raises
     ------
@@ -70,13 +70,13 @@ class ModelProfile:
 
     @property
     def footprint(self) -> ModelFootprint:
-        """For the memory planner."""
+        """Footprint for the memory planner."""
         return ModelFootprint(
             self.serialized_bytes, self.runtime_bytes, self.runtime_gpu_bytes, self.shared_bytes, self.batch_size
         )
 
     def between(self, start: int, end: int) -> float:
-        """Seconds a record from one depth to another, in FLOPs from the input; linear between measured layers."""
+        """Interpolate linearly the seconds per record from one depth to another, in FLOPs from the input."""
         return max(0.0, self._to(end) - self._to(start))
 
     def _to(self, flops: int) -> float:
@@ -84,17 +84,17 @@ class ModelProfile:
         for (low, before), (high, after) in pairwise(points):
             if flops <= high:
                 return before + (after - before) * (flops - low) / max(1, high - low)
-        # Beyond the deepest layer that was measured, at the mean speed to there.
+        # Beyond the deepest measured layer, assume the mean speed up to it.
         deepest, time = points[-1]
         return time * flops / max(1, deepest)
 
     def explain(self) -> str:
-        """The figures in words.
+        """Describe the measurements.
 
         Returns
         -------
         str
-            Several lines, without a newline at the end.
+            Lines of text, without a newline at the end.
         """
         mega = 1e6
         deepest, time = self.seconds[-1]
@@ -115,10 +115,10 @@ class ModelProfile:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ModelProfile:
-        """The inverse of :meth:`to_dict`."""
+        """Build a profile from :meth:`to_dict`'s values."""
         return cls(**values)

@@ -177,7 +177,7 @@ def test_channels_may_come_last() -> None:
         ({"region": ((0, 9), (0, 8))}, "region 0 to 9 on axis 0: within 0 and the image's 8"),
         ({"region": ((3, 4), (0, 8))}, "a patch of 2 on axis 0 does not fit into 1"),
         ({"stride": (0, 1)}, "start at 1"),
-        ({"patch": (2,)}, "one entry an axis each"),
+        ({"patch": (2,)}, "one entry per axis"),
     ],
 )
 def test_a_grid_that_cannot_be(settings_: dict[str, Any], said: str) -> None:
