@@ -61,7 +61,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     test_fraction: float = 0.25,
     seed: int = 0,
     image_size: int | None = None,
-    errors: str = "raise",
+    errors: str = "drop",
     progress: Callable[[str], None] | None = None,
 ) -> PreparedData:
     """Shuffle a DataFrame once and write it as shards of plain Parquet.
@@ -95,9 +95,9 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     image_size : int, optional
         Height and width in pixels of the images, which are stored as 8-bit RGB of shape ``(3, size, size)``: the
         shorter side is resized to it, the aspect ratio kept, and the centre cut out.
-    errors : {"raise", "drop"}
+    errors : {"drop", "raise"}
         Treatment of rows with a null, a number that is NaN or infinite as ``float32``, or an image that cannot be
-        decoded: an error that counts them, or they are left out and counted in the result.
+        decoded: they are left out, counted in the result and logged as a warning (default), or an error counts them.
     progress : callable, optional
         Called with the name of each step as it begins.
 
@@ -160,7 +160,10 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     inputs, labels = chosen.groups(census.shapes)
     name = name or fingerprint[:16]
     planned = PreparedData(store, name, inputs, labels, (), seed, test_fraction, fingerprint, census.dropped)
-    return _found(planned, errors) or _Writing(planned, chosen, deal, errors).run(rows, tick)
+    prepared = _found(planned, errors) or _Writing(planned, chosen, deal, errors).run(rows, tick)
+    if prepared.dropped:
+        _LOG.warning('rows are left out: %s. errors="raise" refuses such data', listed(prepared.dropped))
+    return prepared
 
 
 @dataclass(frozen=True, slots=True)

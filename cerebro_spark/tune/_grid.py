@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from udfs.training import ModelTrainer, TrainingFunctions
 
 __all__ = ["GridSearch"]
-
-_LOG = logging.getLogger(__name__)
 
 # Settings of a search that MLflow gets as parameters.
 _LOGGED = (
@@ -213,7 +210,7 @@ class GridSearch(Estimator[Selection]):
             The data, the store or the cluster will not do; nothing was trained.
         """
         self.backend.admit()
-        prepared = prepare(
+        return prepare(
             df,
             self.store,
             feature_columns=self.feature_columns,
@@ -224,10 +221,6 @@ class GridSearch(Estimator[Selection]):
             image_size=self.image_size,
             errors=self.errors,
         )
-        if prepared.dropped:
-            reasons = "; ".join(f"{count:,} rows, {reason}" for reason, count in prepared.dropped.items())
-            _LOG.warning('rows are left out of the search: %s. errors="raise" refuses such data', reasons)
-        return prepared
 
     def fit(  # type: ignore[override]
         self, data: DataFrame | PreparedData, params: Mapping[Any, Any] | None = None, *, run_id: str | None = None

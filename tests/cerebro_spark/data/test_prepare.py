@@ -403,12 +403,12 @@ def test_images_are_pixels(photos: DataFrame, store: Store) -> None:
 
 def test_a_corrupt_image_is_an_error_that_counts(photos: DataFrame, store: Store) -> None:
     with pytest.raises(ColumnError, match=r"image in 'photo': truncated or corrupt PNG file: 1 row; errors=\"drop\""):
-        photo_columns(photos.where("id != 5"), store, image_size=SIDE, name="photos")
+        photo_columns(photos.where("id != 5"), store, image_size=SIDE, name="photos", errors="raise")
     assert not store.exists(FOLDER, "photos")
     # Nor is what was prepared without them given to who wants to know.
-    photo_columns(photos.where("id != 5"), store, image_size=SIDE, errors="drop")
+    photo_columns(photos.where("id != 5"), store, image_size=SIDE)
     with pytest.raises(ColumnError, match="truncated or corrupt"):
-        photo_columns(photos.where("id != 5"), store, image_size=SIDE)
+        photo_columns(photos.where("id != 5"), store, image_size=SIDE, errors="raise")
 
 
 def test_nothing_but_corrupt_images(spark: SparkSession, store: Store) -> None:
@@ -517,10 +517,10 @@ BAD: list[tuple[Any, ...]] = [(None, 1), (float("nan"), 1), (float("inf"), 1), (
 def test_nulls_and_what_is_not_finite(spark: SparkSession, store: Store) -> None:
     df = few(spark, [*((float(x), x) for x in range(20)), *BAD])
     with pytest.raises(ColumnError, match=r"null in 'x': 2 rows, NaN or infinite in 'x': 3 rows, null in 'y': 1 row"):
-        simple(df, store)
+        simple(df, store, errors="raise")
     with pytest.raises(LabelError, match="null in 'y': 1 row; errors=\"drop\""):
-        simple(df.where("x < 30"), store)
-    prepared = simple(df, store, errors="drop")
+        simple(df.where("x < 30"), store, errors="raise")
+    prepared = simple(df, store)
     assert prepared.dropped == {"null in 'x'": 2, "NaN or infinite in 'x'": 3, "null in 'y'": 1}
     assert sorted(np.concatenate(shards(prepared))[:, 0]) == list(range(20))
     with pytest.raises(EmptyInputError, match="no row is complete: null in 'x': 2 rows"):
