@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +14,14 @@ from optimizer.errors import CerebroError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import BinaryIO
 
     from numpy.typing import NDArray
 
-__all__ = ["StateError", "pack", "unpack"]
+__all__ = ["StateError", "pack", "safetensors_metadata", "unpack"]
+
+# The format's own limit on a header; a length beyond it is not read into memory.
+_LONGEST_HEADER = 100_000_000
 
 # Keys of JSON objects that stand for what JSON has no word for.
 _TENSOR, _TUPLE, _PAIRS = "$tensor", "$tuple", "$pairs"
@@ -94,8 +99,7 @@ def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) 
         These bytes are no such state.
     """
     try:
-        length = int.from_bytes(packed[:8], "little")
-        nesting = json.loads(json.loads(packed[8 : 8 + length])["__metadata__"]["state"])
+        nesting = json.loads((safetensors_metadata(BytesIO(packed)) or {})["state"])
         tensors = load(packed)
     except (SafetensorError, ValueError, KeyError) as error:
         raise StateError(f"{len(packed)} bytes that are not a state: {error}") from error
@@ -115,3 +119,37 @@ def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) 
 
     state: dict[Any, Any] = rich(nesting)
     return state
+
+
+def safetensors_metadata(file: BinaryIO) -> dict[str, str] | None:
+    """Read the metadata of a safetensors file; its tensors are not read.
+
+    Parameters
+    ----------
+    file : binary file
+        Seekable; it is read from its beginning.
+
+    Returns
+    -------
+    dict of str to str, or None
+        Empty where the file has no metadata; ``None`` where it is not a safetensors file: too short for the header that
+        it announces, or with a header that is not a JSON object.
+
+    Examples
+    --------
+    >>> safetensors_metadata(BytesIO(save({"weight": np.ones(2)}, metadata={"sizes": "[2]"})))
+    {'sizes': '[2]'}
+    >>> safetensors_metadata(BytesIO(b"PK")) is None
+    True
+    """
+    size = file.seek(0, 2)
+    file.seek(0)
+    length = int.from_bytes(file.read(8), "little")
+    if length > min(size - file.tell(), _LONGEST_HEADER):
+        return None
+    try:
+        header = json.loads(file.read(length))
+    except (ValueError, RecursionError):
+        return None
+    metadata = header.get("__metadata__", {}) if isinstance(header, dict) else None
+    return metadata if isinstance(metadata, dict) else None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 from safetensors.torch import load, save
 from torch import nn
+
+from udfs.packing import StateError, safetensors_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,11 +88,18 @@ def to_bytes(network: Perceptron) -> bytes:
 
 
 def from_bytes(raw: bytes) -> Perceptron:
-    """Read what :func:`to_bytes` wrote, onto the CPU and in inference mode."""
-    length = int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8 : 8 + length])
+    """Read what :func:`to_bytes` wrote, onto the CPU and in inference mode.
+
+    Raises
+    ------
+    udfs.packing.StateError
+        The bytes are not a perceptron.
+    """
+    sizes = (safetensors_metadata(BytesIO(raw)) or {}).get("sizes")
+    if sizes is None:
+        raise StateError(f"{len(raw)} bytes that are not a perceptron: expected what its model's write() stored")
     with torch.device("meta"):
-        network = Perceptron(json.loads(header["__metadata__"]["sizes"]))
+        network = Perceptron(json.loads(sizes))
     network.load_state_dict(load(raw), assign=True)
     return network.eval()
 

@@ -22,6 +22,7 @@ from udfs.mlp._shares import batch_shares
 from udfs.mlp._solvers import SGD, Adam
 from udfs.mlp.fit import Fitted, fit
 from udfs.mlp.network import Perceptron, from_bytes, to_bytes
+from udfs.packing import StateError
 
 TRAINING = Training(
     hidden=(8, 5),
@@ -291,6 +292,9 @@ def test_a_network_through_safetensors() -> None:
     before = torch.random.get_rng_state()
     Perceptron([4, 3, 2]).initialise(1)
     assert torch.equal(torch.random.get_rng_state(), before), "the process's own random numbers moved"
+    for damaged in (b"", to_bytes(network)[:20], b"not a network at all"):
+        with pytest.raises(StateError, match=f"{len(damaged)} bytes that are not a perceptron"):
+            from_bytes(damaged)
 
 
 def test_scoring() -> None:
