@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Network", "network"]
 
 # What a file of weights is called, where a URI does not tell it from a folder.
-_FILES = (".safetensors", ".bin", ".pt", ".pth", ".npz", ".pkl", ".ckpt")
+_FILES = (".safetensors", ".bin", ".pt", ".pth", ".npz", ".ckpt")
 
 
 @dataclass(frozen=True, slots=True)
