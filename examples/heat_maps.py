@@ -31,7 +31,7 @@ PATCH = 16
 
 
 def photographs() -> list[bytes]:
-    """Each photograph of the sample, whole and its two halves, as PNG."""
+    """Read each photograph of the sample, in full and as two halves, as PNG."""
     pictures = []
     for name in SAMPLE:
         with Image.open(folder() / name) as opened:
@@ -45,12 +45,12 @@ def photographs() -> list[bytes]:
 
 
 def folder() -> Path:
-    """Where scikit-image keeps its photographs."""
+    """Find the folder of scikit-image's photographs."""
     return Path(skimage.__file__).parent / "data"
 
 
 def tuned(stride: int, ssim: float) -> OcclusionExplainerModel:
-    """Tune an explainer to a likeness on the sample.
+    """Tune an explainer on the sample to a similarity.
 
     Parameters
     ----------

