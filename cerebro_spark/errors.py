@@ -1,4 +1,4 @@
-"""What the TRAIN room raises: one tree over :class:`optimizer.errors.CerebroError`."""
+"""Errors of the TRAIN room: one tree under :class:`optimizer.errors.CerebroError`."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ __all__ = [
 
 
 class CerebroSparkError(CerebroError):
-    """Base of what ``cerebro_spark`` raises on purpose."""
+    """Base class of the errors of ``cerebro_spark``."""
 
 
 class ChangingInputError(CerebroSparkError, RuntimeError):
-    """A DataFrame that gave other rows when it was read a second time."""
+    """A DataFrame returned different rows when it was read again."""
 
 
 class MissingPackageError(CerebroSparkError, ImportError):
-    """An optional package that this would need is not installed; the message has the command."""
+    """A required optional package is not installed; the message has the command that installs it."""
 
 
 class TooFewSlotsError(CerebroSparkError, RuntimeError):
-    """The cluster runs fewer tasks at a time than there are to be workers."""
+    """The cluster runs fewer tasks at a time than the workers requested."""
 
 
 class BusyError(CerebroSparkError, RuntimeError):
-    """A run holds the task slots that this would need."""
+    """Another run holds the task slots that this one needs."""
 
 
 class RunError(CerebroSparkError, RuntimeError):
-    """A run that cannot begin or go on; the message says what would help."""
+    """A run cannot start or continue; the message has the remedy."""
 
 
 class CheckpointError(RunError):
-    """The store does not take checkpoints any more."""
+    """The store no longer accepts checkpoints."""
 
 
 class NoModelError(CerebroSparkError, LookupError):
-    """No configuration was trained to the end; the message has what became of them."""
+    """No configuration finished its training; the message has the status of each."""

@@ -1,4 +1,4 @@
-"""Count a DataFrame in one pass: rows by bucket of the shuffle, bad values, shapes, a hash of all."""
+"""Count a DataFrame in one pass: rows by bucket of the shuffle, bad values, shapes and a hash of the content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["BUCKETS", "Census", "count", "encoded", "listed"]
 
 BUCKETS = 256
-"""Number of buckets that rows are sorted into: enough for as many tasks, few enough to count one by one."""
+"""Number of buckets that rows are sorted into: enough to run as many tasks, few enough to count each."""
 
 _COMPLETE = -1
 
@@ -32,13 +32,13 @@ class Census:
     Parameters
     ----------
     buckets : tuple of int
-        Rows of each bucket.
+        Complete rows of each bucket.
     content : str
-        The sum of the rows' hashes.
+        Sum of the complete rows' hashes.
     shapes : mapping of str to tuple of int
-        Of the columns' tensors, images excepted.
+        Shapes of the columns' tensors, by column.
     dropped : mapping of str to int
-        Reasons why rows are not complete, and how many rows.
+        Number of incomplete rows, by reason.
     """
 
     buckets: tuple[int, ...]
@@ -48,19 +48,19 @@ class Census:
 
     @property
     def rows(self) -> int:
-        """Complete rows."""
+        """Number of complete rows."""
         return sum(self.buckets)
 
 
 def encoded(df: DataFrame, chosen: Chosen, seed: int) -> DataFrame:
-    """Encode the rows as the shards hold them, complete or not.
+    """Encode all rows as the shards hold them, incomplete ones included.
 
     Returns
     -------
     DataFrame
-        Columns ``c0``, ``c1``, ... of the sources, the lengths of their tensors (``n...``), whole numbers that would be
-        rounded (``r0``, ``r1``, ... of ``chosen.rounded``), ``key`` (a hash of the row and the
-        seed), ``bucket`` (of the key) and ``defect``: -1 for a complete row.
+        Columns ``c0``, ``c1``, ... of the sources, the lengths of their tensors (``n...``), whole numbers that
+        ``float32`` would round (``r0``, ``r1``, ... of ``chosen.rounded``), ``key`` (a hash of the row and the seed),
+        ``bucket`` (of the key) and ``defect`` (-1 for a complete row).
     """
     sources = chosen.sources
     lengths = [
@@ -71,7 +71,7 @@ def encoded(df: DataFrame, chosen: Chosen, seed: int) -> DataFrame:
     ]
     inexact = [source.inexact.alias(f"r{place}") for place, source in enumerate(chosen.rounded)]
     columns = [F.col(f"c{place}") for place in range(len(sources))]
-    # What is hashed is what is written, so that the same numbers in another type are the same rows.
+    # Hash the encoded values, so that equal numbers of another type give equal rows.
     key = F.xxhash64(F.lit(seed).cast("bigint"), *columns)
     return (
         df.select(*(source.encoded.alias(f"c{place}") for place, source in enumerate(sources)), *lengths, *inexact)
@@ -81,45 +81,45 @@ def encoded(df: DataFrame, chosen: Chosen, seed: int) -> DataFrame:
 
 
 def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) -> Census:
-    """Count the rows that :func:`encoded` gave.
+    """Count the rows of :func:`encoded`.
 
     Raises
     ------
     EmptyInputError
-        There are no rows, or no complete one.
+        There is no row, or no complete one.
     ColumnError, LabelError
-        Values are null or not finite, and ``errors="raise"``; tensors of one column have several shapes, or no numbers;
-        whole numbers would be rounded.
+        Values are null or not finite, with ``errors="raise"``; tensors of one column differ in shape, or are empty;
+        ``float32`` would round whole numbers.
     """
     sources = chosen.sources
     ends = [(name, F.min if name.endswith("_min") else F.max) for name in rows.columns if name[0] in "nr"]
-    found = (
+    counts = (
         rows.groupBy("bucket", "defect")
         .agg(
             F.count("*").alias("rows"),
-            # Hashes are 64 bits long, and so would their sum be.
+            # A sum of 64-bit hashes overflows 64 bits.
             F.sum(F.col("key").cast("decimal(20,0)")).alias("content"),
             *(end(name).alias(name) for name, end in ends),
         )
         .collect()
     )
-    if not found:
+    if not counts:
         raise EmptyInputError("the DataFrame has no rows")
-    defects = {defect: sum(row["rows"] for row in found if row["defect"] == defect) for defect in _defects(found)}
+    defects = {defect: sum(row["rows"] for row in counts if row["defect"] == defect) for defect in _defects(counts)}
     dropped = {_reason(sources, defect): rows for defect, rows in defects.items()}
     if dropped and errors == "raise":
         label = sources[min(defects) // 2].name in chosen.labels
         raise (LabelError if label else ColumnError)(
             f'{listed(dropped)}; errors="drop" leaves such rows out, pyspark.ml.feature.Imputer fills numbers in'
         )
-    complete = [row for row in found if row["defect"] == _COMPLETE]
+    complete = [row for row in counts if row["defect"] == _COMPLETE]
     if not complete:
         raise EmptyInputError(f"no row is complete: {listed(dropped)}")
     for place, source in enumerate(chosen.rounded):
-        found_inexact = [row[f"r{place}"] for row in complete if row[f"r{place}"] is not None]
-        if found_inexact:
+        inexact = [row[f"r{place}"] for row in complete if row[f"r{place}"] is not None]
+        if inexact:
             raise ColumnError(
-                f"column {source.name!r} has whole numbers that float32 rounds, such as {max(found_inexact)}: ids go "
+                f"column {source.name!r} has whole numbers that float32 rounds, such as {max(inexact)}: ids go "
                 f"into an input of whole numbers alone, feature_columns={{'ids': [{source.name!r}], ...}}, which keeps "
                 "them; a quantity, which may be rounded, is cast to double first"
             )
@@ -132,12 +132,12 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
 
 
 def listed(dropped: Mapping[str, int]) -> str:
-    """List reasons and counts in words."""
+    """Format reasons and their numbers of rows."""
     return ", ".join(f"{reason}: {rows:,} row{'' if rows == 1 else 's'}" for reason, rows in dropped.items())
 
 
 def _defect(sources: Sequence[Source], columns: Sequence[Column]) -> Column:
-    """Number the first defect of a row, so that a row is counted once."""
+    """Return the number of a row's first defect, so that each row counts once."""
     tests = []
     for place, (source, column) in enumerate(zip(sources, columns, strict=True)):
         tests.append((source.has_null(column), 2 * place))
@@ -145,12 +145,12 @@ def _defect(sources: Sequence[Source], columns: Sequence[Column]) -> Column:
         if not_finite is not None:
             tests.append((not_finite, 2 * place + 1))
     (first, number), *others = tests
-    found = reduce(lambda so_far, test: so_far.when(*test), others, F.when(first, number))
-    return found.otherwise(_COMPLETE)
+    cases = reduce(lambda column, test: column.when(*test), others, F.when(first, number))
+    return cases.otherwise(_COMPLETE)
 
 
-def _defects(found: Iterable[Row]) -> list[int]:
-    return sorted({row["defect"] for row in found} - {_COMPLETE})
+def _defects(counts: Iterable[Row]) -> list[int]:
+    return sorted({row["defect"] for row in counts} - {_COMPLETE})
 
 
 def _reason(sources: Sequence[Source], defect: int) -> str:
@@ -164,10 +164,10 @@ def _shape(source: Source, place: int, complete: Sequence[Row]) -> tuple[int, ..
         lowest = min((row[f"n{place}_{axis}_min"] or 0) for row in complete)
         highest = max((row[f"n{place}_{axis}_max"] or 0) for row in complete)
         if lowest != highest:
-            what = "vectors" if source.kind == "vector" else f"arrays at depth {axis + 1}"
+            values = "vectors" if source.kind == "vector" else f"arrays at depth {axis + 1}"
             raise ColumnError(
-                f"column {source.name!r}: {what} are {lowest} to {highest} long; a network reads tensors of one shape: "
-                "pad or cut them"
+                f"column {source.name!r}: {values} are {lowest} to {highest} long; a network reads tensors of one "
+                "shape: pad or cut them"
             )
         if not highest:
             raise ColumnError(f"column {source.name!r}: its tensors hold no numbers")

@@ -1,4 +1,4 @@
-"""Choose the columns that a network reads and predicts: checked before Spark starts a job, encoded as numbers."""
+"""Choose the columns that a network reads and predicts: check them before Spark starts a job, encode as numbers."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ if TYPE_CHECKING:
 __all__ = ["FEATURES", "Chosen", "Source", "choose", "choose_features"]
 
 FEATURES = "features"
-"""Name of the input that the numbers and vectors of a plain sequence of columns make together."""
+"""Name of the input that joins the numbers and vectors of a plain sequence of columns."""
 
 Kind = Literal["number", "vector", "tensor", "image"]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A column of the user's, and its encoding in the shards.
+    """Column of the user's DataFrame, and its encoding in the shards.
 
     Parameters
     ----------
     name : str
     kind : {"number", "vector", "tensor", "image"}
     dtype : {"float32", "int64", "uint8"}
-        Of one number in the shards.
+        Type of one number in the shards.
     depth : int
-        Axes of a tensor: how deep the arrays are nested. 1 for a vector.
+        Axes of a tensor: the nesting depth of its arrays; 1 for a vector.
     struct : bool
         Whether an image is Spark's struct, not encoded bytes.
     integer : bool
-        Whether it is a feature of whole numbers, which may be ids.
+        Whether it is a feature of whole numbers, such as ids.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Source:
         if self.kind == "number":
             return self.raw.cast(number)
         if self.kind == "vector":
-            # A null vector has to be kept from vector_to_array, which fails on it.
+            # vector_to_array fails on a null vector.
             return F.when(self.raw.isNotNull(), vector_to_array(self.raw, "float32"))
         if self.kind == "tensor":
             return self._flat(self.depth - 1).cast(f"array<{number}>")
@@ -86,27 +86,27 @@ class Source:
 
     @property
     def lengths(self) -> tuple[tuple[Column, Column], ...]:
-        """Per axis of a row's tensor, the smallest and the largest length."""
+        """Smallest and largest length per axis of a row's tensor."""
         if self.kind == "vector":
             length = F.when(self.raw.isNotNull(), F.size(vector_to_array(self.raw, "float32")))
             return ((length, length),)
         if self.kind != "tensor":
             return ()
         first = F.when(self.raw.isNotNull(), F.size(self.raw))
-        found = [(first, first)]
+        lengths = [(first, first)]
         for axis in range(1, self.depth):
             inner = F.transform(self._flat(axis - 1), lambda part: F.when(part.isNotNull(), F.size(part)))
-            found.append((F.array_min(inner), F.array_max(inner)))
-        return tuple(found)
+            lengths.append((F.array_min(inner), F.array_max(inner)))
+        return tuple(lengths)
 
     def has_null(self, encoded: Column) -> Column:
-        """Whether there is no value, or a tensor with a null in it."""
+        """Return whether the value is null, or a tensor with a null in it."""
         if self.kind != "tensor":
             return encoded.isNull()
         return encoded.isNull() | (F.size(F.array_compact(encoded)) < F.size(encoded))
 
     def not_finite(self, encoded: Column) -> Column | None:
-        """Whether a value that is there has a NaN or an infinite number in it, as ``float32``; nothing for others."""
+        """Return whether a value has NaN or infinity as ``float32``; ``None`` for other types."""
         if self.dtype != "float32":
             return None
         if self.kind == "number":
@@ -117,9 +117,9 @@ class Source:
 
     @property
     def inexact(self) -> Column:
-        """A whole number that ``float32`` does not hold, null for others."""
+        """Whole number that ``float32`` cannot represent; null for all others."""
         whole, rounded = self.raw.cast("bigint"), self.raw.cast("float")
-        # The largest ones become 2**63, whose way back ends one below it.
+        # The largest ones round to 2**63, which the cast back turns into 2**63 - 1.
         same = (rounded < 2.0**63) & (rounded.cast("bigint") == whole)
         return F.when(self.raw.isNotNull() & ~same, whole)
 
@@ -128,15 +128,15 @@ class Source:
         return TensorColumn(self.name, self.dtype, shape)
 
     def _flat(self, times: int) -> Column:
-        found = self.raw
+        column = self.raw
         for _ in range(times):
-            found = F.flatten(found)
-        return found
+            column = F.flatten(column)
+        return column
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Inputs and labels by name, each with its columns.
+    """Chosen inputs and labels by name, with the columns of each.
 
     Parameters
     ----------
@@ -148,14 +148,15 @@ class Chosen:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """All columns, each once."""
-        return tuple(dict.fromkeys(one for part in (self.inputs, self.labels) for own in part.values() for one in own))
+        """All columns, without repetition."""
+        groups = (*self.inputs.values(), *self.labels.values())
+        return tuple(dict.fromkeys(source for group in groups for source in group))
 
     @property
     def rounded(self) -> tuple[Source, ...]:
-        """Whole numbers that some input reads as ``float32``."""
-        mixed = (own for own in self.inputs.values() if any(one.dtype != "int64" for one in own))
-        return tuple(dict.fromkeys(one for own in mixed for one in own if one.integer))
+        """Columns of whole numbers that some input reads as ``float32``."""
+        mixed = (group for group in self.inputs.values() if any(source.dtype != "int64" for source in group))
+        return tuple(dict.fromkeys(source for group in mixed for source in group if source.integer))
 
     @property
     def has_images(self) -> bool:
@@ -166,30 +167,30 @@ class Chosen:
         """Group the columns into inputs and labels, once their shapes are known."""
 
         def group(name: str, sources: Sequence[Source], *, joined: bool) -> TensorGroup:
-            return TensorGroup(name, tuple(one.column(shapes[one.name]) for one in sources), joined)
+            return TensorGroup(name, tuple(source.column(shapes[source.name]) for source in sources), joined)
 
-        inputs = (group(name, own, joined=own[0].kind in _SIDE_BY_SIDE) for name, own in self.inputs.items())
-        return tuple(inputs), tuple(group(name, own, joined=False) for name, own in self.labels.items())
+        inputs = (group(name, sources, joined=sources[0].kind in _JOINABLE) for name, sources in self.inputs.items())
+        return tuple(inputs), tuple(group(name, sources, joined=False) for name, sources in self.labels.items())
 
 
-_SIDE_BY_SIDE = ("number", "vector")
+_JOINABLE = ("number", "vector")
 
 
 def choose(
     df: DataFrame, feature_columns: Sequence[str] | Mapping[str, Sequence[str]], label_columns: Sequence[str]
 ) -> Chosen:
-    """Look up the columns and check that a network can read them; no job is run.
+    """Look up the columns and check that a network can read them, without a Spark job.
 
     Raises
     ------
     ColumnError, LabelError
-        A column is missing, named twice, a feature and a label, or of a type that holds no numbers.
+        A column is missing, named twice, both a feature and a label, or of a type without numbers.
     InvalidArgumentError
-        No columns are named, or not as they should be.
+        No column is named, or the names are not a sequence of strings.
     """
     labels = _names(label_columns, "label_columns")
     inputs = _inputs(df, feature_columns)
-    features = {one.name for own in inputs.values() for one in own}
+    features = {source.name for sources in inputs.values() for source in sources}
     for name in labels:
         if name in features:
             raise LabelError(f"the label {name!r} is a feature too: a network would only have to copy it")
@@ -197,27 +198,27 @@ def choose(
 
 
 def choose_features(df: DataFrame, inputs: Iterable[TensorGroup]) -> tuple[Source, ...]:
-    """Look up the columns that a network was trained on, each once; no job is run.
+    """Look up the columns that a network was trained on, each once, without a Spark job.
 
     Raises
     ------
     ColumnError
-        One is missing, or of another kind than it was.
+        A column is missing, or of another kind than in training.
     """
     columns = dict.fromkeys(column for group in inputs for column in group.columns)
-    found = []
+    sources = []
     for column in columns:
         source = _feature(df, column.name)
         if source.integer and column.dtype == "int64":
-            source = _whole(source)
+            source = _as_integers(source)
         rank = 3 if source.kind == "image" else source.depth
         if source.dtype != column.dtype or rank != len(column.shape):
-            was = f"{column.dtype}{list(column.shape) or ''}"
+            trained_on = f"{column.dtype}{list(column.shape) or ''}"
             raise ColumnError(
-                f"column {column.name!r} is a {source.kind} of {source.dtype}; the network was trained on {was}"
+                f"column {column.name!r} is a {source.kind} of {source.dtype}; the network was trained on {trained_on}"
             )
-        found.append(source)
-    return tuple(found)
+        sources.append(source)
+    return tuple(sources)
 
 
 def _inputs(
@@ -227,39 +228,44 @@ def _inputs(
         if not feature_columns:
             raise InvalidArgumentError("feature_columns names no input")
         named = {
-            name: _together(name, [_feature(df, one) for one in _names(own, f"feature_columns[{name!r}]")])
-            for name, own in feature_columns.items()
+            name: _together(name, [_feature(df, column) for column in _names(columns, f"feature_columns[{name!r}]")])
+            for name, columns in feature_columns.items()
         }
-        # A column is in the shards once: one that is whole for one input is read from there by the others too.
-        whole = {one.name for own in named.values() for one in own if one.integer and one.dtype == "int64"}
-        return {name: tuple(_whole(one) if one.name in whole else one for one in own) for name, own in named.items()}
+        # The shards hold a column once: if one input reads it as integers, the others read the same integers.
+        exact = {
+            source.name for group in named.values() for source in group if source.integer and source.dtype == "int64"
+        }
+        return {
+            name: tuple(_as_integers(source) if source.name in exact else source for source in group)
+            for name, group in named.items()
+        }
     inputs: dict[str, tuple[Source, ...]] = {}
     sources = [_feature(df, name) for name in _names(feature_columns, "feature_columns")]
-    side_by_side = tuple(one for one in sources if one.kind in _SIDE_BY_SIDE)
-    for one in sources:
-        if one.kind in _SIDE_BY_SIDE:
-            inputs.setdefault(FEATURES, side_by_side)
-        elif one.name == FEATURES and side_by_side:
+    joined = tuple(source for source in sources if source.kind in _JOINABLE)
+    for source in sources:
+        if source.kind in _JOINABLE:
+            inputs.setdefault(FEATURES, joined)
+        elif source.name == FEATURES and joined:
             raise ColumnError(
-                f"the {one.kind} column {FEATURES!r} has the name of the input that the numbers make together: rename "
+                f"the {source.kind} column {FEATURES!r} has the name of the input that joins the numbers: rename "
                 "it, or name the inputs yourself: feature_columns={'numbers': [...], 'tensor': [...]}"
             )
         else:
-            inputs[one.name] = (one,)
+            inputs[source.name] = (source,)
     return inputs
 
 
 def _together(name: str, sources: list[Source]) -> tuple[Source, ...]:
-    odd = [one for one in sources if one.kind not in _SIDE_BY_SIDE]
-    if odd and len(sources) > 1:
+    separate = [source for source in sources if source.kind not in _JOINABLE]
+    if separate and len(sources) > 1:
         raise ColumnError(
-            f"input {name!r}: the {odd[0].kind} column {odd[0].name!r} is an input of its own; only numbers and "
-            "vectors are put side by side"
+            f"input {name!r}: the {separate[0].kind} column {separate[0].name!r} is an input of its own; only numbers "
+            "and vectors are joined"
         )
-    return tuple(map(_whole, sources)) if all(one.integer for one in sources) else tuple(sources)
+    return tuple(map(_as_integers, sources)) if all(source.integer for source in sources) else tuple(sources)
 
 
-def _whole(source: Source) -> Source:
+def _as_integers(source: Source) -> Source:
     return replace(source, dtype="int64")
 
 
@@ -271,17 +277,17 @@ def _names(names: Iterable[str], argument: str) -> list[str]:
         raise InvalidArgumentError(f"{argument} names no column")
     for name in listed:
         if not isinstance(name, str):
-            raise InvalidArgumentError(f"{argument} has {name!r}, which is no name of a column")
+            raise InvalidArgumentError(f"{argument} has {name!r}, which is not a column name")
         if listed.count(name) > 1:
             raise ColumnError(f"{argument} names column {name!r} twice")
     return listed
 
 
-def _type(df: DataFrame, name: str, what: str) -> DataType:
+def _type(df: DataFrame, name: str, role: str) -> DataType:
     count = df.columns.count(name)
     if not count:
         raise ColumnError(
-            f"no column {name!r} for a {what}{nearest(name, df.columns)}; columns: {', '.join(df.columns)}"
+            f"no column {name!r} for a {role}{nearest(name, df.columns)}; columns: {', '.join(df.columns)}"
         )
     if count > 1:
         raise ColumnError(f"{count} columns are named {name!r}: rename all but one")
@@ -296,14 +302,14 @@ def _feature(df: DataFrame, name: str) -> Source:
         return Source(name, "image", "uint8", struct=True)
     if is_numeric(kind):
         return Source(name, "number", "float32", integer=isinstance(kind, IntegralType))
-    found = _tensor(name, kind)
-    if found is not None:
-        return found
+    tensor = _tensor(name, kind)
+    if tensor is not None:
+        return tensor
     remedy = (
         "index it with pyspark.ml.feature.StringIndexer, encode it with OneHotEncoder, or, where it holds paths of "
         "images, read their bytes with spark.read.format('binaryFile')"
         if isinstance(kind, StringType)
-        else "a feature is a number, a vector, an array of numbers, encoded bytes or Spark's struct of an image"
+        else "a feature is a number, a vector, an array of numbers, encoded bytes or Spark's image struct"
     )
     raise ColumnError(f"feature {name!r} is {kind.simpleString()}: {remedy}")
 
@@ -312,9 +318,9 @@ def _label(df: DataFrame, name: str) -> Source:
     kind = _type(df, name, "label")
     if is_numeric(kind):
         return Source(name, "number", _number(kind))
-    found = _tensor(name, kind)
-    if found is not None:
-        return found
+    tensor = _tensor(name, kind)
+    if tensor is not None:
+        return tensor
     remedy = (
         "pyspark.ml.feature.StringIndexer makes numbers of classes"
         if isinstance(kind, StringType)

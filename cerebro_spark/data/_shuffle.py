@@ -1,4 +1,4 @@
-"""Order rows by the seed and their own content, and deal them one by one to the shards."""
+"""Order rows by a hash of the seed and their content, and deal them one by one to the shards."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["Deal"]
 
 @dataclass(frozen=True, slots=True)
 class Deal:
-    """The shard and the place of each row.
+    """Assignment of rows to shards, and their order within each.
 
-    A row's place in the order of all is where the hash of its content and the seed has it, so the DataFrame's
-    partitioning and order do not matter. Places, not hashes, are dealt: shards differ by one row at most, and equal
-    rows, whose places follow each other, come to different shards.
+    The hash of its content and the seed decides a row's place among all rows, so the DataFrame's partitioning and order
+    do not matter. Shards are dealt by place, not by hash: their sizes differ by one row at most, and equal rows, whose
+    places are adjacent, go to different shards.
 
     Parameters
     ----------
     buckets : tuple of int
-        Rows of each bucket; the order goes through the buckets one by one.
+        Rows of each bucket; rows are ordered by bucket first.
     partitions : int
-        Shards of each split.
+        Number of shards of each split.
     held : int
         Rows held out for validation, less than all.
     seed : int
-        Of the order within a shard.
+        Seed of the order within a shard.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Deal:
     seed: int
 
     def rows(self, split: str, partition: int) -> int:
-        """Count the rows that a shard is dealt."""
+        """Count the rows of a shard."""
         total = self.held if split == SPLITS[1] else sum(self.buckets) - self.held
         return total // self.partitions + (partition < total % self.partitions)
 
@@ -59,29 +59,29 @@ class Deal:
         Parameters
         ----------
         rows : DataFrame
-            Complete ones, with the columns ``bucket`` and ``key``.
+            Complete rows, with the columns ``bucket`` and ``key``.
         columns : list of str
-            Those to keep.
+            Columns to keep.
 
         Returns
         -------
         DataFrame
-            ``shard`` (those of validation follow those of training) and the columns; all rows of a shard in one
-            partition of Spark's, in the order in which they are to be written.
+            ``shard`` (validation shards are numbered after training shards) and the columns. One Spark partition holds
+            all rows of a shard, in the order in which they are written.
         """
         total = sum(self.buckets)
         before = [0, *itertools.accumulate(self.buckets)][:-1]
         starts = F.array(*(F.lit(start).cast("bigint") for start in before))
         place = F.row_number().over(Window.partitionBy("bucket").orderBy("key")) - 1
         placed = rows.select(*columns, (F.element_at(starts, F.col("bucket") + 1) + place).alias("place"))
-        # Those for validation are spread evenly over the order, in whole numbers: one at each step of this stair.
+        # Spread the validation rows evenly: a row is held out where this step function of its place rises.
         placed = placed.withColumn("held", F.expr(f"(place * {self.held}L) div {total}L")).withColumn(
             "next", F.expr(f"((place + 1) * {self.held}L) div {total}L")
         )
         training = F.pmod(F.col("place") - F.col("held"), F.lit(self.partitions))
         validation = F.pmod(F.col("held"), F.lit(self.partitions)) + self.partitions
         shard = F.when(F.col("next") > F.col("held"), validation).otherwise(training).cast("int")
-        # By place a shard would have equal rows side by side.
+        # In order of place, equal rows of a shard would be adjacent.
         turn = F.xxhash64(F.lit(self.seed).cast("bigint"), F.col("place"))
         return (
             placed.select(shard.alias("shard"), turn.alias("turn"), *columns)

@@ -52,7 +52,7 @@ class Assignments:
                 return None
             kind, trial, partition = "evaluate", state.trial[pair[0]], pair[1]
         worker.assignment = Assignment(
-            unit_id=f"{kind} {trial.config} epoch {state.epoch} partition {partition} #{next(self._numbers)}",
+            unit_id=f"{kind} {trial.trial_id} epoch {state.epoch} partition {partition} #{next(self._numbers)}",
             kind=kind,
             trial=trial,
             epoch=state.epoch,
@@ -74,7 +74,7 @@ class Assignments:
             "drop": drop,
             "holds": holds,
             "unit_id": assignment.unit_id,
-            "trial_id": trial.config,
+            "trial_id": trial.trial_id,
             "params": trial.params,
             "partition": assignment.partition,
             "version": assignment.version,
@@ -121,14 +121,14 @@ class Assignments:
         before = trial.holder
         trial.trained(assignment.epoch, assignment.partition, worker.name, report)
         if before is not None and before != worker.name and before in state.workers:
-            state.workers[before].drop.append((trial.config, assignment.version))
-        state.hopper.finish(Unit(trial.config, assignment.partition), max(report.seconds, 1e-6))
+            state.workers[before].drop.append((trial.trial_id, assignment.version))
+        state.hopper.finish(Unit(trial.trial_id, assignment.partition), max(report.seconds, 1e-6))
         state.want_evaluation(trial)
 
     def _event(self, worker: Attached, assignment: Assignment, report: TrainReport | EvaluateReport) -> Event:
         return Event(
             kind=assignment.kind,
-            trial_id=assignment.trial.config,
+            trial_id=assignment.trial.trial_id,
             worker=worker.name,
             epoch=assignment.epoch,
             partition=assignment.partition,

@@ -103,7 +103,7 @@ class Epochs:
         state = self._state
         placements = self._replay.get(state.epoch)
         if placements:
-            done = {trial.config: trial.done(state.epoch) for trial in state.running}
+            done = {trial.trial_id: trial.done(state.epoch) for trial in state.running}
             visited = {trial_id: partitions for trial_id, partitions in done.items() if partitions}
             return Hopper.replay(placements, times=self._times, done=visited)
         hopper = Hopper(
@@ -115,5 +115,5 @@ class Epochs:
         )
         # Those that ended too: the order of "fixed" depends on a trial's place among all.
         for trial in state.trials:
-            hopper.add(trial.config, trial.done(state.epoch) if trial.running else state.partitions)
+            hopper.add(trial.trial_id, trial.done(state.epoch) if trial.running else state.partitions)
         return hopper

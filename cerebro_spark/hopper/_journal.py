@@ -117,7 +117,7 @@ class Journal:
             "history": trial.history,
             "seconds": trial.seconds,
         }
-        self.store.write(json.dumps(data, indent=1).encode(), "runs", self.run, "trials", f"{trial.config}.json")
+        self.store.write(json.dumps(data, indent=1).encode(), "runs", self.run, "trials", f"{trial.trial_id}.json")
 
     def trials(self, spec: RunSpec) -> list[Trial]:
         """Read the trials, each as far as the store has it."""
@@ -130,14 +130,14 @@ class Journal:
         read = (json.loads(self.store.read("runs", self.run, "events", name)) for name in names)
         return [Event(**event) for epoch in read for event in epoch]
 
-    def _trial(self, config: str, params: dict[str, Any], checkpoints: Checkpoints) -> Trial:
-        trial = Trial(config, params)
-        parts = ("runs", self.run, "trials", f"{config}.json")
+    def _trial(self, trial_id: str, params: dict[str, Any], checkpoints: Checkpoints) -> Trial:
+        trial = Trial(trial_id, params)
+        parts = ("runs", self.run, "trials", f"{trial_id}.json")
         if self.store.exists(*parts):
             data = json.loads(self.store.read(*parts))
             trial.status, trial.traceback = data["status"], data["traceback"]
             trial.history, trial.seconds = data["history"], data["seconds"]
-        record = checkpoints.last(config)
+        record = checkpoints.last(trial_id)
         if record is not None:
             trial.visits = [*record.visits]
             trial.digests = [""] * record.version + [record.digest]

@@ -45,7 +45,7 @@ class Liveness:
 
     def took(self, assignment: Assignment) -> None:
         """Note that a unit has ended now."""
-        key = (assignment.kind, assignment.trial.config)
+        key = (assignment.kind, assignment.trial.trial_id)
         self._longest[key] = max(self._longest.get(key, 0.0), self._state.seconds - assignment.began)
 
     def silent(self) -> dict[str, str]:
@@ -66,5 +66,5 @@ class Liveness:
     def _limit(self, assignment: Assignment) -> float:
         if self._timeout is not None:
             return self._timeout
-        longest = self._longest.get((assignment.kind, assignment.trial.config))
+        longest = self._longest.get((assignment.kind, assignment.trial.trial_id))
         return float("inf") if longest is None else _PATIENCE * longest + _PATIENCE_S

@@ -165,7 +165,7 @@ class Answers:
         trial = self._trial(request.trial_id)
         self._state.fail(
             CheckpointError(
-                f"the store would not take the checkpoint of {trial.config} from worker {request.worker}: "
+                f"the store would not take the checkpoint of {trial.trial_id} from worker {request.worker}: "
                 f"{request.error}. The checkpoints in it are intact: make room, or mend it, and resume the run"
             )
         )

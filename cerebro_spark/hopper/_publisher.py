@@ -38,7 +38,7 @@ class Publisher:
 
     def trial_ended(self, trial: Trial) -> None:
         """Publish the end of a trial."""
-        self._stream.publish(TrialFinished(trial_id=trial.config, status=trial.status, traceback=trial.traceback))
+        self._stream.publish(TrialFinished(trial_id=trial.trial_id, status=trial.status, traceback=trial.traceback))
 
 
 def run_started(spec: RunSpec, trials: Sequence[Trial], epoch: int, num_shards: int, seconds: float) -> RunStarted:
@@ -58,7 +58,7 @@ def run_started(spec: RunSpec, trials: Sequence[Trial], epoch: int, num_shards: 
         run_id=spec.run,
         trials=tuple(
             TrialState(
-                trial_id=trial.config,
+                trial_id=trial.trial_id,
                 params=dict(trial.params),
                 status=trial.status,
                 units=trial.version,

@@ -78,9 +78,9 @@ class Recovery:
         """Try a unit again whose checkpoint was out of reach; end the trial of any other."""
         trial = assignment.trial
         if assignment.kind == "train":
-            self._state.hopper.fail(Unit(trial.config, assignment.partition))
+            self._state.hopper.fail(Unit(trial.trial_id, assignment.partition))
         if failure.reason != "hop":
-            _LOG.warning("%s %s on %s:\n%s", trial.config, failure.reason, worker.name, failure.traceback)
+            _LOG.warning("%s %s on %s:\n%s", trial.trial_id, failure.reason, worker.name, failure.traceback)
             self._end(trial, failure.reason, failure.traceback)
             return
         _LOG.warning("%s did not get its checkpoint: %s", assignment.unit_id, failure.traceback)
@@ -105,7 +105,7 @@ class Recovery:
         state.cancel_evaluation(trial)
         for partition in trial.rewind():
             state.redone += 1
-            state.hopper.reopen(trial.config, partition)
+            state.hopper.reopen(trial.trial_id, partition)
 
     def _give_back(self, assignment: Assignment, why: str) -> None:
         trial = assignment.trial
@@ -119,12 +119,12 @@ class Recovery:
 
     def _evaluate_again(self, assignment: Assignment) -> None:
         if assignment.kind == "evaluate" and assignment.trial.running:
-            self._state.evaluations.add((assignment.trial.config, assignment.partition))
+            self._state.evaluations.add((assignment.trial.trial_id, assignment.partition))
 
     def _end(self, trial: Trial, status: str, why: str) -> None:
         if not trial.running:
             return
         trial.status, trial.traceback = status, why
-        self._state.hopper.stop(trial.config)
+        self._state.hopper.stop(trial.trial_id)
         self._state.cancel_evaluation(trial)
         self._state.observer.trial_ended(trial)

@@ -225,5 +225,5 @@ class Run:
                 trial.status = "finished"
         self.journal.close_epoch(epoch, trials, [event for event in events if event.epoch == epoch])
         stream.publish(
-            EpochFinished(epoch=epoch, metrics={trial.config: dict(trial.history[epoch]) for trial in finished})
+            EpochFinished(epoch=epoch, metrics={trial.trial_id: dict(trial.history[epoch]) for trial in finished})
         )

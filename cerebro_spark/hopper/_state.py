@@ -91,7 +91,7 @@ class RunState:
     ) -> None:
         self.changed = threading.Condition(threading.RLock())
         self.trials = list(trials)
-        self.trial = {trial.config: trial for trial in self.trials}
+        self.trial = {trial.trial_id: trial for trial in self.trials}
         self.holdings = Holdings(workers)
         self.partitions = tuple(sorted(set().union(*workers.values())))
         self.workers: dict[str, Attached] = {}
@@ -132,12 +132,12 @@ class RunState:
         """Add the evaluations of a trial that has visited all partitions in this epoch."""
         if self._validates and trial.running and len(trial.done(self.epoch)) == len(self.partitions):
             self.evaluations |= {
-                (trial.config, partition) for partition in self.partitions if partition not in trial.evaluated
+                (trial.trial_id, partition) for partition in self.partitions if partition not in trial.evaluated
             }
 
     def cancel_evaluation(self, trial: Trial) -> None:
         """Remove the evaluations of a trial."""
-        self.evaluations = {pair for pair in self.evaluations if pair[0] != trial.config}
+        self.evaluations = {pair for pair in self.evaluations if pair[0] != trial.trial_id}
 
     def fail(self, error: BaseException) -> None:
         """End the run with an error; the first one counts."""

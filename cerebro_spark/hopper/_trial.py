@@ -1,4 +1,4 @@
-"""One configuration's training, as the driver knows it."""
+"""State of one configuration's training on the driver."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Trial:
 
     Parameters
     ----------
-    config : str
-        Its id.
+    trial_id : str
     params : dict
+        The configuration.
     """
 
-    config: str
+    trial_id: str
     params: dict[str, Any]
     status: str = "running"
     traceback: str = ""
@@ -45,17 +45,17 @@ class Trial:
 
     @property
     def version(self) -> int:
-        """Units trained."""
+        """Number of units trained."""
         return len(self.visits)
 
     @property
     def running(self) -> bool:
-        """Whether there is more to train."""
+        """Whether the trial is still in training."""
         return self.status == "running"
 
     @property
-    def kept(self) -> int:
-        """The last version that the store has; 0 is built from the seed, by anybody."""
+    def durable_version(self) -> int:
+        """Last version that the store has; any worker can build version 0 from the seed."""
         return max(
             (number for number in range(self.version, 0, -1) if self.stored.get(number) == self.digests[number]),
             default=0,
@@ -63,20 +63,20 @@ class Trial:
 
     @property
     def durable(self) -> bool:
-        """Whether the store has the last version."""
-        return self.kept == self.version
+        """Whether the store has the current version."""
+        return self.durable_version == self.version
 
     def done(self, epoch: int) -> tuple[int, ...]:
-        """Partitions visited in an epoch, in that order."""
+        """Return the partitions visited in an epoch, in order."""
         return tuple(partition for at, partition in self.visits if at == epoch)
 
     def record(self, epoch: int) -> Record:
-        """How the last checkpoint came to be, for the next unit to go on from."""
+        """Return the record of the current version, from which the next unit continues."""
         sums = {name: part.tolist() for name, part in self.training_sums(epoch).items() if part.ndim == 1}
-        return Record(self.config, self.version, self.digests[-1], tuple(self.visits), sums)
+        return Record(self.trial_id, self.version, self.digests[-1], tuple(self.visits), sums)
 
     def training_sums(self, epoch: int) -> dict[str, NDArray[np.float64]]:
-        """Contributions to the training loss of an epoch."""
+        """Merge the contributions of an epoch's units to its training loss."""
         merged: dict[str, NDArray[np.float64]] = {}
         for (at, _), sums in zip(self.visits, self.unit_sums, strict=True):
             if at == epoch:
@@ -84,7 +84,7 @@ class Trial:
         return merged
 
     def trained(self, epoch: int, partition: int, worker: str, report: TrainReport) -> None:
-        """Take the report of a unit of training."""
+        """Add the report of a trained unit."""
         self.visits.append((epoch, partition))
         self.digests.append(report.digest)
         self.unit_sums.append(report.sums)
@@ -93,10 +93,10 @@ class Trial:
         self.state_bytes = report.checkpoint_bytes
 
     def rewind(self) -> tuple[int, ...]:
-        """Go back to what the store has; gives the partitions to be visited once more."""
-        kept = self.kept
-        lost = self.visits[kept:]
-        del self.visits[kept:], self.unit_sums[kept:], self.digests[kept + 1 :]
+        """Rewind to the durable version; return the partitions to visit again."""
+        version = self.durable_version
+        lost = self.visits[version:]
+        del self.visits[version:], self.unit_sums[version:], self.digests[version + 1 :]
         self.holder = None
         self.evaluated.clear()
         return tuple(partition for _, partition in lost)

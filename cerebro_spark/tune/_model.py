@@ -1,4 +1,4 @@
-"""``TunedModel``: a trained network as a Spark ML Transformer."""
+"""``TunedModel``: Spark ML Transformer of a trained network."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ Kind = Literal["classes", "positive", "value"]
 
 
 class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], MLWritable):
-    """Predicts with a network that a search has trained; it needs none of the code that built it.
+    """Transformer that predicts with a network from a search; it does not need the code that built the network.
 
-    Made by :attr:`Selection.best_model`, or loaded. Reads the columns that it was trained on. ``predictionCol``
-    (default ``"prediction"``) is a double: the class with the largest output, for a single output 1 where it says so,
-    or the output itself where the label is no class. ``rawPredictionCol`` (``"rawPrediction"``) has the outputs as a
-    vector. Both are null where a value is null, an image cannot be read or a tensor has another size.
+    Get one from :attr:`Selection.best_model`, or load a saved one. It reads the columns that the network was trained
+    on. ``predictionCol`` (default ``"prediction"``) is a double: the class with the largest output; for a single
+    output, 1 above the threshold and 0 otherwise; or the output itself if the label is not a class.
+    ``rawPredictionCol`` (default ``"rawPrediction"``) holds the outputs as a vector. Both are null if a value is null,
+    an image cannot be decoded or a tensor has another size.
 
     Parameters
     ----------
     batchSize : int
-        Rows a run of the network. Default 256.
+        Rows per run of the network. Default 256.
 
     Examples
     --------
@@ -50,9 +51,9 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
     'prediction'
     """
 
-    __module__ = "cerebro_spark"  # the path that a saved pipeline has: it outlives a move of this file
+    __module__ = "cerebro_spark"  # the path that saved pipelines store, whichever file defines the class
 
-    batchSize: Param[int] = Param(UNBOUND, "batchSize", "rows a run of the network", at_least("batchSize", 1))
+    batchSize: Param[int] = Param(UNBOUND, "batchSize", "rows per run of the network", at_least("batchSize", 1))
 
     def __init__(self, network: bytes = b"", facts: Mapping[str, Any] | None = None) -> None:
         super().__init__()
@@ -62,12 +63,12 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
 
     @classmethod
     def of(cls, session: Session, prepared: PreparedData) -> TunedModel:
-        """A session's network as it is now.
+        """Build a model from the current network of a session.
 
         Raises
         ------
         udfs.inference.NotPortableError
-            It cannot be written without its author's code.
+            The network cannot be written without its author's code.
         """
         rows = load_rows(prepared, "train", 2)
         network = PortableNetwork.of(session.model, session.read(rows.inputs))
@@ -86,7 +87,7 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
 
     @property
     def network(self) -> PortableNetwork:
-        """The network."""
+        """Trained network."""
         return PortableNetwork(self._facts["framework"], self._network)
 
     def setPredictionCol(self, value: str) -> Self:
@@ -98,24 +99,24 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
         return self._set(rawPredictionCol=value)
 
     def getBatchSize(self) -> int:
-        """Rows a run of the network."""
+        """Return the rows per run of the network."""
         return self.getOrDefault(self.batchSize)
 
     def setBatchSize(self, value: int) -> Self:
-        """Set the rows of a run."""
+        """Set the rows per run of the network."""
         return self._set(batchSize=value)
 
     def write(self) -> NetworkWriter:
-        """A writer."""
+        """Return a writer."""
         return NetworkWriter(self)
 
     @classmethod
     def read(cls) -> NetworkReader:
-        """A reader."""
+        """Return a reader."""
         return NetworkReader(cls)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        inputs = tuple(_group(found) for found in self._facts["inputs"])
+        inputs = tuple(_group(group) for group in self._facts["inputs"])
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
         for added in (raw, prediction):
             if added in dataset.columns:
@@ -126,7 +127,7 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
         rows = RowMap(function, tuple(dataset.columns), RowPolicy("null"))
         scored = map_rows(dataset, rows, reads={source.name: source.encoded for source in sources})
         scores = F.col(quoted(raw))
-        # The new columns of one call see each other's old values: the prediction is made of the outputs as an array.
+        # Both columns of one call read the old values, so the prediction still reads the outputs as an array.
         return scored.withColumns(
             {raw: as_vector(raw), prediction: F.when(scores.isNotNull(), self._predicted(scores))}
         )
@@ -140,6 +141,6 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
         return first.cast("double")
 
 
-def _group(found: Mapping[str, Any]) -> TensorGroup:
-    columns = tuple(TensorColumn(one["name"], one["dtype"], tuple(one["shape"])) for one in found["columns"])
-    return TensorGroup(found["name"], columns, found["joined"])
+def _group(data: Mapping[str, Any]) -> TensorGroup:
+    columns = tuple(TensorColumn(column["name"], column["dtype"], tuple(column["shape"])) for column in data["columns"])
+    return TensorGroup(data["name"], columns, data["joined"])

@@ -144,19 +144,21 @@ class Selection(Model, MLWritable):
         NoModelError
             There is no such configuration, or it has not been trained at all.
         """
-        known = {trial.config: trial for trial in self._trials}
+        known = {trial.trial_id: trial for trial in self._trials}
         trial = known.get(trial_id)
         if trial is None or not trial.version:
             raise NoModelError(f"{trial_id!r} has no model{nearest(trial_id, known)}; trials: {', '.join(known)}")
         session = open_session(self.trainer_fn, trial.params, initial_seed(self.spec.seed, trial_id))
         session.restore(
-            Checkpoints(self.prepared.store, self.spec.run).read(trial_id, trial.kept, trial.digests[trial.kept])
+            Checkpoints(self.prepared.store, self.spec.run).read(
+                trial_id, trial.durable_version, trial.digests[trial.durable_version]
+            )
         )
         return TunedModel.of(session, self.prepared)
 
     def history(self) -> dict[str, list[dict[str, float]]]:
         """List the metrics of each epoch, by trial id."""
-        return {trial.config: list(trial.history) for trial in self._trials}
+        return {trial.trial_id: list(trial.history) for trial in self._trials}
 
     def to_pandas(self) -> pd.DataFrame:
         """Table of one row per trial and epoch: ``trial_id``, params, ``status``, ``epoch``, and the metrics."""
@@ -190,7 +192,7 @@ class Selection(Model, MLWritable):
         """
         from cerebro_spark.tune._pictures import gantt  # noqa: PLC0415
 
-        known = [trial.config for trial in self._trials]
+        known = [trial.trial_id for trial in self._trials]
         if follow is not None and follow not in known:
             raise InvalidArgumentError(f"no trial {follow!r}{nearest(follow, known)}; there are {len(known)}")
         return gantt(self.outcome.events, self.outcome.losses, follow)
@@ -314,12 +316,12 @@ class Selection(Model, MLWritable):
         probed = probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend)
         Journal(self.prepared.store, spec.run).begin(spec)
         trials = [
-            Trial(before.config, before.params)
+            Trial(before.trial_id, before.params)
             if before.status == "finished"
-            else Trial(before.config, before.params, before.status, before.traceback)
+            else Trial(before.trial_id, before.params, before.status, before.traceback)
             for before in self._trials
         ]
-        finished = {trial.config for trial in trials if trial.running}
+        finished = {trial.trial_id for trial in trials if trial.running}
         return train(
             spec,
             self.prepared,
@@ -348,7 +350,7 @@ class Selection(Model, MLWritable):
     def _result(self, trial: Trial) -> TrialResult:
         last = trial.history[-1].get(self.spec.metric) if trial.history else None
         return TrialResult(
-            trial.config,
+            trial.trial_id,
             dict(trial.params),
             trial.status,
             float("nan") if last is None else last,

@@ -1,4 +1,4 @@
-"""The configurations of a search."""
+"""Configurations of a search space."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def grid(space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> li
     Parameters
     ----------
     space : mapping of str to sequence, or sequence of mapping
-        Values by name, every combination of which is a configuration; or the configurations themselves.
+        Values by name, whose combinations are the configurations; or the configurations themselves.
 
     Returns
     -------
     list of dict
-        In the order of the product, the last name varying fastest.
+        Configurations in the order of the product: the last name varies fastest.
 
     Raises
     ------
     InvalidArgumentError
-        It is empty, a configuration comes twice, or a value is not plain data: a configuration travels to the workers,
-        and into the run's record, as JSON.
+        The space is empty, a configuration appears twice, or a value is not plain data: workers and the run's record
+        receive a configuration as JSON.
 
     Examples
     --------
@@ -41,33 +41,33 @@ def grid(space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> li
             if isinstance(values, str) or not isinstance(values, Sequence):
                 raise InvalidArgumentError(f"search_space[{name!r}]={values!r}: a list of values")
             if not values:
-                raise InvalidArgumentError(f"search_space[{name!r}] is empty, so that there is no configuration")
-        found = (
+                raise InvalidArgumentError(f"search_space[{name!r}] is empty: give at least one value")
+        configurations = (
             [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())] if space else []
         )
     else:
-        found = [dict(params) for params in space]
-    if not found:
+        configurations = [dict(params) for params in space]
+    if not configurations:
         raise InvalidArgumentError("search_space is empty: name at least one configuration")
     seen: dict[str, int] = {}
-    for number, params in enumerate(found):
+    for number, params in enumerate(configurations):
         text = _plain(params)
         if text in seen:
             raise InvalidArgumentError(f"configurations {seen[text]} and {number} are the same: {params}")
         seen[text] = number
-    return found
+    return configurations
 
 
 def _plain(params: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(params, sort_keys=True, allow_nan=False)
-        same = json.loads(text) == {name: _listed(value) for name, value in params.items()}
+        survives = json.loads(text) == {name: _listed(value) for name, value in params.items()}
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
-            f"{dict(params)!r} is not plain data ({error}): name things by strings and numbers, and let trainer_fn "
-            "make objects of them"
+            f"{dict(params)!r} is not plain data ({error}): use strings and numbers, and let trainer_fn make "
+            "objects of them"
         ) from error
-    if not same:
+    if not survives:
         raise InvalidArgumentError(f"{dict(params)!r} does not survive JSON: its keys have to be strings")
     return text
 

@@ -458,7 +458,7 @@ def test_spark_image_structs(spark: SparkSession, store: Store, tmp_path: Path) 
         ({"feature_columns": []}, InvalidArgumentError, "names no column"),
         ({"feature_columns": {}}, InvalidArgumentError, "names no input"),
         ({"feature_columns": "age"}, InvalidArgumentError, r"write \['age'\]"),
-        ({"feature_columns": [3]}, InvalidArgumentError, "3, which is no name"),
+        ({"feature_columns": [3]}, InvalidArgumentError, "3, which is not a column name"),
         ({"label_columns": []}, InvalidArgumentError, "label_columns names no column"),
         ({"feature_columns": {"x": ["age", "window"]}}, ColumnError, "tensor column 'window' is an input of its own"),
         ({"feature_columns": ["age", "features"]}, ColumnError, "'features' has the name of the input.*rename"),

@@ -254,7 +254,7 @@ def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa:
             continue
         assert trial.status == "finished"
         assert sorted(trial.visits) == [(epoch, part) for epoch in range(EPOCHS) for part in world.all_partitions]
-        assert world.store[trial.config, trial.digests[-1]] == tuple(trial.visits)
+        assert world.store[trial.trial_id, trial.digests[-1]] == tuple(trial.visits)
 
 
 def test_a_unit_trained_but_not_stored_is_trained_again() -> None:
@@ -360,7 +360,7 @@ def test_an_observer_hears_of_units_losses_and_ended_trials() -> None:
 
         def trial_ended(self, trial: Trial) -> None:
             assert trial.status != "running"
-            self.ended.append(trial.config)
+            self.ended.append(trial.trial_id)
 
     notes = Notes()
     world = World(2, 2, 1, validates=True, policy="fixed", observer=notes)
