@@ -184,6 +184,13 @@ def test_contributing_has_every_target() -> None:
     assert not shown - set(MAKE.findall((ROOT / "CONTRIBUTING.md").read_text()))
 
 
+def test_contributing_has_every_package() -> None:
+    """Of the four rooms, in the table of the layout."""
+    packages = {path.parent.name for room in PACKAGES.split("|") for path in (ROOT / room).glob("*/__init__.py")}
+    assert packages
+    assert not packages - set(re.findall(r"(\w+)/`", (ROOT / "CONTRIBUTING.md").read_text()))
+
+
 def test_the_glossary_is_in_order_and_complete() -> None:
     rows = [line.strip("| ").split(" | ") for line in GLOSSARY.read_text().splitlines() if line.startswith("| ")][1:]
     terms = [row[0].casefold() for row in rows]
