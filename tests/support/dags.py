@@ -1,4 +1,4 @@
-"""Layer graphs for the tests: known blocks, random DAGs, and an evaluator that knows nothing of cuts."""
+"""Layer graphs for the tests: known blocks, random DAGs, and an evaluator that is independent of cuts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PRIME = 2**61 - 1
 
-# A busy machine is no bug.
+# A slow machine must not fail a property test.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -24,16 +24,16 @@ def window(kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1, ax
 
 
 def compute(layer: Layer, arguments: Iterable[int]) -> int:
-    """A toy integer function of the layer that tells its arguments and their order apart."""
+    """Compute an integer from a layer and its arguments that changes with either, and with the arguments' order."""
     total = zlib.crc32(f"{layer.op}/{layer.fingerprint}/{layer.output_shape}/{layer.dtype}".encode())
     for argument in arguments:
         total = (total * 1_000_003 + argument) % PRIME
     return total
 
 
-def run(graph: LayerGraph, have: Mapping[str, int], layers: Iterable[str]) -> dict[str, int]:
-    """Run layers on the tensors at hand; a KeyError names a tensor that is missing."""
-    values = dict(have)
+def run(graph: LayerGraph, tensors: Mapping[str, int], layers: Iterable[str]) -> dict[str, int]:
+    """Run layers on the available tensors; a KeyError names a missing one."""
+    values = dict(tensors)
     for name in layers:
         layer = graph[name]
         if layer.op == "input":
@@ -43,7 +43,7 @@ def run(graph: LayerGraph, have: Mapping[str, int], layers: Iterable[str]) -> di
 
 
 def feed(graph: LayerGraph) -> dict[str, int]:
-    """A value for each graph input, by name."""
+    """Return a value for each graph input, by name."""
     return {name: zlib.crc32(name.encode()) for name in graph.inputs}
 
 
@@ -53,7 +53,7 @@ def run_all(graph: LayerGraph) -> dict[str, int]:
 
 @st.composite
 def graphs(draw: st.DrawFn, max_layers: int = 8) -> LayerGraph:
-    """A random DAG with skips, repeated arguments, constants, dead ends and several outputs, in topological order."""
+    """Draw a DAG with skips, repeated arguments, constants, dead ends and several outputs, in topological order."""
     shapes = st.tuples(st.integers(1, 3))
     layers = [Layer(f"x{i}", "input", (), draw(shapes)) for i in range(draw(st.integers(1, 2)))]
     for i in range(draw(st.integers(1, max_layers))):
@@ -79,7 +79,7 @@ def some(graph: LayerGraph) -> st.SearchStrategy[list[str]]:
 
 
 def residual_block() -> LayerGraph:
-    """relu(conv2(relu(conv1(x))) + x)."""
+    """Build ``relu(conv2(relu(conv1(x))) + x)``."""
     shape = (64, 56, 56)
     conv: dict[str, Any] = {
         "flops": 2 * 9 * 64 * 64 * 56 * 56,
@@ -100,7 +100,7 @@ def residual_block() -> LayerGraph:
 
 
 def dense_block(growth: int = 32, width: int = 64) -> LayerGraph:
-    """Three layers, each reading the concatenation of all before it."""
+    """Build three layers, each of which reads the concatenation of all previous ones."""
     layers = [Layer("x", "input", (), (width, 28, 28))]
     features = ["x"]
     for i in (1, 2, 3):
@@ -128,7 +128,7 @@ ALEXNET_DENSE = [("fc6", 9216, 4096), ("fc7", 4096, 4096), ("fc8", 4096, 1000)]
 
 
 def alexnet() -> LayerGraph:
-    """AlexNet as torchvision has it, the ReLUs left out."""
+    """Build torchvision's AlexNet without its ReLUs."""
     layers = [Layer("image", "input", (), (3, 224, 224))]
     for name, kernel, stride, padding, old, new, size, pooled in ALEXNET_CONVS:
         weights = kernel * kernel * old * new

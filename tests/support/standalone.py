@@ -1,4 +1,4 @@
-"""Spark's own cluster manager on loopback, started from the installed pyspark: real processes that a test may kill."""
+"""Spark's standalone cluster on loopback, started from the installed pyspark: real processes that a test can kill."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ SPARK_HOME = Path(pyspark.__file__).parent
 _IP = "/usr/sbin/ip"
 _START_SECONDS = 90
 _LOG_LINES = 40
-# PR_SET_PDEATHSIG: what a context manager cannot do is end its processes after a kill -9 of its own.
+# PR_SET_PDEATHSIG: a context manager cannot end its processes if this process is killed with -9.
 _MORTAL = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
-# Java's second compiler pays off after minutes; before that it takes a small machine's cores.
+# Java's second compiler pays off only after minutes; before that it competes for a small machine's cores.
 _QUICK = "-XX:TieredStopAtLevel=1"
 _DEFAULTS = {
     "spark.driver.memory": "1g",
@@ -62,31 +62,31 @@ class _Process:
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """One executor's JVM."""
+    """JVM of one executor."""
 
     pid: int
     application: str
     id: str
     worker: int
-    """Place in :attr:`StandaloneCluster.workers`."""
+    """Index in :attr:`StandaloneCluster.workers`."""
 
 
 def mark_suite(items: Sequence[pytest.Item], name: str) -> None:
-    """Mark the tests of a folder that starts servers by the folder's name, and skip them where they cannot run."""
+    """Mark a folder's tests, which start servers, by the folder's name, and skip them where they cannot run."""
     for item in items:
         if name in item.path.parts:
             item.add_marker(name)
             if CONNECT:
-                item.add_marker(pytest.mark.skip(reason="starts servers of its own"))
+                item.add_marker(pytest.mark.skip(reason="starts its own servers"))
             elif sys.platform != "linux":
                 item.add_marker(pytest.mark.skip(reason="finds processes in /proc"))
 
 
 def bare_python(folder: Path) -> Path:
-    """An interpreter with the third-party packages of this one, and without this project.
+    """Create an interpreter with this one's third-party packages, but without this project.
 
-    The project is installed editable, by a ``.pth`` file: in a folder that is itself named by a ``.pth`` file, Python
-    does not look at those.
+    The project is installed editable, by a ``.pth`` file. Python ignores such files in a folder that
+    another ``.pth`` file put on the path.
     """
     venv.create(folder, with_pip=False, symlinks=True)
     third_party = [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
@@ -96,25 +96,25 @@ def bare_python(folder: Path) -> Path:
 
 
 def spark_environment(folder: Path, python: Path, **added: str) -> dict[str, str]:
-    """Copy this process's environment, without its settings of Spark and Python.
+    """Copy this process's environment without its Spark and Python settings.
 
     Parameters
     ----------
     folder : Path
-        For Spark's scratch and its ``spark-defaults.conf``.
+        Folder for Spark's scratch files and its ``spark-defaults.conf``.
     python : Path
-        The Python of workers.
+        Python interpreter of the workers.
     **added : str
-        More variables.
+        Additional variables.
     """
     configuration = folder / "conf"
     configuration.mkdir(parents=True, exist_ok=True)
     defaults = "\n".join(f"{name} {value}" for name, value in _DEFAULTS.items())
     (configuration / "spark-defaults.conf").write_text(f"{defaults}\n")
-    meant_for_us = ("SPARK_", "PYSPARK_", "PYTHON", "MLFLOW_", "COVERAGE_", "VIRTUAL_ENV")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(meant_for_us)}
+    excluded = ("SPARK_", "PYSPARK_", "PYTHON", "MLFLOW_", "COVERAGE_", "VIRTUAL_ENV")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(excluded)}
     return {
-        **kept,
+        **inherited,
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_CONF_DIR": str(configuration),
         "SPARK_LOCAL_DIRS": str(folder / "scratch"),
@@ -126,15 +126,15 @@ def spark_environment(folder: Path, python: Path, **added: str) -> dict[str, str
 
 
 class _Daemon:
-    """A process with a log, and everything that it starts, which ends with it."""
+    """Process with a log; all its descendants end with it."""
 
     def __init__(self, name: str, folder: Path, command: Sequence[str], environment: dict[str, str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.log = folder / f"{name}.log"
         with self.log.open("wb") as log:
-            # A session of its own, which its descendants keep whatever process group they move to: Python's workers do
-            # move. Started in its own folder, which Python puts on the path of its workers.
+            # Its own session, which descendants keep even if they change their process group, as Python's workers do.
+            # It starts in its own folder, since Python puts the working folder on the path of its workers.
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _MORTAL, *command],
                 cwd=folder,
@@ -155,7 +155,7 @@ class _Daemon:
             raise RuntimeError(f"{self.name} ended with {self.process.returncode}:\n{_tail(self.log)}")
 
     def stop(self) -> None:
-        """End the process and all that it started, whatever happened before."""
+        """End the process and all its descendants, even if it has ended already."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -175,19 +175,19 @@ class _Daemon:
 
 
 class Node:
-    """A network namespace with one cable to this machine, which can be cut; a context manager, for root on Linux only.
+    """Network namespace with one cable to this machine, which can be cut. Context manager; Linux only, as root.
 
     Parameters
     ----------
     name : str
-        Of the namespace, and of the cable with an ``h`` or an ``n`` behind it; at most 14 characters.
+        Name of the namespace; the ends of the cable add an ``h`` or an ``n``. At most 14 characters.
     host, address : str
-        This machine's end and the node's.
+        Addresses of this machine's end and of the node's end.
 
     Raises
     ------
     PermissionError
-        This user may make none.
+        This user cannot create a network namespace.
     """
 
     def __init__(self, name: str, host: str, address: str) -> None:
@@ -219,7 +219,7 @@ class Node:
             subprocess.run([_IP, *command], capture_output=True, check=False)
 
     def inside(self, command: Sequence[str]) -> list[str]:
-        """Make a command run on the node."""
+        """Wrap a command so that it runs on the node."""
         return [_IP, "netns", "exec", self.name, *command]
 
     def cut(self) -> None:
@@ -228,22 +228,22 @@ class Node:
 
 
 class StandaloneCluster:
-    """A master and workers on 127.0.0.1, as a context manager; Linux only.
+    """Spark master and workers on 127.0.0.1. Context manager; Linux only.
 
     Parameters
     ----------
     folder : Path
-        For logs, the executors' files and Spark's scratch.
+        Folder for logs, the executors' files and Spark's scratch files.
     python : Path
-        The Python of the nodes.
+        Python interpreter of the nodes.
     workers : int
-        How many there are at the start.
+        Number of workers at the start.
     cores : int
-        Of each worker.
+        Cores per worker.
     memory : str
-        Of each worker, as Spark writes it.
+        Memory per worker, in Spark's notation.
     host : str
-        The address of master and workers.
+        Address of the master and the workers.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class StandaloneCluster:
                 self.add_worker(wait=False)
             for worker in self.workers:
                 worker.wait_for(r"(Successfully registered) with master")
-            # From here on it is __exit__ that stops them.
+            # From here on, __exit__ stops them.
             self._running = self._running.pop_all()
         return self
 
@@ -282,7 +282,7 @@ class StandaloneCluster:
         self._running.close()
 
     def add_worker(self, *, wait: bool = True, node: Node | None = None) -> None:
-        """Start one more worker, on a node of its own or where the others are."""
+        """Start another worker, on its own node or beside the others."""
         name = f"worker-{len(self.workers)}"
         options = [
             "--host",
@@ -301,40 +301,40 @@ class StandaloneCluster:
             worker.wait_for(r"(Successfully registered) with master")
 
     def kill_worker(self, place: int) -> None:
-        """``kill -9`` a worker with its executors and their Python workers, as a node that loses power."""
+        """Kill a worker with its executors and their Python workers by ``kill -9``, as if its node lost power."""
         process = self.workers[place].process
         process.kill()
         process.wait()
         self.workers[place].stop()
 
     def executors(self, application: str | None = None) -> list[Executor]:
-        """The executors that run now, of one application or of all."""
+        """List the executors that run now, of one application or of all."""
         places = {worker.process.pid: place for place, worker in enumerate(self.workers)}
-        found = [
+        executors = [
             Executor(process.pid, process.option("--app-id"), process.option("--executor-id"), places[process.session])
             for process in _processes()
             if process.session in places and any("CoarseGrainedExecutorBackend" in word for word in process.command)
         ]
-        return [executor for executor in found if application in (None, executor.application)]
+        return [executor for executor in executors if application in (None, executor.application)]
 
     def python_workers(self, application: str | None = None) -> list[int]:
-        """Process ids of the Python workers that run now; their daemon, the executor's child, is none of them."""
+        """List the process ids of the Python workers that run now, without their daemon, the executor's child."""
         processes = list(_processes())
         executors = {executor.pid for executor in self.executors(application)}
         daemons = {process.pid for process in processes if process.parent in executors}
         return [process.pid for process in processes if process.parent in daemons]
 
     def kill(self, pid: int) -> None:
-        """``kill -9`` a process of this cluster: an executor, a Python worker."""
+        """Kill an executor or a Python worker of this cluster by ``kill -9``."""
         sessions = {worker.process.pid for worker in self.workers}
         if pid not in {process.pid for process in _processes() if process.session in sessions}:
-            raise ValueError(f"process {pid} is none of this cluster")
+            raise ValueError(f"process {pid} does not belong to this cluster")
         _signal(pid, signal.SIGKILL)
 
     def submit(
         self, script: Path, *arguments: str, py_files: Sequence[Path] = (), conf: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a script with ``spark-submit`` in client mode; the driver has the nodes' Python too."""
+        """Run a script with ``spark-submit`` in client mode, with the nodes' Python in the driver too."""
         place = self.folder / "driver"
         command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", self.url, *_settings(conf)]
         command += ["--py-files", ",".join(map(str, py_files))] if py_files else []
@@ -348,7 +348,7 @@ class StandaloneCluster:
         )
 
     def logs(self) -> str:
-        """The end of every log, the executors' included."""
+        """Return the end of every log, including those of the executors."""
         paths = [*self.folder.rglob("*.log"), *self.folder.rglob("stderr")]
         return "\n".join(f"--- {path.relative_to(self.folder)}\n{_tail(path)}" for path in sorted(paths))
 
@@ -362,7 +362,7 @@ class StandaloneCluster:
                 self.folder / name,
                 self.python,
                 SPARK_DAEMON_MEMORY="256m",
-                # Not the master's second endpoint, whose port is fixed.
+                # Disable the master's REST endpoint, whose port is fixed.
                 SPARK_DAEMON_JAVA_OPTS=f"{_QUICK} -Dspark.master.rest.enabled=false",
                 SPARK_NO_DAEMONIZE="1",
                 SPARK_LOCAL_IP=self.host if node is None else node.address,
@@ -372,16 +372,16 @@ class StandaloneCluster:
 
 
 class SparkConnectServer(_Daemon):
-    """A Spark Connect server on 127.0.0.1; ``url`` is what a client is given.
+    """Spark Connect server on 127.0.0.1; clients connect to ``url``.
 
     Parameters
     ----------
     folder : Path
-        For the log and Spark's scratch.
+        Folder for the log and Spark's scratch files.
     master : str
-        Where it runs its jobs.
+        Spark master that runs its jobs.
     python : Path
-        The Python of its workers.
+        Python interpreter of its workers.
     conf : mapping of str to str
         Spark settings.
     """
@@ -408,7 +408,7 @@ class SparkConnectServer(_Daemon):
         return self
 
     def logs(self) -> str:
-        """The end of its log."""
+        """Return the end of the log."""
         return f"--- {self.name}\n{_tail(self.log)}"
 
 
@@ -418,12 +418,12 @@ def _settings(conf: Mapping[str, str] | None) -> list[str]:
 
 def _until(attempt: Callable[[], re.Match[str] | None], check: Callable[[], None]) -> re.Match[str]:
     deadline = time.monotonic() + _START_SECONDS
-    while (found := attempt()) is None:
+    while (match := attempt()) is None:
         check()
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {_START_SECONDS} s")
         time.sleep(0.1)
-    return found
+    return match
 
 
 def _tail(log: Path) -> str:
@@ -431,7 +431,7 @@ def _tail(log: Path) -> str:
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # it was faster
+    with suppress(ProcessLookupError):  # it has ended already
         os.kill(pid, number)
 
 
@@ -439,7 +439,7 @@ def _processes() -> Iterator[_Process]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                # The name of the program stands in parentheses and may hold any character.
+                # The program's name is in parentheses and may contain any character.
                 status = (entry / "stat").read_text().rpartition(")")[2].split()
                 command = (entry / "cmdline").read_bytes().rstrip(b"\0").decode(errors="replace")
             except (FileNotFoundError, ProcessLookupError):
