@@ -37,12 +37,6 @@ MAY_ASK_FOR_A_SESSION = {"udfs.driver", "udfs.testing"}
 
 ROOM_FILES = {"__init__.py", "__main__.py", "errors.py"}
 
-# Imports that are still to be removed. An entry goes when its cause is gone.
-KNOWN_PRIVATE_IMPORTS = {
-    ("udfs.inference.profiling", "udfs.inference"),
-    ("vista_spark.network._network", "vista_spark.roster._text_builtin"),
-}
-
 FILES = sorted(path for package in MAY_IMPORT for path in (ROOT / package).rglob("*.py"))
 
 
@@ -175,7 +169,7 @@ def test_imports_go_to_siblings_and_to_public_faces(path: Path) -> None:
         foreign = private and parts[0] in OURS and not f"{package}.".startswith(f"{owner}.")
         if own_face or foreign:
             wrong.add((name, target))
-    assert wrong <= KNOWN_PRIVATE_IMPORTS
+    assert not wrong
 
 
 @pytest.mark.parametrize("room", FRONT)

@@ -97,12 +97,12 @@ def measure(request: ProfilingRequest) -> ModelProfile:
         check=False,
     )
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
         how = f"was ended by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}"
         raise ProfilingError(
             f"the process that measures {request.model} {how}"
             f"{', which is what being out of memory looks like' if done.returncode == -9 else ''}"  # noqa: PLR2004
-            f"{': ' + said[-1] if said else ''}"
+            f"{': ' + lines[-1] if lines else ''}"
         )
     return ModelProfile.from_dict(json.loads(done.stdout.splitlines()[-1]))
 
@@ -194,8 +194,6 @@ def _main() -> None:
     import pyarrow as pa  # noqa: F401, PLC0415
     import pyspark.worker  # noqa: F401, PLC0415
     from pyspark.serializers import CloudPickleSerializer  # noqa: PLC0415
-
-    import udfs.inference  # noqa: F401, PLC0415
 
     bare = _resident()
     request: Any = CloudPickleSerializer().loads(sys.stdin.buffer.read())  # type: ignore[no-untyped-call]

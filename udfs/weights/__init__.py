@@ -1,9 +1,10 @@
-"""Weights from files: located, fetched once a node, and read as data; nothing that a file says is executed."""
+"""Weights from files: located, fetched once per node, and read as data; no code of a file is executed."""
 
-from udfs.weights._file import file_version
-from udfs.weights._state_dict import SHIPPED, WeightsError, fit_state_dict, local_file, read_state_dict
+from udfs.weights._file import FOLDER_WEIGHTS, SHIPPED, WeightsError, file_version, local_file
+from udfs.weights._state_dict import fit_state_dict, read_state_dict
 
 __all__ = [
+    "FOLDER_WEIGHTS",
     "SHIPPED",
     "WeightsError",
     "file_version",

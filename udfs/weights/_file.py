@@ -1,4 +1,4 @@
-"""Where a file of weights lies on this machine: in place, sent with the job, or fetched once a node."""
+"""Find files of weights on this machine: in place, sent with the job, or fetched once per node."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from udfs.node import NodeCacheError, node_folder, written_once
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
 
-__all__ = ["SHIPPED", "WeightsError", "file_version", "local_file", "redacted"]
+__all__ = ["FOLDER_WEIGHTS", "SHIPPED", "WeightsError", "file_version", "local_file", "redacted"]
 
 SHIPPED = "sparkfile:"
-"""What begins the name of a file that the driver has sent to the workers' nodes."""
+"""Prefix of the name of a file that the driver has sent to the workers' nodes."""
+
+FOLDER_WEIGHTS = "model.safetensors"
+"""Name of the weights in a folder that ``transformers`` wrote."""
 
 
 class WeightsError(CerebroError, ValueError):
@@ -38,7 +41,7 @@ def local_file(uri: str | os.PathLike[str]) -> Path:
     Returns
     -------
     Path
-        Where the content lies; the name tells nothing of the format.
+        Of the content; the name does not tell the format.
 
     Raises
     ------
@@ -53,14 +56,14 @@ def local_file(uri: str | os.PathLike[str]) -> Path:
         if not path.is_file():
             raise WeightsError(f"{shown} is {'not a file' if path.exists() else 'not there'}")
         return path
-    filesystem, inner, info = _found(text, shown)
+    filesystem, inner, info = _remote(text, shown)
     if filesystem.type_name == "local":
         return Path(inner)
     key = hashlib.sha256(f"{text}\n{info.size}\n{info.mtime_ns}".encode()).hexdigest()
     try:
         cached = node_folder("weights") / key
         if not cached.exists():
-            # The executors of a node race.
+            # The executors of a node race for it.
             with (
                 written_once(cached) as partial,
                 partial.open("wb") as target,
@@ -75,7 +78,7 @@ def local_file(uri: str | os.PathLike[str]) -> Path:
 
 
 def file_version(uri: str | os.PathLike[str]) -> str:
-    """What changes when the file does: its size and the time of its last modification.
+    """Identify a file's content by its size and the time of its last modification.
 
     Parameters
     ----------
@@ -85,16 +88,16 @@ def file_version(uri: str | os.PathLike[str]) -> str:
     Returns
     -------
     str
-        Empty for a path that is not there.
+        Empty for a path that does not exist.
 
     Raises
     ------
     WeightsError
-        A URI under which there is no file.
+        There is no file under the URI.
     """
     text = os.fspath(uri)
     if "://" in text:
-        info = _found(text, redacted(uri))[2]
+        info = _remote(text, redacted(uri))[2]
         return f"{info.size}-{info.mtime_ns}"
     path = Path(text).expanduser()
     if not path.is_file():
@@ -115,7 +118,7 @@ def redacted(uri: str | os.PathLike[str]) -> str:
     return re.sub(r"://[^/@]*@", "://", text).split("?")[0] if "://" in text else text
 
 
-def _found(uri: str, shown: str) -> tuple[FileSystem, str, FileInfo]:
+def _remote(uri: str, shown: str) -> tuple[FileSystem, str, FileInfo]:
     try:
         filesystem, inner = FileSystem.from_uri(uri)
         info = filesystem.get_file_info(inner)
@@ -132,7 +135,7 @@ def _shipped(name: str, shown: str) -> Path:
     path = Path(SparkFiles.get(name))
     if not path.is_file():
         raise WeightsError(
-            f"{shown} is not among the files that came with this job: it is read within a Spark job, whose session was "
-            "given it by addArtifacts(path, file=True)"
+            f"{shown} is not among the files of this job: it is read within a Spark job whose session has it, by "
+            "addArtifacts(path, file=True)"
         )
     return path

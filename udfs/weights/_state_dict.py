@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from udfs.packing import safetensors_metadata
-from udfs.weights._file import SHIPPED, WeightsError, local_file, redacted
+from udfs.weights._file import WeightsError, local_file, redacted
 
 if TYPE_CHECKING:
     import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-__all__ = ["SHIPPED", "WeightsError", "fit_state_dict", "local_file", "read_state_dict"]
+__all__ = ["fit_state_dict", "read_state_dict"]
 
 _NESTS = ("state_dict", "model_state_dict", "model", "module", "net")
 _PREFIXES = ("module.", "_orig_mod.")

@@ -1,4 +1,4 @@
-"""Weights of Keras models from files: arrays alone, no layer and no function of a file is ever built or run."""
+"""Read weights of Keras models from files: arrays only, no layer or function of a file is built or run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from udfs.weights._state_dict import WeightsError, local_file
+from udfs.weights._file import WeightsError, local_file
 
 if TYPE_CHECKING:
     import os
@@ -23,11 +23,11 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def fit_weights(model: Any, uri: str | os.PathLike[str], name: str) -> None:
-    """Give a built Keras model its weights from a file, all of them and no others.
+    """Give a built Keras model exactly the weights of a file.
 
-    The format is decided by the content: ``.keras`` archives, of which only the weights are read, ``.weights.h5``
-    files, and the older ``.h5`` files, of weights alone or of whole models. The older ones go by the order of the
-    layers, as Keras itself reads them, since it numbers layers anew in each process.
+    The content decides the format: ``.keras`` archives, of which only the weights are read, ``.weights.h5`` files, and
+    the older ``.h5`` files, of weights alone or of whole models. Arrays of the older ones are matched by the order of
+    the layers, as Keras does it, since it numbers layers anew in each process.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def fit_weights(model: Any, uri: str | os.PathLike[str], name: str) -> None:
     uri : str or path
         As for :func:`udfs.weights.read_state_dict`.
     name : str
-        What the model is called, for the message.
+        The model's, for messages.
 
     Raises
     ------
@@ -61,21 +61,20 @@ def fit_weights(model: Any, uri: str | os.PathLike[str], name: str) -> None:
     path = local_file(uri)
     suffix = _suffix(path, uri)
     with tempfile.TemporaryDirectory() as folder:
-        # Keras goes by the suffix, and what was fetched or shipped has none.
+        # Keras reads the format off the suffix, and a file that was fetched or shipped has none.
         link = Path(folder) / f"weights{suffix}"
         link.symlink_to(path.resolve())
         try:
-            held = _held(link)
+            stored = _stored(link)
             model.load_weights(str(link))
         except Exception as error:
             # A damaged file fails inside a foreign parser, in whichever way that parser happens to fail.
             facts = _differences(model, link, Path(folder))
             reason = f"the weights do not fit {name}: {facts}" if facts else f"{uri} cannot be read, it may be damaged"
             raise WeightsError(f"{reason} ({type(error).__name__}: {str(error).partition(chr(10))[0]})") from error
-        if len(held) > len(model.variables):
-            facts = (
-                _differences(model, link, Path(folder)) or f"{len(held)} arrays for {len(model.variables)} variables"
-            )
+        if len(stored) > len(model.variables):
+            counts = f"{len(stored)} arrays for {len(model.variables)} variables"
+            facts = _differences(model, link, Path(folder)) or counts
             raise WeightsError(f"the weights do not fit {name}: {facts}")
 
 
@@ -89,7 +88,7 @@ def _suffix(path: Path, uri: str | os.PathLike[str]) -> str:
             if "model.weights.h5" in archive.namelist():
                 return ".keras"
     raise WeightsError(
-        f"{uri} is no weights file of Keras (it begins with {head!r}); formats: .weights.h5, .h5, .keras. "
+        f"{uri} is not a weights file of Keras (it begins with {head!r}); formats: .weights.h5, .h5, .keras. "
         "Save one with model.save_weights('name.weights.h5')"
     )
 
@@ -104,56 +103,56 @@ def _is_old(path: Path) -> bool:
         raise WeightsError(f"{path} cannot be read, it may be damaged: {error}") from error
 
 
-def _held(path: Path) -> Shapes:
-    """Names and shapes of the arrays in a file; those of an optimizer left out."""
+def _stored(path: Path) -> Shapes:
+    """Read the shapes of a file's arrays by name, without those of an optimizer."""
     import h5py  # noqa: PLC0415
 
-    found: Shapes = {}
+    shapes: Shapes = {}
 
     def see(name: str, entry: Any) -> None:
         if isinstance(entry, h5py.Dataset) and not name.startswith("optimizer"):
-            found[name] = tuple(entry.shape)
+            shapes[name] = tuple(entry.shape)
 
     if path.suffix == ".keras":
         with zipfile.ZipFile(path) as archive, archive.open("model.weights.h5") as inner, h5py.File(inner, "r") as file:
             file.visititems(see)
-        return found
+        return shapes
     with h5py.File(path, "r") as file:
         file.get("model_weights", file).visititems(see)
-    return found
+    return shapes
 
 
 def _differences(model: Any, path: Path, folder: Path) -> str:
-    """Say what is missing, unexpected or of another shape in a file; nothing where that cannot be told."""
+    """Describe what is missing, unexpected or of another shape in a file; empty where that cannot be told."""
     try:
-        held = _held(path)
+        stored = _stored(path)
         if path.suffix == ".h5" and not path.name.endswith(".weights.h5"):
             weighted = [layer.weights for layer in model.layers if layer.weights]
             expected = _by_place([[tuple(variable.shape) for variable in weights] for weights in weighted])
-            held = _held_by_place(path)
+            stored = _stored_by_place(path)
         else:
-            own = folder / "own.weights.h5"
-            model.save_weights(own)
-            expected = _held(own)
+            reference = folder / "expected.weights.h5"
+            model.save_weights(reference)
+            expected = _stored(reference)
     except (OSError, KeyError, ValueError):
         return ""
     faults = [
-        _fault("missing", (f"{key} {shape}" for key, shape in expected.items() if key not in held)),
-        _fault("unexpected", (f"{key} {shape}" for key, shape in held.items() if key not in expected)),
+        _fault("missing", (f"{key} {shape}" for key, shape in expected.items() if key not in stored)),
+        _fault("unexpected", (f"{key} {shape}" for key, shape in stored.items() if key not in expected)),
         _fault(
             "of another shape",
             (
-                f"{key} is {held[key]} where the model has {shape}"
+                f"{key} is {stored[key]} where the model has {shape}"
                 for key, shape in expected.items()
-                if key in held and held[key] != shape
+                if key in stored and stored[key] != shape
             ),
         ),
     ]
     return "; ".join(filter(None, faults))
 
 
-def _held_by_place(path: Path) -> Shapes:
-    """Arrays of an older file by the place of their layer, which is how Keras takes them."""
+def _stored_by_place(path: Path) -> Shapes:
+    """Read the shapes of an older file's arrays by the place of their layer, as Keras matches them."""
     import h5py  # noqa: PLC0415
 
     with h5py.File(path, "r") as file:

@@ -13,11 +13,10 @@ from pyspark import cloudpickle
 from optimizer.errors import GraphError
 from udfs.handlers import TensorSpec
 from udfs.inference import TOKENIZER, Feature, ModelSource, Tokenization, open_tokenizer
-from udfs.weights import file_version
+from udfs.weights import FOLDER_WEIGHTS, file_version
 from vista_spark import roster
 from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.network._inputs import Images, Layers, Texts, reads
-from vista_spark.roster._text_builtin import WEIGHTS
 from vista_spark.sessions import ship_weights
 
 if TYPE_CHECKING:
@@ -237,7 +236,7 @@ def _beside(card: ModelCard, weights: str | None, held: Texts) -> tuple[str | No
     if weights is not None:
         folder, _, name = weights.rpartition("/")
         is_file = name.endswith(_FILES) if "://" in weights else not Path(weights).expanduser().is_dir()
-        folder, weights = (folder or ".", weights) if is_file else (weights, f"{weights.rstrip('/')}/{WEIGHTS}")
+        folder, weights = (folder or ".", weights) if is_file else (weights, f"{weights.rstrip('/')}/{FOLDER_WEIGHTS}")
         beside = f"{folder.rstrip('/')}/{TOKENIZER}"
         if tokenizer is None or not is_file:
             tokenizer = beside

@@ -8,21 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from udfs.inference import TOKENIZER, Tokenization
-from udfs.weights import local_file
+from udfs.weights import FOLDER_WEIGHTS, local_file
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.roster._card import FeatureLayer, ModelCard
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["ACTIVATIONS", "TEXT_BUILT_IN", "WEIGHTS", "BertShape", "folder_card", "text_card"]
+__all__ = ["ACTIVATIONS", "TEXT_BUILT_IN", "BertShape", "folder_card", "text_card"]
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 # By their own names; the layers are the same.
 _KINDS = ("bert", "roberta", "xlm-roberta", "camembert")
-
-WEIGHTS = "model.safetensors"
-"""Name of the file in which ``transformers`` keeps a model's weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +121,7 @@ def folder_card(folder: str, name: str, max_length: int) -> ModelCard:
         shape,
         min(max_length, shape.longest),
         folder,
-        weights=f"{folder}/{WEIGHTS}",
+        weights=f"{folder}/{FOLDER_WEIGHTS}",
         tokenizer=f"{folder}/{TOKENIZER}",
     )
 

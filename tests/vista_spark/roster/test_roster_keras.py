@@ -233,10 +233,10 @@ def test_files_that_are_no_weights(tmp_path: Path) -> None:
         archive.writestr("config.json", "{}")
     (tmp_path / "state.pt").write_bytes(b"PK\x03\x04 and no more")
     for name, message in {
-        "text.h5": "no weights file of Keras",
+        "text.h5": "is not a weights file of Keras",
         "damaged.h5": "damaged",
-        "other.keras": "no weights file of Keras",
-        "state.pt": "no weights file of Keras",
+        "other.keras": "is not a weights file of Keras",
+        "state.pt": "is not a weights file of Keras",
         "absent.h5": "not there",
     }.items():
         with pytest.raises(WeightsError, match=message):
