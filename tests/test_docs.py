@@ -15,6 +15,7 @@ from places import ROOT
 from sessions import CONNECT
 
 from cerebro_spark.cli import app as cerebro
+from udfs.driver._keywords import FORMER_NAMES
 from udfs.handlers import ENTRY_POINTS
 from vista_spark.cli import app as vista
 
@@ -196,6 +197,14 @@ def test_the_glossary_is_in_order_and_complete() -> None:
     terms = [row[0].casefold() for row in rows]
     assert terms == sorted(set(terms))
     assert not [row for row in rows if len(row) != 3 or not all(cell.strip() for cell in row)]  # term, meaning, where
+
+
+@pytest.mark.parametrize("former", FORMER_NAMES)
+def test_a_keyword_with_a_hint_has_a_row_in_migration(former: str) -> None:
+    """The last cell of a row has the former name, the one before it today's."""
+    rows = [line.strip("| ").split(" | ") for line in MIGRATION.read_text().splitlines() if line.startswith("| ")]
+    today = " ".join(row[-2] for row in rows if re.search(rf"\b{former}\b", row[-1]))
+    assert all(re.search(rf"\b{name}\b", today) for name in FORMER_NAMES[former]), today
 
 
 def test_the_tables_of_migration_have_no_empty_cell() -> None:
