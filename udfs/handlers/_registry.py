@@ -144,4 +144,5 @@ def unregister_framework(name: str) -> None:
 
 @lru_cache(maxsize=1)
 def _declared() -> dict[str, EntryPoint]:
-    return {one.name: one for one in (*entry_points(group=ENTRY_POINTS), *_SHIPPED)}
+    shipped = {entry.name: entry for entry in _SHIPPED}
+    return shipped | {entry.name: entry for entry in entry_points(group=ENTRY_POINTS) if entry.name not in shipped}

@@ -22,7 +22,8 @@ def check_explainable(card: ModelCard, modes: Collection[str]) -> None:
         raise InvalidArgumentError(f"model {card.name!r} reads {card.kind}s: explanations are for images")
     if set(modes) - {"naive"} and not framework(card.framework).incremental:
         raise InvalidArgumentError(
-            f'model {card.name!r} is one of {card.framework}, which computes no parts of tensors: take mode="naive"'
+            f'model {card.name!r} is a {card.framework} network, which is not run incrementally: mode="naive" runs the '
+            "whole network for each place"
         )
 
 

@@ -212,7 +212,7 @@ def test_plan_refuses_a_wrong_argument_before_it_measures(
 @pytest.mark.parametrize(
     ("option", "value", "reason"),
     [
-        ("--model", "keras_vgg16", "explanations are for images and PyTorch"),
+        ("--model", "keras_vgg16", "is not run incrementally"),
         ("--weights", "{folder}/absent.pt", "absent.pt"),
         ("--mode", "exat", "did you mean 'exact'"),
         ("--perturbation", "grey", "color, mean, blur"),

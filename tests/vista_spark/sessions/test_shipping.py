@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from udfs.weights import SHIPPED, WeightsError, read_state_dict
 from vista_spark import __version__
 from vista_spark.cli import app
+from vista_spark.errors import InvalidArgumentError
 from vista_spark.sessions import ship_packages, ship_weights, write_packages
 
 if TYPE_CHECKING:
@@ -172,4 +173,7 @@ def test_package_writes_what_spark_submit_takes(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     result = CliRunner().invoke(app, ["package", "--out", str(tmp_path / "taken")])
-    assert "name another folder" in str(result.exception)
+    assert result.exit_code == 2
+    assert "is a file" in result.output
+    with pytest.raises(InvalidArgumentError, match=r"cannot be written.*name another folder"):
+        write_packages(tmp_path / "taken")

@@ -78,6 +78,7 @@ class TorchModel:
 
         Examples
         --------
+        >>> from udfs.handlers import TensorSpec
         >>> from udfs.handlers.torch import FRAMEWORK
         >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
         >>> traced = FRAMEWORK.trace(net, [TensorSpec((3, 8, 8))])
@@ -100,6 +101,7 @@ class TorchModel:
 
         Examples
         --------
+        >>> from udfs.handlers import TensorSpec
         >>> from udfs.handlers.torch import FRAMEWORK
         >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 2)).eval()
         >>> lean = FRAMEWORK.trace(net, [TensorSpec((3, 8, 8))]).bfloat16()
