@@ -174,6 +174,6 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     result = CliRunner().invoke(app, ["package", "--out", str(tmp_path / "taken")])
     assert result.exit_code == 2
-    assert "is a file" in result.output
+    assert "is a file: name a folder" in " ".join(result.output.replace("│", " ").split())
     with pytest.raises(InvalidArgumentError, match=r"cannot be written.*name another folder"):
         write_packages(tmp_path / "taken")
