@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 
 _POLICIES = ("raise", "drop")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-# Of the order of rows and of the files: another one makes other shards of the same rows.
+# Version of the row order and the file format: another version gives other shards of the same rows.
 _FORMAT = 1
 
 
@@ -66,32 +66,32 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
 ) -> PreparedData:
     """Shuffle a DataFrame once and write it as shards of plain Parquet.
 
-    Which row lies where depends on the rows' content, the columns and the seed alone, not on how the DataFrame is
-    partitioned or ordered. The shards of a split differ by one row at most. The same rows, columns and settings are
-    found again in the store and not written a second time.
+    The shard of a row depends on the rows' content, the columns and the seed alone, not on the DataFrame's partitioning
+    or order. The shards of a split differ by one row at most. If the store already has shards of the same rows, columns
+    and settings, they are returned and not written again.
 
     Parameters
     ----------
     df : DataFrame
-        Read twice: its rows must not change in between.
+        Rows to prepare. They are read twice and must not change in between.
     store : Store
-        Of a place that every worker reaches.
+        Store that every worker can reach.
     feature_columns : sequence of str, or mapping of str to sequence of str
         Inputs of the network. In a sequence, numbers, booleans and Spark ML vectors make one input, ``"features"``,
-        side by side as ``float32``; an array, flat or nested, and an image (encoded bytes, Spark's struct) are an input
+        joined as ``float32``; an array, flat or nested, and an image (encoded bytes, Spark's struct) are an input
         each, named as the column. A mapping names the inputs and the columns of each; there an input of integer columns
         alone stays ``int64``, for embeddings. Cast them to double for layers that take floats.
     label_columns : sequence of str
         Values to predict, each a label of its own: a number, a vector or an array. Integers and booleans are
         ``int64``, others ``float32``; so are the numbers of arrays among the features.
     num_shards : int
-        Shards of each split: one per worker.
+        Number of shards of each split: one per worker.
     name : str, optional
-        Of the folder ``prepared/<name>`` in the store; made of the fingerprint without it.
+        Name of the folder ``prepared/<name>`` in the store; by default derived from the fingerprint.
     test_fraction : float
         Share of the rows held out of training, in ``[0, 1)``. Default a quarter.
     seed : int
-        Of the shuffle, not negative. Default 0.
+        Seed of the shuffle, not negative. Default 0.
     image_size : int, optional
         Height and width in pixels of the images, which are stored as 8-bit RGB of shape ``(3, size, size)``: the
         shorter side is resized to it, the aspect ratio kept, and the centre cut out.
@@ -110,20 +110,20 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     InvalidArgumentError
         An argument is not valid, or ``name`` holds another dataset.
     ColumnError, LabelError
-        A column is missing, of a wrong type, with bad values, or with tensors of several shapes; or integers are to be
-        ``float32`` that it does not hold exactly.
+        A column is missing, has a wrong type, bad values, or tensors of several shapes; or ``float32`` cannot represent
+        its integers exactly.
     EmptyInputError
         There are no rows, fewer than shards, or none to hold out.
     StoreError
-        The store cannot be written, by the driver or by a worker.
+        The driver or a worker cannot write to the store.
     BusyError
-        A run holds the session's task slots.
+        Another run holds the session's task slots.
     ChangingInputError
-        The DataFrame gave other rows when it was read the second time.
+        The DataFrame returned different rows when it was read again.
 
     Notes
     -----
-    Spark shuffles the rows twice, once to find their places and once to bring them there; images travel encoded.
+    Spark shuffles the rows twice: once to compute their places and once to move them. Images are shuffled encoded.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     """
     _check_numbers(num_shards, test_fraction, seed, image_size)
     _check_words(name, errors)
-    # Numbers of numpy's would neither go into JSON nor into Spark's expressions.
+    # Neither JSON nor Spark's expressions take numpy's numbers.
     num_shards, test_fraction, seed = int(num_shards), float(test_fraction), int(seed)
     image_size = None if image_size is None else int(image_size)
     chosen = choose(df, feature_columns, label_columns)
@@ -160,7 +160,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     inputs, labels = chosen.groups(census.shapes)
     name = name or fingerprint[:16]
     planned = PreparedData(store, name, inputs, labels, (), seed, test_fraction, fingerprint, census.dropped)
-    prepared = _found(planned, errors) or _Writing(planned, chosen, deal, errors).run(rows, tick)
+    prepared = _stored(planned, errors) or _Writing(planned, chosen, deal, errors).run(rows, tick)
     if prepared.dropped:
         _LOG.warning('rows are left out: %s. errors="raise" refuses such data', listed(prepared.dropped))
     return prepared
@@ -174,16 +174,22 @@ class _Writing:
     errors: str
 
     def run(self, rows: DataFrame, tick: Callable[[str], None]) -> PreparedData:
-        """Let the workers write the shards, then write the description: a part of them is never taken for all."""
+        """Let the workers write the shards, then write the description, so that a partial dataset is never read."""
         planned = self.planned
         tick(f"writing {self.deal.partitions} shards to {planned.store.uri}")
         reports = self._write(rows)
         bad = sum((Counter(report.bad) for report in reports), Counter[str]())
         self._check(reports, bad)
         shards = tuple(
-            Shard(one.split, one.partition, shard_path(one.split, one.partition), one.rows, one.rows * self._row_bytes)
-            for one in sorted(reports, key=lambda one: (one.split, one.partition))
-            if one.rows
+            Shard(
+                report.split,
+                report.partition,
+                shard_path(report.split, report.partition),
+                report.rows,
+                report.rows * self._row_bytes,
+            )
+            for report in sorted(reports, key=lambda report: (report.split, report.partition))
+            if report.rows
         )
         self._sweep(shards)
         prepared = replace(planned, shards=shards, dropped={**planned.dropped, **bad})
@@ -208,40 +214,40 @@ class _Writing:
         plain = [f"c{place}" for place in range(len(sources))]
         complete = rows.where(F.col("defect") < 0)
         try:
-            found = self.deal.dealt(complete, plain).mapInArrow(writer, ShardReport.schema).collect()
+            reports = self.deal.dealt(complete, plain).mapInArrow(writer, ShardReport.schema).collect()
         except PySparkException as error:
             raise _from_worker(error) from error
-        return [ShardReport(row["split"], row["partition"], row["rows"], json.loads(row["bad"])) for row in found]
+        return [ShardReport(row["split"], row["partition"], row["rows"], json.loads(row["bad"])) for row in reports]
 
     def _check(self, reports: Sequence[ShardReport], bad: Counter[str]) -> None:
-        found = {(one.split, one.partition): one.rows + sum(one.bad.values()) for one in reports}
+        written = {(report.split, report.partition): report.rows + sum(report.bad.values()) for report in reports}
         expected = {
             (split, partition): dealt
             for split in SPLITS
             for partition in range(self.deal.partitions)
             if (dealt := self.deal.rows(split, partition))
         }
-        if found != expected:
+        if written != expected:
             self._discard()
             raise ChangingInputError(
                 f"the DataFrame had {sum(expected.values()):,} rows when they were counted, and others when they were "
-                f"written ({sum(found.values()):,}): cache or checkpoint it first, or read it from a table"
+                f"written ({sum(written.values()):,}): cache or checkpoint it first, or read it from a table"
             )
         if bad and self.errors == "raise":
             self._discard()
             raise ColumnError(f'{listed(bad)}; errors="drop" leaves such rows out')
-        empty = [one.partition for one in reports if one.split == SPLITS[0] and not one.rows]
+        empty = [report.partition for report in reports if report.split == SPLITS[0] and not report.rows]
         if empty:
             self._discard()
             raise EmptyInputError(f"no row of training shard {empty[0]} is left ({listed(bad)}): lower num_shards")
 
     def _sweep(self, shards: Sequence[Shard]) -> None:
-        """Delete files that an earlier attempt with other rows left, before someone reads the folder."""
-        ours = {shard.path for shard in shards}
+        """Delete files that an earlier attempt with other rows left, before anyone reads the folder."""
+        written = {shard.path for shard in shards}
         store, name = self.planned.store, self.planned.name
         for split in SPLITS:
             for other in store.list(FOLDER, name, split):
-                if f"{split}/{other}" not in ours:
+                if f"{split}/{other}" not in written:
                     store.delete(FOLDER, name, split, other)
 
     def _discard(self) -> None:
@@ -249,13 +255,13 @@ class _Writing:
 
 
 def _check_numbers(num_shards: Any, test_fraction: Any, seed: Any, image_size: Any) -> None:
-    for what, number, least in (
+    for argument, number, least in (
         ("num_shards", num_shards, 1),
         ("seed", seed, 0),
         ("image_size", image_size, 1),
     ):
         if number is not None and (isinstance(number, bool) or not isinstance(number, Integral) or number < least):
-            raise InvalidArgumentError(f"{what} is a whole number of at least {least}; got {number!r}")
+            raise InvalidArgumentError(f"{argument} is a whole number of at least {least}; got {number!r}")
     if seed >= 2**63:
         raise InvalidArgumentError(f"seed is less than 2**63; got {seed}")
     if isinstance(test_fraction, bool) or not isinstance(test_fraction, (int, float)) or not 0 <= test_fraction < 1:
@@ -267,7 +273,8 @@ def _check_numbers(num_shards: Any, test_fraction: Any, seed: Any, image_size: A
 def _check_words(name: str | None, errors: str) -> None:
     if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise InvalidArgumentError(
-            f"name is of letters, digits, dots, hyphens and underscores, begun with a letter or digit; got {name!r}"
+            f"name is of letters, digits, dots, hyphens and underscores, and starts with a letter or digit; "
+            f"got {name!r}"
         )
     if errors not in _POLICIES:
         raise InvalidArgumentError(
@@ -292,7 +299,7 @@ def _deal(census: Census, num_shards: int, test_fraction: float, seed: int) -> D
 
 def _fingerprint(chosen: Chosen, census: Census, num_shards: int, test_fraction: float, seed: int) -> str:
     inputs, labels = chosen.groups(census.shapes)
-    decides = {
+    facts = {
         "format": _FORMAT,
         "inputs": [asdict(group) for group in inputs],
         "labels": [asdict(group) for group in labels],
@@ -304,30 +311,30 @@ def _fingerprint(chosen: Chosen, census: Census, num_shards: int, test_fraction:
         "content": census.content,
         "dropped": dict(census.dropped),
     }
-    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _found(planned: PreparedData, errors: str) -> PreparedData | None:
-    """Return the dataset of an earlier call, if it is this one and none of its files is missing."""
+def _stored(planned: PreparedData, errors: str) -> PreparedData | None:
+    """Return the dataset of an earlier call, if it is the same and none of its files is missing."""
     try:
-        found = PreparedData.load(planned.store, planned.name)
+        stored = PreparedData.load(planned.store, planned.name)
     except ShardError:
         return None
-    if found.fingerprint != planned.fingerprint:
+    if stored.fingerprint != planned.fingerprint:
         raise InvalidArgumentError(
             f"{planned.name!r} in {planned.store.uri} was prepared from other rows, columns or settings; give another "
             f"name, or delete it: store.delete({FOLDER!r}, {planned.name!r})"
         )
-    if found.missing:
+    if stored.missing:
         _LOG.warning("%s: shards are missing; they are written again", planned.name)
         return None
-    if errors == "raise" and found.dropped:
-        raise ColumnError(f'{listed(found.dropped)}; errors="drop" leaves such rows out')
-    return found
+    if errors == "raise" and stored.dropped:
+        raise ColumnError(f'{listed(stored.dropped)}; errors="drop" leaves such rows out')
+    return stored
 
 
 def _from_worker(error: PySparkException) -> Exception:
-    """Return the error that a worker raised about the store or a shard, or Spark's where it was another."""
+    """Return a worker's error about the store or a shard; any other error as Spark raised it."""
     kind, message = cause(error)
-    ours = {"StoreError": StoreError, "ShardError": ChangingInputError}
-    return ours[kind](message) if kind in ours else error
+    known = {"StoreError": StoreError, "ShardError": ChangingInputError}
+    return known[kind](message) if kind in known else error

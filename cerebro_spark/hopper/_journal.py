@@ -94,7 +94,7 @@ class Journal:
         Raises
         ------
         RunError
-            There is no such run; the message has those that there are.
+            There is no such run; the message lists the existing ones.
         """
         if not self.store.exists("runs", self.run, "run.json"):
             known = ", ".join(self.store.list("runs")) or "none"

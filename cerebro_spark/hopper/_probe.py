@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Probed", "probe"]
 
-# Rows that the first configuration is tried on; batch norm wants more than one.
+# Rows that the first configuration is tried on; batch norm needs more than one.
 _ROWS = 4
 
 
@@ -106,19 +106,22 @@ def probe(
             f"trainer_fn({dict(params)}) does not run on the prepared data: {type(error).__name__}: {error}. "
             f"Inputs: {_shapes(prepared, rows)}{_of_integers(prepared)}"
         ) from error
-    found = Probed(session)
-    needed = found.model_bytes
+    probed = Probed(session)
+    needed = probed.model_bytes
     if backend.memory_bytes is not None and needed > backend.memory_bytes:
         raise InvalidArgumentError(
             f"the model has {session.weight_bytes:,} bytes of weights, and training it takes about {needed:,}, more "
-            f"than memory_bytes={backend.memory_bytes:,} of a worker: give workers more memory, or fewer a machine"
+            f"than memory_bytes={backend.memory_bytes:,} of a worker: give workers more memory, or run fewer per "
+            "machine"
         )
-    return found
+    return probed
 
 
 def _of_integers(prepared: PreparedData) -> str:
-    own = [group.name for group in prepared.inputs if group.side_by_side and group.dtype == "int64"]
-    return f". {own[0]!r} is int64, being of integers alone: cast them to double for layers of floats" if own else ""
+    names = [group.name for group in prepared.inputs if group.side_by_side and group.dtype == "int64"]
+    return (
+        f". {names[0]!r} is int64, being of integers alone: cast them to double for layers of floats" if names else ""
+    )
 
 
 def _shapes(prepared: PreparedData, rows: Tensors) -> str:

@@ -173,5 +173,5 @@ class Answers:
 
     def _trial(self, trial_id: str) -> Trial:
         if trial_id not in self._state.trial:
-            raise RefusedError(f"a checkpoint of {trial_id!r}, which is no trial of this run")
+            raise RefusedError(f"a checkpoint of {trial_id!r}, which is not a trial of this run")
         return self._state.trial[trial_id]

@@ -50,18 +50,18 @@ class Apportionment:
 
     @property
     def system_bytes(self) -> int:
-        """All regions of a worker node together: never above its memory (equation 12)."""
+        """Bytes of all regions of a worker node, at most its memory (equation 12)."""
         outside = self.dl_bytes + self.python_bytes + self.overhead_bytes + self.off_heap_bytes
         return self.os_bytes + outside + self.heap_bytes
 
     @property
     def peak_bytes(self) -> int:
-        """What Spark's processes on a node are expected to hold at most: storage is no fuller than the tables are."""
+        """Expected peak bytes of Spark's processes on a node: storage holds no more than the cached tables."""
         cached = divided(self.cached_bytes, self.cluster.nodes)
         return self.system_bytes - self.os_bytes - max(0, self.storage_bytes - cached)
 
     @property
     def set_aside_bytes(self) -> int:
-        """What Spark keeps of the heap for itself."""
+        """Bytes of the heap that Spark reserves for itself."""
         inside = self.user_bytes + self.core_bytes - self.off_heap_bytes + self.storage_bytes
         return self.heap_bytes - inside - (self.driver_bytes if self.cluster.local else 0)

@@ -1,4 +1,4 @@
-"""What simulation and arithmetic give of Figures 3.8 to 3.11, against what the text says of them."""
+"""Figures 3.8 to 3.11 by simulation and arithmetic, compared with the text's claims."""
 
 from __future__ import annotations
 

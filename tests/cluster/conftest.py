@@ -56,7 +56,7 @@ def transfer(tmp_path_factory: pytest.TempPathFactory) -> Transfer:
 
 @pytest.fixture(scope="session")
 def expected(transfer: Transfer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the command gives on this machine alone."""
+    """Return the command's result on this machine alone."""
     folder = tmp_path_factory.mktemp("local")
     done = subprocess.run(
         [sys.executable, "-m", "vista_spark", *transfer.command(folder / "out"), "--master", "local[2]"],

@@ -1,4 +1,4 @@
-"""What must not change the result: an executor that dies; and what must be said: a disk that fills."""
+"""Faults of a cluster: the death of an executor does not change the result, a full disk is reported."""
 
 from __future__ import annotations
 

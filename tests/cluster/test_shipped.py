@@ -48,7 +48,7 @@ def twins(transfer: Transfer, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 @pytest.fixture(scope="module")
 def features(transfer: Transfer, twins: tuple[Path, Path], spark: SparkSession) -> list[np.ndarray]:
-    """What the two files give on this machine."""
+    """Return the result of both files on this machine."""
     rows = [(number, path.read_bytes()) for number, path in enumerate(sorted(transfer.images.iterdir()))]
     df = spark.createDataFrame(rows, "id long, image binary")
     common = {"model": "squeezenet1_1", "layers": "pool10", "imageSize": 64, "outputFormat": "array"}

@@ -1,4 +1,4 @@
-"""What callbacks hear of real runs: fit, resume and replay, with a callback that raises and one that takes its time."""
+"""Events that callbacks get from real runs: fit, resume and replay, with a failing and a slow callback."""
 
 from __future__ import annotations
 

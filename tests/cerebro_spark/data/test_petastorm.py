@@ -1,4 +1,4 @@
-"""What is prepared is read by petastorm, and what petastorm materialised is prepared: where there is a petastorm."""
+"""Petastorm reads a prepared dataset, and prepare reads petastorm's: where petastorm is installed."""
 
 from __future__ import annotations
 

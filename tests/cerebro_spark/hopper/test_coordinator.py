@@ -399,11 +399,11 @@ def test_what_no_worker_of_the_run_would_say_is_refused() -> None:
     player.ask()
     assert player.unit is not None
     stored = {"version": 1, "digest": "", "seconds": 0.1}
-    with pytest.raises(RefusedError, match="checkpoint of 'c9', which is no trial"):
+    with pytest.raises(RefusedError, match="checkpoint of 'c9', which is not a trial"):
         player.call(CheckpointStored, trial_id="c9", dropped=(), **stored)
-    with pytest.raises(RefusedError, match="checkpoint of 'c8', which is no trial"):
+    with pytest.raises(RefusedError, match="checkpoint of 'c8', which is not a trial"):
         player.call(CheckpointStored, trial_id="c0", dropped=("c8",), **stored)
-    with pytest.raises(RefusedError, match="checkpoint of 'c7', which is no trial"):
+    with pytest.raises(RefusedError, match="checkpoint of 'c7', which is not a trial"):
         world.coordinator.answer(CheckpointFailed(worker="w0", trial_id="c7", error="disk full"))
     report = EvaluateReport(unit_id=player.unit.unit_id, seconds=1.0, fetched_bytes=0, sums={})
     with pytest.raises(RefusedError, match="EvaluateReport of train c0 epoch 0"):

@@ -74,7 +74,7 @@ def networks(draw: st.DrawFn) -> tuple[LayerGraph, OcclusionGrid]:
 
 
 def brute(graph: LayerGraph, axis: int, patch: range) -> dict[str, set[int]]:
-    """What changes along one axis when every element of the patch does, element by element."""
+    """Compute the changes along one axis, element by element, if every element of the patch changes."""
     changed: dict[str, set[int]] = {}
     for layer in graph:
         if layer.op == "input":

@@ -42,7 +42,7 @@ class Room:
 
 
 def members(size: int, work: Callable[[Gang], Any], timeout_s: float = 60.0) -> list[Any]:
-    """What ``work`` gives in each member of a gang; an error is a result too."""
+    """Return the result of ``work`` in each member of a gang; an error is a result too."""
     room = Room(size)
 
     def member(rank: int) -> Any:

@@ -104,7 +104,7 @@ def inputs(tmp_path: Path) -> dict[str, str]:
 
 
 def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
-    """What a command prints that ends with exit code 2, having started and written nothing."""
+    """Return the output of a command that ends with exit code 2 and has started and written nothing."""
 
     def session(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")

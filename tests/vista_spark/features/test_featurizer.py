@@ -91,7 +91,7 @@ def files() -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def expected(files: list[bytes]) -> np.ndarray:
-    """What ``fire9`` makes of the files at 64 pixels with the weights of seed 0."""
+    """Compute ``fire9`` of the files at 64 pixels, with the weights of seed 0."""
     return plain(roster.load("squeezenet1_1"), ["features.12"], decoded(files, SMALL))[0]
 
 
