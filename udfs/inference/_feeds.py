@@ -79,7 +79,7 @@ class ImageFeed:
     ----------
     column : str
         Encoded bytes, paths, Spark ``image`` structs, or (nested) arrays of floats of ``preprocessing.shape``; or
-        arrays of the first three, several images a record.
+        arrays of the first three, for several images per record.
     layer : str
         Name of the graph's input.
     preprocessing : Preprocessing
@@ -97,22 +97,22 @@ class ImageFeed:
     def take(self, batch: pa.RecordBatch) -> Read:
         """Decode the column; a record with several images loses its bad ones, and is bad only if it has no good one."""
         column = batch.column(self.column)
-        if not _several(column.type):
+        if not _is_image_list(column.type):
             array, reasons = self.read(column)
             return Read({self.layer: array}, reasons)
-        array, found = self.read(column.flatten())
+        array, image_reasons = self.read(column.flatten())
         reasons, counts, start = [], [], 0
         for length in column.value_lengths().to_pylist():
-            own = found[start : start + (length or 0)]
-            start += len(own)
-            good = own.count(None)
-            reasons.append(None if good else _why(length, own))
+            of_record = image_reasons[start : start + (length or 0)]
+            start += len(of_record)
+            good = of_record.count(None)
+            reasons.append(None if good else _why(length, of_record))
             if good:
                 counts.append(good)
         return Read({self.layer: array}, reasons, np.array(counts, np.int64))
 
     def read(self, column: pa.Array) -> tuple[NDArray[np.float32], list[str | None]]:
-        """Decode a column of one image a record.
+        """Decode a column of one image per record.
 
         Returns
         -------
@@ -201,8 +201,8 @@ class NumbersFeed:
         return Read({self.layer: array}, reasons)
 
 
-def _several(kind: pa.DataType) -> bool:
-    """Whether values are lists of images; a list of numbers is one image's tensor."""
+def _is_image_list(kind: pa.DataType) -> bool:
+    """Return whether values are lists of images; a list of numbers is the tensor of one image."""
     if not pa.types.is_list(kind) and not pa.types.is_large_list(kind):
         return False
     inner = kind.value_type
@@ -218,10 +218,10 @@ def _several(kind: pa.DataType) -> bool:
     )
 
 
-def _why(length: int | None, found: list[str | None]) -> str:
+def _why(length: int | None, reasons: list[str | None]) -> str:
     if not length:
         return "null" if length is None else "no images"
-    return f"no good image: {found[0]}" + (f" and {length - 1} more" if length > 1 else "")
+    return f"no good image: {reasons[0]}" + (f" and {length - 1} more" if length > 1 else "")
 
 
 def _value(value: pa.Scalar, shape: tuple[int, ...]) -> Any:
