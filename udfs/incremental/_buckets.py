@@ -1,4 +1,4 @@
-"""Positions of the patch that are computed as one batch: those whose update patches are of about one size."""
+"""Group positions of the patch into batches: those whose update patches are about equally large."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Bucket", "buckets"]
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Some rows (or columns) of the heat map.
+    """Rows (or columns) of the heat map whose update patches are computed with one size.
 
     Attributes
     ----------
     places : array of int64
-        Of the heat map, in its order.
+        Indices of the rows or columns, ascending.
     starts : mapping of str to array of int64
-        By layer: where the update patch of each place begins.
+        By layer: the start of each place's update patch.
     lengths : mapping of str to int
-        By layer: how long it is, the same for all; some read and update a little more than they must (appendix B.3).
+        By layer: the length of all update patches; some read and update a little more than they must (appendix B.3).
     """
 
     places: NDArray[np.int64]
@@ -37,18 +37,17 @@ class Bucket:
 
 
 def buckets(patches: UpdatePatches, axis: int, count: int) -> list[Bucket]:
-    """Group the places along an axis of the heat map so that least is computed in vain.
+    """Group the places along an axis of the heat map so that the least work is wasted.
 
-    Places are put in the order of what they cost, and that order is cut where it is best. Patches near the borders are
-    shorter, those in between grow by a pixel with their place on a layer's lattice; the first and last places share
-    a bucket.
+    Places are sorted by cost, and that order is cut at the best points. Patches near the borders are shorter, those in
+    between grow by a pixel with their place on a layer's lattice; the first and last places share a bucket.
 
     Parameters
     ----------
     patches : UpdatePatches
     axis : int
     count : int
-        Buckets, if there are that many places. The more, the less is computed in vain, and the smaller the batches.
+        Number of buckets, at most one per place. More of them waste less work, in smaller batches.
     """
     lengths, weights = _lengths(patches, axis), _weights(patches, axis)
     order = np.argsort(weights @ lengths, kind="stable")
@@ -59,36 +58,36 @@ def buckets(patches: UpdatePatches, axis: int, count: int) -> list[Bucket]:
 
 
 def _lengths(patches: UpdatePatches, axis: int) -> NDArray[np.float64]:
-    """By layer and place."""
+    """Stack the update patches' lengths: shape (layers, places)."""
     return np.stack([axes[axis].lengths for axes in patches.spans.values()]).astype(np.float64)
 
 
 def _weights(patches: UpdatePatches, axis: int) -> NDArray[np.float64]:
-    """What an element along the axis costs in each layer, with the patches' mean length along the others."""
-    found = []
+    """Cost an element along the axis in each layer, with the patches' mean length along the other axes."""
+    weights = []
     for name, spans in patches.spans.items():
         cost = float(max(1, patches.graph[name].flops))
         for other, span in enumerate(spans):
             cost /= patches.extent(name, other)
             cost *= 1.0 if other == axis else float(span.lengths.mean())
-        found.append(cost)
-    return np.array(found)
+        weights.append(cost)
+    return np.array(weights)
 
 
 def _cuts(lengths: NDArray[np.float64], weights: NDArray[np.float64], count: int) -> list[int]:
-    """Where to cut the order into ``count`` parts, each as costly as its longest patches, by dynamic programming."""
+    """Cut the order into ``count`` parts, each as costly as its longest patches, by dynamic programming."""
     places = lengths.shape[1]
     costs = np.full((places, places + 1), np.inf)
     for first in range(places):
         longest = np.maximum.accumulate(lengths[:, first:], axis=1)
         costs[first, first + 1 :] = (weights @ longest) * np.arange(1, places - first + 1)
-    best, came = costs[0], []
+    best, origins = costs[0], []
     for _ in range(count - 1):
         total = best[:places, None] + costs
-        came.append(total.argmin(axis=0))
+        origins.append(total.argmin(axis=0))
         best = total.min(axis=0)
     cuts, last = [], places
-    for origin in reversed(came):
+    for origin in reversed(origins):
         last = int(origin[last])
         cuts.append(last)
     return cuts[::-1]
@@ -99,6 +98,6 @@ def _bucket(places: NDArray[np.int64], spans: Mapping[str, Span], extents: Mappi
     for name, span in spans.items():
         length = max(1, int(span.lengths[places].max()))
         lengths[name] = length
-        # All within the tensor (equation B.1).
+        # All patches lie within the tensor (equation B.1).
         starts[name] = np.clip(span.start[places], 0, extents[name] - length)
     return Bucket(places, starts, lengths)

@@ -1,4 +1,4 @@
-"""A traced network that recomputes no more than what a patch of its image changes."""
+"""A traced network that recomputes only what a patch of its image changes."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 __all__ = ["IncrementalNetwork"]
 
-# Of each axis: more of them save little that is computed in vain.
+# Per axis: more of them save hardly any wasted work.
 _BUCKETS = 12
 
-# As much of a batch as a bucket of rows and one of columns share, on average: smaller ones cost more than they save.
+# Share of a batch that a bucket of rows and one of columns fill on average: smaller batches cost more than they save.
 _FULL = 0.6
 
-# A tensor of which more is changed is computed whole.
+# A tensor of which a larger share changes is computed in full.
 _WHOLE = 0.8
 
-# Batches that are put together for the layers that are computed in full, and of how many bytes.
+# Batches that are joined for the layers that are computed in full, and the most bytes of them.
 _ABOVE = 4
 _ABOVE_BYTES = 16 * 2**20
 
@@ -47,28 +47,28 @@ _AVERAGE_POOLS = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
 
 
 class IncrementalNetwork:
-    """Runs a network over an image of which a patch is other than it was, for many places of the patch.
+    """A network that runs over an image with one patch changed, for many places of the patch.
 
     Parameters
     ----------
     model : TorchModel
-        Traced and prepared; what runs is its fused form.
+        Traced and prepared; its fused form runs.
     grid : OcclusionGrid
         Places of the patch.
     threshold : float
         Tau of projective field thresholding; 1 (default) is exact.
     buckets : int, optional
-        Into how many buckets the places along each axis are put; positions of one bucket have patches of one size. By
-        default as many as leave batches half full, at most 12.
+        Number of buckets of the places along each axis; positions of one bucket have patches of one size. By default as
+        many as leave batches half full, at most 12.
     source : str, optional
-        The input that the patch is laid on, of a network of several.
+        Name of the input that gets the patch, where the network has several.
     bfloat16 : bool
-        Computes the places in bfloat16 (default false), as :meth:`udfs.handlers.torch.TorchModel.bfloat16` says.
+        Compute the places in bfloat16 (default false); see :meth:`udfs.handlers.torch.TorchModel.bfloat16`.
 
     Raises
     ------
     optimizer.occlusion.PatchError
-        The network has another input than such an image, or several and none is chosen.
+        The network's input is not such an image, or it has several and none is chosen.
 
     Examples
     --------
@@ -103,8 +103,8 @@ class IncrementalNetwork:
 
     @cached_property
     def _paddings(self) -> dict[tuple[str, float], Padding]:
-        """By tensor and by what its padding has: the most that any window on it reads."""
-        found: dict[tuple[str, float], Padding] = {}
+        """Find the largest padding that any window reads, by tensor and value of the padding."""
+        largest: dict[tuple[str, float], Padding] = {}
         for name in self.patches.spans:
             layer = self.patches.graph[name]
             if layer.window is None:
@@ -113,25 +113,25 @@ class IncrementalNetwork:
             axes = range(layer.window.axes)
             sizes = [self.patches.extent(source, axis) for axis in axes]
             last = [self.patches.extent(name, axis) - 1 for axis in axes]
-            key, own = (source, _outside(self._model.module_of(name))), _padding(layer.window, sizes, last)
-            sides = zip(found.get(key, own), own, strict=True)
-            found[key] = tuple((max(one[0], two[0]), max(one[1], two[1])) for one, two in sides)
-        return found
+            key, padding = (source, _outside(self._model.module_of(name))), _padding(layer.window, sizes, last)
+            pairs = zip(largest.get(key, padding), padding, strict=True)
+            largest[key] = tuple((max(before, pad[0]), max(behind, pad[1])) for (before, behind), pad in pairs)
+        return largest
 
     @cached_property
     def _viewed(self) -> list[str]:
-        """Layers whose tensors are read beside the update patches; where a single layer only passes on, none is."""
+        """List layers whose tensors are read beside the update patches; an elementwise layer reads none."""
         spans, graph = self.patches.spans, self.patches.graph
-        found = dict.fromkeys(name for name in spans if name in graph.outputs)
+        viewed = dict.fromkeys(name for name in spans if name in graph.outputs)
         for layer in graph:
-            passes_on = layer.name in spans and layer.window is None and len(set(layer.inputs)) == 1
-            if not passes_on:
-                found.update(dict.fromkeys(name for name in layer.inputs if name in spans or layer.name in spans))
-        found.update(dict.fromkeys(self.patches.beside))
-        return [name for name in found if name not in graph.inputs]
+            elementwise = layer.name in spans and layer.window is None and len(set(layer.inputs)) == 1
+            if not elementwise:
+                viewed.update(dict.fromkeys(name for name in layer.inputs if name in spans or layer.name in spans))
+        viewed.update(dict.fromkeys(self.patches.beside))
+        return [name for name in viewed if name not in graph.inputs]
 
     def materialise(self, image: torch.Tensor, others: Mapping[str, torch.Tensor] | None = None) -> Views:
-        """Run the network once and keep what the patches will read.
+        """Run the network once and keep the tensors that the patches will read.
 
         Parameters
         ----------
@@ -142,36 +142,36 @@ class IncrementalNetwork:
         Raises
         ------
         optimizer.occlusion.PatchError
-            Places are to be computed in bfloat16, which the network cannot be.
+            Places are to be computed in bfloat16, and the network does not run in it.
         """
         outputs, whole = self.patches.graph.outputs, {self._source: image, **(others or {})}
         given = {name: self._cast(tensor) for name, tensor in whole.items()}
         try:
-            found = self._model.tensors(given, [*dict.fromkeys((*self._viewed, *outputs))])
+            tensors = self._model.tensors(given, [*dict.fromkeys((*self._viewed, *outputs))])
         except RuntimeError as error:
             if self._model is self._precise or isinstance(error, torch.OutOfMemoryError):
                 raise
             raise PatchError(f"the network does not run in bfloat16 ({error}): take float32") from error
-        views = given | {name: found[name] for name in self._viewed}
-        computed = {name: found[name] for name in outputs}
+        views = given | {name: tensors[name] for name in self._viewed}
+        computed = {name: tensors[name] for name in outputs}
         precise = computed if self._model is self._precise else self._precise.tensors(whole, outputs)
         return Views(views, precise, computed, self._paddings)
 
     def outputs(
         self, views: Views, fill: torch.Tensor, *, batch_size: int, places: NDArray[np.bool_] | None = None
     ) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
-        """What the network gives for each place of the patch.
+        """Compute the network's outputs for each place of the patch.
 
         Parameters
         ----------
         views : Views
             Of the image.
         fill : tensor of shape (channels,) or (1, channels, *image)
-            What the patch has, as the network reads it: a colour, or what another image has at its place.
+            Values of the patch, as the network reads them: a colour, or another image's pixels at its place.
         batch_size : int
-            Positions at a time; what is computed in full has more, up to four times as many.
+            Positions at a time; layers that are computed in full take up to four times as many.
         places : array of bool, of the heat map's shape, optional
-            Which to compute; all by default.
+            Places to compute; all by default.
 
         Yields
         ------
@@ -190,18 +190,18 @@ class IncrementalNetwork:
             chosen = [part[at] for part, at in zip(parts, choice, strict=True)]
             local = np.argwhere(wanted[np.ix_(*(bucket.places for bucket in chosen))])
             incremental = self._incremental(chosen)
-            # Batches of about one size, none much smaller than it could be.
+            # Batches of about equal size, none much smaller than it could be.
             for rows in np.array_split(local, max(1, math.ceil(len(local) / batch_size))):
                 if not len(rows):
                     continue
                 index = np.stack([bucket.places[at] for bucket, at in zip(chosen, rows.T, strict=True)], axis=1)
-                found = self._frontier(views, other, chosen, rows.T, incremental)
-                if waiting and waiting[0][1].keys() != found.keys():  # more of it, or less, is computed in full
+                frontier = self._frontier(views, other, chosen, rows.T, incremental)
+                if waiting and waiting[0][1].keys() != frontier.keys():  # other layers are computed in full
                     yield self._above(views, waiting)
                     waiting = []
-                waiting.append((index, found))
-                held = sum(tensor.nbytes for _, part in waiting for tensor in part.values())
-                if sum(len(places) for places, _ in waiting) >= _ABOVE * batch_size or held >= _ABOVE_BYTES:
+                waiting.append((index, frontier))
+                waiting_bytes = sum(tensor.nbytes for _, part in waiting for tensor in part.values())
+                if sum(len(places) for places, _ in waiting) >= _ABOVE * batch_size or waiting_bytes >= _ABOVE_BYTES:
                     yield self._above(views, waiting)
                     waiting = []
         if waiting:
@@ -216,7 +216,7 @@ class IncrementalNetwork:
         places: NDArray[np.bool_] | None = None,
         others: Mapping[str, torch.Tensor] | None = None,
     ) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
-        """The same from the whole network for each place of the patch (equations 6.5 and 6.6).
+        """Compute the same with the whole network for each place of the patch (equations 6.5 and 6.6).
 
         Parameters
         ----------
@@ -246,32 +246,32 @@ class IncrementalNetwork:
             yield part, self._precise.tensors({self._source: batch, **beside}, self.patches.graph.outputs)
 
     def _cast(self, tensor: torch.Tensor) -> torch.Tensor:
-        """As the network that computes the places reads it."""
+        """Convert a tensor to the precision in which the places are computed."""
         return tensor if self._model is self._precise or not tensor.is_floating_point() else tensor.bfloat16()
 
     def _image(self, fill: torch.Tensor) -> torch.Tensor:
-        """What lies under the patch wherever it is: a whole image."""
+        """Expand the patch's values to a whole image, from which each place takes its part."""
         extents = self.patches.grid.image
         return fill.reshape(1, -1, *(1,) * len(extents)).expand(1, -1, *extents) if fill.dim() == 1 else fill
 
     def _incremental(self, chosen: Sequence[Bucket]) -> dict[str, bool]:
-        """Layers to compute in parts for these buckets; whether their whole tensor is wanted above.
+        """Choose the layers to compute in parts for these buckets, each with whether a layer above reads all of it.
 
-        Where the patches cover nearly all of a tensor, all of it is computed: gathering costs more than it saves.
+        Where the patches cover nearly all of a tensor, it is computed in full: gathering costs more than it saves.
         """
-        graph, found = self.patches.graph, dict[str, bool]()
+        graph, partial = self.patches.graph, dict[str, bool]()
         for name in self.patches.spans:
             covered = math.prod(
                 bucket.lengths[name] / self.patches.extent(name, axis) for axis, bucket in enumerate(chosen)
             )
-            read = [above for above in graph[name].inputs if above in self.patches.spans]
-            if all(above in found for above in read) and (covered < _WHOLE or not read):
-                found[name] = False
+            read = [below for below in graph[name].inputs if below in self.patches.spans]
+            if all(below in partial for below in read) and (covered < _WHOLE or not read):
+                partial[name] = False
         for layer in graph:
-            if layer.name not in found:
-                found.update(dict.fromkeys((name for name in layer.inputs if name in found), True))
-        found.update(dict.fromkeys((name for name in graph.outputs if name in found), True))
-        return found
+            if layer.name not in partial:
+                partial.update(dict.fromkeys((name for name in layer.inputs if name in partial), True))
+        partial.update(dict.fromkeys((name for name in graph.outputs if name in partial), True))
+        return partial
 
     def _frontier(
         self,
@@ -281,11 +281,11 @@ class IncrementalNetwork:
         rows: NDArray[np.int64],
         incremental: Mapping[str, bool],
     ) -> dict[str, torch.Tensor]:
-        """The last incremental layers' whole tensors."""
+        """Compute the whole tensors of the last incremental layers."""
         graph = self.patches.graph
         updates: dict[str, Updates] = {}
-        found: dict[str, torch.Tensor] = {}
-        last_reader = {above: name for name in incremental for above in graph[name].inputs}
+        frontier: dict[str, torch.Tensor] = {}
+        last_reader = {below: name for name in incremental for below in graph[name].inputs}
         with torch.inference_mode():
             for name, is_last in incremental.items():
                 starts = tuple(bucket.starts[name][row] for bucket, row in zip(chosen, rows, strict=True))
@@ -298,24 +298,25 @@ class IncrementalNetwork:
                 updates[name] = Updates(values, starts)
                 if is_last:
                     begin = [np.zeros_like(start) for start in starts]
-                    found[name] = views.ranges(name, updates[name], begin, views.tensors[name].shape[2:])
-                for above in (name, *graph[name].inputs):
-                    if last_reader.get(above, name) == name:
-                        updates.pop(above, None)
-        return found
+                    frontier[name] = views.ranges(name, updates[name], begin, views.tensors[name].shape[2:])
+                for below in (name, *graph[name].inputs):
+                    if last_reader.get(below, name) == name:
+                        updates.pop(below, None)
+        return frontier
 
     def _above(
         self, views: Views, waiting: Sequence[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]
     ) -> tuple[NDArray[np.int64], dict[str, torch.Tensor]]:
-        """What is computed in full: of several batches at once, for its layers are as large as they are many."""
+        """Compute the remaining layers in full, for several batches at once."""
         outputs = self.patches.graph.outputs
         whole = {name: torch.cat([part[name] for _, part in waiting]) for name in waiting[0][1]}
-        kept = {name: whole[name] for name in outputs if name in whole}
-        left = [name for name in outputs if name not in whole]
+        computed = {name: whole[name] for name in outputs if name in whole}
+        remaining = [name for name in outputs if name not in whole]
         index = np.concatenate([index for index, _ in waiting])
         beside = {name: _repeated(views.tensors[name], len(index)) for name in self.patches.beside}
-        found = self._model.tensors(whole | beside, left) if left else {}
-        return index, {name: (kept | found)[name] for name in outputs}
+        if remaining:
+            computed |= self._model.tensors(whole | beside, remaining)
+        return index, {name: computed[name] for name in outputs}
 
     def _layer(
         self,
@@ -325,7 +326,7 @@ class IncrementalNetwork:
         starts: tuple[NDArray[np.int64], ...],
         lengths: tuple[int, ...],
     ) -> torch.Tensor:
-        """Algorithm 6: gather what the output patches read, lay the input patches over it, run the layer."""
+        """Gather what the output patches read, overlay it with the input patches, run the layer (algorithm 6)."""
         module = self._model.module_of(layer.name)
         if layer.window is None or module is None:
             extents = tuple(self.patches.extent(layer.name, axis) for axis in range(len(starts)))
@@ -343,46 +344,46 @@ class IncrementalNetwork:
 
 
 def _repeated(tensor: torch.Tensor, count: int) -> torch.Tensor:
-    """The same for every position."""
+    """Repeat a tensor for every position."""
     return tensor.expand(count, *tensor.shape[1:])
 
 
 def _computable(module: nn.Module | None, layer: Layer) -> bool:
-    """Whether a layer with a window can be run without its padding; those without one can anyway."""
+    """Say whether a layer can run without its padding: those without a window always can."""
     if layer.window is None:
         return True
     if isinstance(module, _CONVOLUTIONS):
-        # A padding of "same" may be longer on one side, one that is circular looks at the other end.
+        # A "same" padding may be longer on one side, a circular one reads the other end.
         return module.padding_mode == "zeros" and not isinstance(module.padding, str)
     if isinstance(module, _AVERAGE_POOLS):
-        # Where the border's divisor is another, an average is no function of its window alone.
+        # Where the border has another divisor, an average does not depend on its window alone.
         plain = module.count_include_pad or not any(layer.window.padding)
         return plain and not module.ceil_mode and getattr(module, "divisor_override", None) is None
     return isinstance(module, _MAX_POOLS)
 
 
 def _outside(module: nn.Module | None) -> float:
-    """What a layer takes its input's padding to have."""
+    """Tell the value of a layer's padding."""
     return -torch.inf if isinstance(module, _MAX_POOLS) else 0.0
 
 
 def _unpadded(module: nn.Module, window: Window, context: torch.Tensor) -> torch.Tensor:
-    """The layer on what holds its padding already."""
+    """Run a layer on a tensor that has the padding already."""
     axis = window.axes - 1
     if isinstance(module, _CONVOLUTIONS):
         convolve = (functional.conv1d, functional.conv2d, functional.conv3d)[axis]
         context = context.to(module.weight.dtype)  # the last layers of a network in bfloat16 are in float32
         return convolve(context, module.weight, module.bias, window.stride, 0, window.dilation, module.groups)
     if isinstance(module, _MAX_POOLS):
-        most = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)[axis]
-        found: torch.Tensor = most(context, window.kernel, window.stride, 0, window.dilation)
-        return found
+        maximum = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)[axis]
+        pooled: torch.Tensor = maximum(context, window.kernel, window.stride, 0, window.dilation)
+        return pooled
     mean = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[axis]
     return mean(context, window.kernel, window.stride, 0)
 
 
 def _padding(window: Window, sizes: Sequence[int], last: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Elements before and behind a tensor that windows read; a pooling of ``ceil_mode`` reads more behind."""
+    """Count the elements before and behind a tensor that windows read; a ``ceil_mode`` pooling reads more behind."""
     steps = zip(sizes, last, window.kernel, window.stride, window.padding, window.dilation, strict=True)
     return tuple(
         (padding, max(0, at * stride - padding + (kernel - 1) * dilation + 1 - size))
@@ -393,7 +394,7 @@ def _padding(window: Window, sizes: Sequence[int], last: Sequence[int]) -> tuple
 def _read_in(
     window: Window, starts: Sequence[NDArray[np.int64]], lengths: Sequence[int]
 ) -> tuple[tuple[NDArray[np.int64], ...], tuple[int, ...]]:
-    """Where the read-in contexts begin and how long they are (equations 6.15 and 6.16)."""
+    """Compute starts and lengths of the read-in contexts (equations 6.15 and 6.16)."""
     begin = (
         start * stride - padding for start, stride, padding in zip(starts, window.stride, window.padding, strict=True)
     )

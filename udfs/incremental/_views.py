@@ -1,4 +1,4 @@
-"""Materialised views of one image, and ranges of them with update patches laid over."""
+"""Materialised views of one image, and ranges of them overlaid with update patches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Padding", "Updates", "Views"]
 
 Padding: TypeAlias = tuple[tuple[int, int], ...]
-"""Elements before and behind, an axis each."""
+"""Elements before and behind the tensor, for each axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class Updates:
     starts: tuple[NDArray[np.int64], ...]
 
     def cover(self, begin: Sequence[NDArray[np.int64]], extents: Sequence[int]) -> bool:
-        """Whether they are these ranges exactly, as after a layer that works element by element."""
+        """Say whether the patches are exactly these ranges, as after an elementwise layer."""
         return tuple(extents) == tuple(self.values.shape[2:]) and all(map(np.array_equal, begin, self.starts))
 
 
 @dataclass(frozen=True)
 class Views:
-    """Every tensor of one image that is read again: the materialised views of incremental view maintenance.
+    """Tensors of one image that are read again: the materialised views of incremental view maintenance.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Views:
     computed : mapping of str to tensor of shape (1, ...)
         The same in the precision that the places are computed in.
     paddings : mapping of tuple of str and float to padding
-        By layer and by what its padding has: the most that any reader needs. One copy serves them all.
+        By layer and value of the padding: the largest that any reader needs. One copy serves them all.
     """
 
     tensors: Mapping[str, torch.Tensor]
@@ -62,7 +62,7 @@ class Views:
 
     @classmethod
     def of(cls, name: str, tensor: torch.Tensor) -> Views:
-        """A single tensor, of which nothing is computed."""
+        """Wrap a single tensor, of which nothing is computed."""
         return cls({name: tensor}, {}, {}, {})
 
     def ranges(
@@ -73,32 +73,32 @@ class Views:
         extents: Sequence[int],
         outside: float = 0.0,
     ) -> torch.Tensor:
-        """A range of a tensor for each position: the view's values, those of the update patches over them.
+        """Read a range of a tensor for each position: the view's values, overlaid with the update patches'.
 
         Parameters
         ----------
         name : str
             The layer.
         updates : Updates or None
-            None where no patch reaches the tensor.
+            ``None`` where no patch reaches the tensor.
         begin : sequence of array of int64, of shape (positions,) each
-            Where the range begins, an axis each; may lie in the padding.
+            Start of the range along each axis; may lie in the padding.
         extents : sequence of int
-            Of the range.
+            Length of the range along each axis.
         outside : float
-            What the padding has.
+            Value of the padding.
 
         Returns
         -------
         tensor of shape (positions, channels, *extents)
-            Channels last in memory, which is what convolutions are fastest with.
+            Channels last in memory, with which convolutions are fastest.
         """
         if updates is not None and updates.cover(begin, extents):
             return updates.values
-        found = self._gathered(name, begin, extents, outside)
+        gathered = self._gathered(name, begin, extents, outside)
         if updates is not None:
-            _lay(found, updates, [start - first for start, first in zip(updates.starts, begin, strict=True)])
-        return found.movedim(-1, 1)
+            _overlay(gathered, updates, [start - first for start, first in zip(updates.starts, begin, strict=True)])
+        return gathered.movedim(-1, 1)
 
     def _gathered(
         self,
@@ -107,7 +107,7 @@ class Views:
         extents: Sequence[int],
         outside: float,
     ) -> torch.Tensor:
-        """Shape (positions, *extents, channels), by runs of neighbouring elements along the last axis."""
+        """Gather ranges of shape (positions, *extents, channels), by runs of elements along the last axis."""
         padding = self.paddings.get((name, outside), ((0, 0),) * len(extents))
         view = self._with_padding(name, padding, outside)
         *sizes, channels = view.shape
@@ -126,7 +126,7 @@ class Views:
         return runs.index_select(0, index).reshape(len(begin[0]), *extents, channels)
 
     def _with_padding(self, name: str, padding: Padding, outside: float) -> torch.Tensor:
-        """Shape (*sizes, channels), made once; no copy of a tensor that has its channels last and no padding."""
+        """Pad a tensor to shape (*sizes, channels), once; one without padding and with channels last is not copied."""
         key = (name, outside)
         if key not in self._padded:
             sides = [side for pair in reversed(padding) for side in pair]
@@ -137,18 +137,18 @@ class Views:
         return self._padded[key]
 
 
-def _lay(ranges: torch.Tensor, updates: Updates, offsets: Sequence[NDArray[np.int64]]) -> None:
-    """Lay update patches over ranges of shape (positions, *extents, channels), each at its offset."""
+def _overlay(ranges: torch.Tensor, updates: Updates, offsets: Sequence[NDArray[np.int64]]) -> None:
+    """Write update patches into ranges of shape (positions, *extents, channels), each at its offset."""
     patches = updates.values.movedim(1, -1)
     extents, lengths = ranges.shape[1:-1], patches.shape[1:-1]
     if all((offset == offset[0]).all() for offset in offsets):
-        theirs, own = [], []
+        targets, sources = [], []
         for offset, extent, length in zip(offsets, extents, lengths, strict=True):
             first = int(offset[0])
             start, stop = max(first, 0), max(min(first + length, extent), first, 0)
-            theirs.append(slice(start, stop))
-            own.append(slice(start - first, stop - first))
-        ranges[(slice(None), *theirs)] = patches[(slice(None), *own)]
+            targets.append(slice(start, stop))
+            sources.append(slice(start - first, stop - first))
+        ranges[(slice(None), *targets)] = patches[(slice(None), *sources)]
         return
     places = np.arange(len(patches)).reshape(-1, *(1,) * len(lengths))
     inside = np.ones((), np.bool_)
@@ -159,7 +159,7 @@ def _lay(ranges: torch.Tensor, updates: Updates, offsets: Sequence[NDArray[np.in
         places = places * extent + at
     values = patches.reshape(-1, patches.shape[-1])
     if not inside.all():
-        kept = np.flatnonzero(np.broadcast_to(inside, places.shape))
-        places, values = places.ravel()[kept], values[torch.from_numpy(kept).to(values.device)]
+        within = np.flatnonzero(np.broadcast_to(inside, places.shape))
+        places, values = places.ravel()[within], values[torch.from_numpy(within).to(values.device)]
     rows = ranges.reshape(-1, ranges.shape[-1])
     rows[torch.from_numpy(places.ravel()).to(rows.device)] = values

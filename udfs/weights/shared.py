@@ -1,4 +1,4 @@
-"""A torch model's weights once a node, not once a worker: in one file, mapped by every process that runs the model."""
+"""Keep a torch model's weights once per node, not per worker: in one file that every process maps."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["open_shared"]
 
 _LOG = logging.getLogger(__name__)
 
-# Files of models that a node keeps; one that is mapped stays mapped when its name is gone.
+# Files of models that a node keeps; a mapped file stays mapped after it is deleted.
 _KEPT = 8
 
 
 def open_shared(key: str, build: Callable[[], object], skeleton: Callable[[], nn.Module]) -> nn.Module:
     """Open a model whose parameters and buffers are pages of a file that all processes of the node share.
 
-    The first process to come builds the model and writes the file, in the memory layout in which the model runs
-    (convolutions channels last), since converting a mapped tensor would make a private copy of it. The others wait.
+    The first process builds the model and writes the file, in the memory layout in which the model runs (convolutions
+    channels last): converting a mapped tensor would make a private copy of it. The others wait.
 
     Parameters
     ----------
@@ -38,26 +38,28 @@ def open_shared(key: str, build: Callable[[], object], skeleton: Callable[[], nn
     build : callable
         Makes the model with its weights.
     skeleton : callable
-        Makes it on torch's meta device.
+        Makes the model on torch's meta device.
 
     Returns
     -------
     torch.nn.Module
         In evaluation mode, without gradients. Where the node's cache folder cannot be written, or a tensor of the model
-        is neither parameter nor buffer, it is what ``build`` made: it runs as well, and shares nothing.
+        is neither parameter nor buffer, it is what ``build`` made: it runs, and shares nothing.
     """
     try:
         path = _path(key)
-        with _alone(path):
+        with _locked(path):
             if not path.exists():
                 _write(_module(build()), path)
-        path.touch()  # the least recently opened ones go first
+        path.touch()  # the least recently opened files are deleted first
     except (NodeCacheError, OSError):
-        _LOG.warning("each worker has weights of its own: the node's cache cannot be written", exc_info=True)
+        _LOG.warning(
+            "the weights are not shared, each worker has a copy: the node's cache cannot be written", exc_info=True
+        )
         return _module(build())
     network = skeleton()
     _assign(network, torch.load(path, map_location="cpu", weights_only=True, mmap=True))
-    return _module(build()) if _unreal(network) else network.eval().requires_grad_(False)
+    return _module(build()) if _has_meta_tensor(network) else network.eval().requires_grad_(False)
 
 
 def _module(model: object) -> nn.Module:
@@ -66,12 +68,12 @@ def _module(model: object) -> nn.Module:
 
 def _path(key: str) -> Path:
     # Another torch may draw other random weights from a seed.
-    named = hashlib.sha256(f"{torch.__version__}\n{key}".encode()).hexdigest()
-    return node_folder("models") / f"{named}.pt"
+    digest = hashlib.sha256(f"{torch.__version__}\n{key}".encode()).hexdigest()
+    return node_folder("models") / f"{digest}.pt"
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -81,8 +83,8 @@ def _write(network: nn.Module, path: Path) -> None:
     files = sorted(path.parent.glob("*.pt"), key=lambda file: file.stat().st_mtime)
     for old in files[: max(0, len(files) - _KEPT + 1)]:
         old.unlink(missing_ok=True)
-    last = any(isinstance(inner, nn.Conv2d) for inner in network.modules())
-    layout = torch.channels_last if last else torch.contiguous_format
+    convolves = any(isinstance(inner, nn.Conv2d) for inner in network.modules())
+    layout = torch.channels_last if convolves else torch.contiguous_format
     tensors = {
         name: tensor.detach().to(memory_format=layout) if tensor.dim() == 4 else tensor.detach()  # noqa: PLR2004 - NCHW
         for name, tensor in _tensors(network)
@@ -97,22 +99,22 @@ def _tensors(network: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _assign(network: nn.Module, mapped: dict[str, torch.Tensor]) -> None:
-    """Put the mapped tensors in the place of the meta ones; what was tied is tied again."""
-    given: dict[int, Any] = {}
+    """Replace the meta tensors by the mapped ones; tied tensors are tied again."""
+    replacements: dict[int, Any] = {}
     for name, parameter in network.named_parameters():
-        given[id(parameter)] = nn.Parameter(mapped[name], requires_grad=False)
+        replacements[id(parameter)] = nn.Parameter(mapped[name], requires_grad=False)
     for name, buffer in network.named_buffers():
-        given[id(buffer)] = mapped[name]
+        replacements[id(buffer)] = mapped[name]
     for inner in network.modules():
-        # torch's own way to exchange them, whatever was assigned before.
-        for held in (vars(inner)["_parameters"], vars(inner)["_buffers"]):
-            for name, old in held.items():
+        # Where torch itself keeps them, so that no __setattr__ of the module runs.
+        for tensors in (vars(inner)["_parameters"], vars(inner)["_buffers"]):
+            for name, old in tensors.items():
                 if old is not None:
-                    held[name] = given[id(old)]
+                    tensors[name] = replacements[id(old)]
 
 
-def _unreal(network: nn.Module) -> bool:
-    """Whether a module holds a plain tensor, which the meta device made empty."""
+def _has_meta_tensor(network: nn.Module) -> bool:
+    """Say whether a module has a plain tensor, neither parameter nor buffer, which the meta device made empty."""
     return any(
         isinstance(value, torch.Tensor) and value.is_meta
         for inner in network.modules()

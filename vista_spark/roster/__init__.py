@@ -1,9 +1,8 @@
 """The networks that the platform knows by name, with their preprocessing and their layers counted from the top.
 
 Architectures, layer order and state-dict keys are torchvision's, so that its published weights fit; torchvision itself
-is not needed. Those whose names begin with ``keras_`` are the networks of ``keras.applications``; ``minilm_l6`` reads
-text. The notion of a
-roster is Vista's: Nakandala and Kumar, *Vista: optimized system for declarative feature transfer from deep CNNs at
+is not needed. Names that begin with ``keras_`` are networks of ``keras.applications``; ``minilm_l6`` reads text. The
+roster is Vista's idea: Nakandala and Kumar, *Vista: optimized system for declarative feature transfer from deep CNNs at
 scale*, SIGMOD 2020, section 3.3.
 
 Examples

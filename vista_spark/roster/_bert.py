@@ -1,4 +1,4 @@
-"""BERT's encoder, for features: the output of every block, and two vectors of each."""
+"""BERT's encoder for features: the output of every block, and two vectors of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BertEncoder"]
 
-# As ACTIVATIONS of _text_builtin lists them.
+# The keys are ACTIVATIONS of _text_builtin, which does not import torch.
 _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu": nn.GELU,
     "gelu_new": lambda: nn.GELU(approximate="tanh"),
@@ -27,7 +27,7 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 class _Embeddings(nn.Module):
-    """Of the token, its place and its segment, which is the first one throughout."""
+    """The sum of the embeddings of a token, its position and its segment, which is always the first."""
 
     def __init__(self, shape: BertShape) -> None:
         super().__init__()
@@ -38,14 +38,14 @@ class _Embeddings(nn.Module):
         self.first = shape.first
 
     def forward(self, ids: Tensor) -> Tensor:
-        places = self.position_embeddings.weight[self.first : self.first + ids.size(1)]
+        positions = self.position_embeddings.weight[self.first : self.first + ids.size(1)]
         # In the order in which BERT adds them: float addition is not associative.
-        out: Tensor = self.LayerNorm(self.word_embeddings(ids) + self.token_type_embeddings.weight[0] + places)
+        out: Tensor = self.LayerNorm(self.word_embeddings(ids) + self.token_type_embeddings.weight[0] + positions)
         return out
 
 
 class _SelfAttention(nn.Module):
-    """Every token looks at every other, in several heads (Attention is all you need, section 3.2)."""
+    """Attention of every token to every other, in several heads (Attention is all you need, section 3.2)."""
 
     def __init__(self, shape: BertShape) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class _SelfAttention(nn.Module):
 
 
 class _Added(nn.Module):
-    """A projection, added to what it was made of, and normalised."""
+    """A projection, added to its residual input, and normalised."""
 
     def __init__(self, inputs: int, shape: BertShape) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class _Intermediate(nn.Module):
 
 
 class _Block(nn.Module):
-    """Attention and two fully-connected layers, each beside the identity."""
+    """Attention and two fully-connected layers, each with a residual connection."""
 
     def __init__(self, shape: BertShape) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class _Blocks(nn.Module):
 
 
 class _Mean(nn.Module):
-    """Of the tokens that are not padding."""
+    """The mean of the tokens that are not padding."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         weights = mask.unsqueeze(-1).to(x.dtype)
@@ -127,16 +127,16 @@ class _Mean(nn.Module):
 
 
 class _First(nn.Module):
-    """Of the token that stands for the whole text."""
+    """The first token, which stands for the whole text."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x[:, 0]
 
 
 class BertEncoder(nn.Module):
-    """Embeddings and blocks of BERT, without what was above them in training.
+    """Embeddings and blocks of BERT, without the heads of its training.
 
-    The names of its parameters are those of ``transformers.BertModel`` and ``RobertaModel``, whose weights fit.
+    Parameters are named as in ``transformers.BertModel`` and ``RobertaModel``, whose weights fit.
 
     Parameters
     ----------
@@ -146,8 +146,8 @@ class BertEncoder(nn.Module):
     -----
     Inputs ``(N, tokens)`` ids and ``(N, tokens)`` mask, 1 for a token and 0 for padding. Outputs: the last block's
     ``(N, tokens, hidden)``, then of every block the mean of its tokens, then of every block its first token, each
-    ``(N, hidden)``: what is not asked for is not computed. Devlin et al., *BERT: pre-training of deep bidirectional
-    transformers for language understanding*, NAACL 2019 (https://arxiv.org/abs/1810.04805).
+    ``(N, hidden)``: outputs that nobody asks for are not computed. Devlin et al., *BERT: pre-training of deep
+    bidirectional transformers for language understanding*, NAACL 2019 (https://arxiv.org/abs/1810.04805).
 
     Examples
     --------
@@ -173,7 +173,7 @@ class BertEncoder(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         """Encode ``(N, tokens)`` ids under their mask."""
         x = self.embeddings(input_ids)
-        # Added to a score, it leaves nothing of it after the softmax.
+        # Added to a score, it makes its softmax zero.
         bias = (1 - attention_mask[:, None, None, :].to(x.dtype)) * torch.finfo(torch.float32).min
         means, firsts = [], []
         for block, mean, first in zip(self.encoder.layer, self.mean, self.cls, strict=True):
@@ -183,7 +183,7 @@ class BertEncoder(nn.Module):
         return (x, *means, *firsts)
 
     def own_weights(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of a checkpoint the encoder's part: no prefix, no heads, no pooler, no counters."""
+        """Take the encoder's part of a checkpoint: without prefix, heads, pooler and counters."""
         plain = {key.removeprefix("bert.").removeprefix("roberta."): tensor for key, tensor in state.items()}
         above = ("pooler.", "cls.", "lm_head.", "classifier.", "qa_outputs.")
         counters = ("embeddings.position_ids", "embeddings.token_type_ids")

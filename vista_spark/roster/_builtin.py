@@ -1,4 +1,4 @@
-"""The cards of the seven networks that ship; torch is imported when one is built, not before."""
+"""Cards of the seven torch networks that ship; torch is imported only when one is built."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _IMAGENET = Preprocessing(crop=224, resize=256)
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
-    """A network by module and class: equal and picklable by name, where a partial or a lambda is neither."""
+    """A builder that names a network's module and class: it can be compared and pickled, unlike a lambda."""
 
     module: str
     network: str
 
     def __call__(self) -> nn.Module:
-        # The class first: where torch is missing, the import that fails should be the network's.
+        # The class first: where torch is missing, the import of the network should fail.
         network = getattr(import_module(f"vista_spark.roster.{self.module}"), self.network)
         initialise = import_module("vista_spark.roster._initialise").initialise
         built: nn.Module = initialise(network())
@@ -155,4 +155,4 @@ BUILT_IN: dict[str, ModelCard] = {
         ),
     )
 }
-"""By name, in the order of the years."""
+"""Cards by name, oldest paper first."""

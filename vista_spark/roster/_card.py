@@ -1,4 +1,4 @@
-"""A model's card, which is known before its weights are read: framework, builder, preprocessing, named layers."""
+"""The card of a model, known before its weights are read: framework, builder, preprocessing, named layers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = ["FeatureLayer", "ModelCard"]
 
 @dataclass(frozen=True, slots=True)
 class FeatureLayer:
-    """A layer whose output is worth having.
+    """A layer whose output is a useful feature.
 
     Parameters
     ----------
     name : str
-        What the field calls it: ``"conv5"``, ``"fc6"``.
+        The field's name for it: ``"conv5"``, ``"fc6"``.
     module : str
-        Path of the module, within the network, whose output it is: after the nonlinearity, where there is one. Torch
-        has dots between the names of a path, Keras slashes.
+        Path, within the network, of the module whose output it is: after the nonlinearity, where there is one. The
+        names of a path have dots between them in torch, slashes in Keras.
     """
 
     name: str
@@ -46,21 +46,21 @@ class ModelCard:
     name : str
         Key in the roster.
     builder : callable
-        Makes the network, a new one each call, with weights of its own choosing. It must be picklable. One of torch
-        must run under ``torch.device("meta")``; one of Keras returns a built model, and where it takes an
-        ``input_shape`` it serves every image size: it is given ``preprocessing.shape``.
+        Makes a new network with each call, with any weights. It must be picklable. A builder for torch must run under
+        ``torch.device("meta")``; one for Keras returns a built model, and where it takes an ``input_shape``, which is
+        ``preprocessing.shape``, it serves every image size.
     preprocessing : Preprocessing, Preprocessings or Tokenization
-        From an image, from several in columns of their own, or from a text, to the network's inputs.
+        Turns an image, several images in a column each, or a text into the network's inputs.
     layers : tuple of FeatureLayer
         From the bottom to the top.
     parameters : int
-        Number of scalars: of torch in ``builder().parameters()``, buffers not counted; of Keras ``count_params()``.
+        Number of scalars: in torch those of ``builder().parameters()``, without buffers; in Keras ``count_params()``.
     reference : str
         The paper.
     framework : str
         Name of the network's framework: ``"torch"`` (default), ``"keras"``, or one that you added.
     weights : str, optional
-        Path or URI of the weights that serve where the user names none; random ones without it.
+        Path or URI of the weights to use where the user names none. By default random ones.
 
     Examples
     --------
@@ -80,15 +80,15 @@ class ModelCard:
 
     @property
     def kind(self) -> str:
-        """Kind of records that it reads: ``"image"`` or ``"text"``."""
+        """Kind of records that the model reads: ``"image"`` or ``"text"``."""
         return self.preprocessing.kind
 
     def skeleton(self) -> Any:
-        """Build the network for its structure alone; of torch on the meta device, where it takes no memory."""
+        """Build the network for its structure alone; in torch on the meta device, where it takes no memory."""
         return framework(self.framework).skeleton(self.builder, self.preprocessing.inputs)
 
     def resolve(self, layers: int | str | Sequence[int | str]) -> tuple[FeatureLayer, ...]:
-        """Find the layers that a user means.
+        """Find layers by number, name or module path.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class ModelCard:
         Returns
         -------
         tuple of FeatureLayer
-            From the bottom to the top, each once. A path that names no layer of the card stands for its own name.
+            From the bottom to the top, each once. A layer that is not on the card has its path as its name.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class ModelCard:
             There is no such layer, or no such module that runs at inference; the message lists the layers and the
             nearest.
         InvalidArgumentError
-            Nothing was asked for, or something that is neither integer nor string.
+            ``layers`` is empty, or has something that is neither integer nor string.
 
         Examples
         --------
@@ -124,11 +124,11 @@ class ModelCard:
             raise InvalidArgumentError(
                 f"layers must be a number, a name or a non-empty sequence of them, not {layers!r}"
             )
-        found = {layer.module: layer for layer in map(self._find, wanted)}
+        resolved = {layer.module: layer for layer in map(self._find, wanted)}
         order = [layer.module for layer in self.layers]
-        if not found.keys() <= set(order):
+        if not resolved.keys() <= set(order):
             order = self._run_order()
-        return tuple(sorted(found.values(), key=lambda layer: order.index(layer.module)))
+        return tuple(sorted(resolved.values(), key=lambda layer: order.index(layer.module)))
 
     def _find(self, wanted: int | str) -> FeatureLayer:
         if isinstance(wanted, bool) or not isinstance(wanted, int | str):

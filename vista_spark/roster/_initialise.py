@@ -1,4 +1,4 @@
-"""Random weights that a network can be run with."""
+"""Draw random weights with which a torch network can run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["initialise"]
 def initialise(module: nn.Module) -> nn.Module:
     """Draw weights from He's normal distribution over the fan-in, from torch's default generator; biases are zero.
 
-    torchvision draws by a scheme of each network's own, made for training under batch normalisation. Run as they are,
-    in evaluation mode, those networks blow up (Inception v3's logits near 1e12) or fade to their bias (MobileNetV2,
-    whose depthwise filters get the fan of a full convolution). The fan-in keeps the signal's scale from layer to layer.
-    Batch normalisation stays as the network built it. He et al., *Delving deep into rectifiers*, ICCV 2015, section 2.
+    torchvision has a scheme for each network, made for training with batch normalisation. Untrained, in evaluation
+    mode, those networks explode (Inception v3's logits near 1e12) or vanish to their bias (MobileNetV2, whose depthwise
+    filters get the fan of a full convolution). The fan-in keeps the signal's scale from layer to layer. Batch
+    normalisation stays as the network built it. He et al., *Delving deep into rectifiers*, ICCV 2015, section 2.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def initialise(module: nn.Module) -> nn.Module:
     Returns
     -------
     torch.nn.Module
-        The same.
+        The same module.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):

@@ -1,4 +1,4 @@
-"""The cards of the networks of ``keras.applications``; Keras is imported when one is built, not before."""
+"""Cards of the networks of ``keras.applications``; Keras is imported only when one is built."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["KERAS_BUILT_IN"]
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
-    """A network by its name in ``keras.applications``: equal and picklable by name."""
+    """A builder that names a network of ``keras.applications``: it can be compared and pickled."""
 
     network: str
 
@@ -22,17 +22,17 @@ class _Builder:
         applications = import_module("keras.applications")
         initialise = import_module("vista_spark.roster._keras_initialise").initialise
         network = getattr(applications, self.network)
-        # Logits, as the networks of torch give them; the layer is called "predictions" with and without softmax.
+        # Logits, as from the torch networks; the layer is called "predictions" with and without softmax.
         return initialise(network(weights=None, classifier_activation=None, input_shape=input_shape))
 
 
-# The three modes of keras.applications.imagenet_utils, and none where the network begins with its own.
+# The three modes of keras.applications.imagenet_utils, and none for a network that has its own first layers for it.
 _CAFFE = Preprocessing(
     crop=224, resize=256, mean=(103.939, 116.779, 123.68), std=(1, 1, 1), scale=1, channels="BGR", layout="NHWC"
 )
 _TF = Preprocessing(crop=224, resize=256, mean=(1, 1, 1), std=(1, 1, 1), scale=1 / 127.5, layout="NHWC")
 _TORCH = Preprocessing(crop=224, resize=256, layout="NHWC")
-_OWN = Preprocessing(crop=224, resize=256, mean=(0, 0, 0), std=(1, 1, 1), scale=1, layout="NHWC")
+_NONE = Preprocessing(crop=224, resize=256, mean=(0, 0, 0), std=(1, 1, 1), scale=1, layout="NHWC")
 
 
 def _layers(**layers: str) -> tuple[FeatureLayer, ...]:
@@ -158,7 +158,7 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
         ModelCard(
             name="keras_efficientnet_b0",
             builder=_Builder("EfficientNetB0"),
-            preprocessing=_OWN,
+            preprocessing=_NONE,
             layers=_efficientnet_b0(),
             parameters=5_330_571,
             reference="Tan, Le, EfficientNet: rethinking model scaling for convolutional neural networks, ICML 2019",
@@ -166,4 +166,4 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
         ),
     )
 }
-"""By name, in the order of the years."""
+"""Cards by name, oldest paper first."""

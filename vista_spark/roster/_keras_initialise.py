@@ -1,4 +1,4 @@
-"""Random weights that a Keras network can be run with."""
+"""Draw random weights with which a Keras network can run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["initialise"]
 def initialise(model: Any) -> Any:
     """Draw kernels from He's normal distribution over the fan-in, seeded by Python's generator; the rest stays.
 
-    As for the networks of torch (:mod:`vista_spark.roster._initialise`): Keras's default, Glorot's uniform
-    distribution, lets the signal of a deep network fade to its bias.
+    As for torch networks (:mod:`vista_spark.roster._initialise`): with Keras's default, Glorot's uniform distribution,
+    the signal of a deep network vanishes to its bias.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def initialise(model: Any) -> Any:
     Returns
     -------
     keras.Model
-        The same.
+        The same model.
     """
     drawn = np.random.default_rng(random.getrandbits(64))
     for layer in model.layers:

@@ -1,4 +1,4 @@
-"""Which models there are, and how one gets its weights."""
+"""The models of this process by name, and how they are loaded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _registered: dict[str, ModelCard] = {}
 
 
 def names() -> tuple[str, ...]:
-    """Names of the models: those that ship, then those that were registered.
+    """List the models by name: those that ship, then those that were registered.
 
     Examples
     --------
@@ -48,17 +48,17 @@ def card(name: str) -> ModelCard:
     Raises
     ------
     UnknownModelError
-        There is no such model; the message lists those that there are, and the nearest.
+        There is no such model; the message lists the known ones, and the nearest.
 
     Examples
     --------
     >>> card("resnet50").preprocessing.shape
     (3, 224, 224)
     """
-    found = _registered.get(name) or _SHIPPED.get(name)
-    if found is None:
+    known = _registered.get(name) or _SHIPPED.get(name)
+    if known is None:
         raise UnknownModelError(name, names())
-    return found
+    return known
 
 
 def load(
@@ -72,20 +72,20 @@ def load(
     Parameters
     ----------
     model : str or ModelCard
-        One of :func:`names`, or a card: what was registered in one process is not registered in another, but its card
-        travels.
+        One of :func:`names`, or a card: a process does not know the models that another one registered, but a card can
+        be sent to it.
     weights : str, path or mapping, optional
         Path or URI of a state dict (see :func:`udfs.weights.read_state_dict`), or the state dict itself. The keys must
-        be exactly the network's, which are torchvision's. Of a Keras model, path or URI of a ``.weights.h5``, ``.h5``
+        be exactly the network's, which are torchvision's. For a Keras model, path or URI of a ``.weights.h5``, ``.h5``
         or ``.keras`` file (see :func:`udfs.weights.keras.fit_weights`). By default, random weights.
     seed : int
-        Of the random weights: the same seed gives the same weights. Global generators are left as they were.
+        Of the random weights: equal seeds give equal weights. The state of global generators does not change.
 
     Returns
     -------
     torch.nn.Module or keras.Model
-        On the CPU. One of torch is in evaluation mode and without gradients; its weights from a file that can be
-        memory-mapped are, and the processes of a node share them.
+        On the CPU. A torch module is in evaluation mode and without gradients; its weights are memory-mapped where the
+        file allows it, and shared by the processes of a node.
 
     Raises
     ------
@@ -102,10 +102,10 @@ def load(
     torch.Size([2, 1000])
     """
     entry = card(model) if isinstance(model, str) else model
-    own, inputs = framework(entry.framework), entry.preprocessing.inputs
+    maker, inputs = framework(entry.framework), entry.preprocessing.inputs
     if weights is None:
-        return own.build(entry.builder, inputs, seed)
-    return own.load(entry.builder, inputs, weights, seed, entry.name)
+        return maker.build(entry.builder, inputs, seed)
+    return maker.load(entry.builder, inputs, weights, seed, entry.name)
 
 
 def register(model: ModelCard, overwrite: bool = False) -> None:
@@ -114,9 +114,9 @@ def register(model: ModelCard, overwrite: bool = False) -> None:
     Parameters
     ----------
     model : ModelCard
-        Its layers and its number of parameters are checked against its network.
+        Its layers and number of parameters are checked against its network.
     overwrite : bool
-        Replace a model of the same name; one that ships comes back with :func:`unregister`.
+        Replace a model of the same name; :func:`unregister` restores one that ships.
 
     Raises
     ------
@@ -135,13 +135,13 @@ def register(model: ModelCard, overwrite: bool = False) -> None:
     """
     if model.name in names() and not overwrite:
         raise InvalidArgumentError(f"the roster has a model {model.name!r}; pass overwrite=True to replace it")
-    own = framework(model.framework)
+    maker = framework(model.framework)
     network = model.skeleton()
-    paths = own.paths(network, model.preprocessing.inputs)
+    paths = maker.paths(network, model.preprocessing.inputs)
     for layer in model.layers:
         if layer.module not in paths:
             raise UnknownLayerError(layer.module, paths, f"the network of model {model.name!r}")
-    parameters = own.parameters(network)
+    parameters = maker.parameters(network)
     if parameters != model.parameters:
         raise InvalidArgumentError(
             f"model {model.name!r} has {parameters} parameters, its card says {model.parameters}"
@@ -156,11 +156,11 @@ def text_encoder(folder: str, name: str, max_length: int = 128, overwrite: bool 
     ----------
     folder : str
         Path or URI of a folder as ``transformers`` writes it, with ``config.json``, ``model.safetensors`` and
-        ``tokenizer.json``: its weights serve unless the user names others.
+        ``tokenizer.json``: its weights are used unless the user names others.
     name : str
         Key in the roster.
     max_length : int
-        Tokens that a text is cut or padded to, where the user names no other number.
+        Default number of tokens that a text is cut or padded to.
     overwrite : bool
         Replace a model of the same name.
 
@@ -190,13 +190,13 @@ def text_encoder(folder: str, name: str, max_length: int = 128, overwrite: bool 
     (['layer1', 'layer2'], 32)
     >>> unregister("mine")
     """
-    found = folder_card(folder.rstrip("/"), name, max_length)
-    register(found, overwrite)
-    return found
+    made = folder_card(folder.rstrip("/"), name, max_length)
+    register(made, overwrite)
+    return made
 
 
 def unregister(name: str) -> None:
-    """Take a registered model out of the roster; models that ship stay.
+    """Remove a registered model from the roster; models that ship stay.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The cards of text encoders: one that ships, and those that a user has a folder of."""
+"""Cards of text encoders: of the one that ships, and of folders that a user has."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 __all__ = ["ACTIVATIONS", "TEXT_BUILT_IN", "BertShape", "folder_card", "text_card"]
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
-# By their own names; the layers are the same.
+# Different names for the same layers.
 _KINDS = ("bert", "roberta", "xlm-roberta", "camembert")
 
 
 @dataclass(frozen=True, slots=True)
 class BertShape:
-    """Sizes of a BERT: equal and picklable, and called it makes the network.
+    """Sizes of a BERT; a call builds the network. It can be compared and pickled.
 
     Parameters
     ----------
     vocabulary, hidden, blocks, heads, intermediate, positions, segments : int
-        As in the paper: tokens known, width of a token, blocks, heads of a block, width within a block, the longest
-        text in tokens, segments known.
+        As in the paper: tokens of the vocabulary, width of a token, blocks, heads per block, width within a block,
+        tokens of the longest text, number of segments.
     activation : {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"}
     epsilon : float
         Of the normalisations.
     deviation : float
-        Of random weights.
+        Standard deviation of random weights.
     first : int
-        Number of the first place of a text: RoBERTa's tables of places begin with two that no token has.
+        Index of a text's first position: RoBERTa's position tables begin with two entries that no token uses.
     """
 
     vocabulary: int = 30_522
@@ -54,7 +54,7 @@ class BertShape:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest text."""
+        """Number of tokens of the longest text."""
         return self.positions - self.first
 
     def __call__(self) -> nn.Module:
@@ -64,7 +64,7 @@ class BertShape:
 
     @property
     def parameters(self) -> int:
-        """Scalars of the network."""
+        """Number of scalars of the network."""
         embeddings = self.hidden * (self.vocabulary + self.positions + self.segments + 2)
         attention = 4 * self.hidden * (self.hidden + 1) + 2 * self.hidden
         dense = self.intermediate * (self.hidden + 1) + self.hidden * (self.intermediate + 1) + 2 * self.hidden
@@ -80,7 +80,7 @@ def text_card(
     weights: str | None = None,
     tokenizer: str | None = None,
 ) -> ModelCard:
-    """Make the card of a BERT, with each block's output as a layer: ``layer1`` is the lowest."""
+    """Make the card of a BERT with each block's output as a layer; ``layer1`` is the lowest."""
     return ModelCard(
         name=name,
         builder=shape,
@@ -99,11 +99,13 @@ def folder_card(folder: str, name: str, max_length: int) -> ModelCard:
     plain = config.get("position_embedding_type", "absolute") == "absolute" and not config.get("is_decoder")
     if kind not in _KINDS or not plain:
         raise InvalidArgumentError(
-            f"{folder} has a network of the kind {kind!r}; known are the encoders of {', '.join(_KINDS)}"
+            f"{folder} has a network of the kind {kind!r}; use an encoder of {', '.join(_KINDS)}"
         )
     activation = config.get("hidden_act", "gelu")
     if activation not in ACTIVATIONS:
-        raise InvalidArgumentError(f"{folder}: activation {activation!r}; known are {', '.join(ACTIVATIONS)}")
+        raise InvalidArgumentError(
+            f"{folder}: activation {activation!r} is unknown; use one of {', '.join(ACTIVATIONS)}"
+        )
     shape = BertShape(
         vocabulary=config["vocab_size"],
         hidden=config["hidden_size"],
@@ -137,4 +139,4 @@ TEXT_BUILT_IN: dict[str, ModelCard] = {
         ),
     )
 }
-"""By name."""
+"""Cards by name."""

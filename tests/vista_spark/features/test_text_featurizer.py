@@ -214,7 +214,7 @@ def test_what_is_wrong_is_said_before_a_job(spark: SparkSession, no_job: Any, tm
 
 def test_a_folder_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    with pytest.raises(InvalidArgumentError, match="'gpt2'; known are the encoders of bert"):
+    with pytest.raises(InvalidArgumentError, match="'gpt2'; use an encoder of bert"):
         roster.text_encoder(str(tmp_path), "other")
     assert "other" not in roster.names()
 
