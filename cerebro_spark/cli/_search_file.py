@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.errors import nearest
+from udfs.driver import FORMER_NAMES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +27,8 @@ def load_search(path: Path) -> ModuleType:
     Raises
     ------
     InvalidArgumentError
-        There is no such Python file, it fails, or it defines no trainer_fn or search_space.
+        There is no such Python file, it fails, it sets a name of an earlier release, or it defines no trainer_fn or
+        search_space.
     """
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if not path.is_file() or spec is None or spec.loader is None:
@@ -43,6 +45,10 @@ def load_search(path: Path) -> ModuleType:
 
     sys.modules[path.stem] = module
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    for former, names in FORMER_NAMES.items():
+        today = next((name for name in names if name in _SETTINGS), None)
+        if today is not None and hasattr(module, former) and not callable(getattr(module, former)):
+            raise InvalidArgumentError(f"{path} sets {former}, which is called {today} today: rename it")
     for name in ("trainer_fn", "search_space"):
         if not hasattr(module, name):
             raise InvalidArgumentError(f"{path} does not define {name}{nearest(name, dir(module))}")

@@ -128,7 +128,12 @@ class Journal:
         """Read the units of the epochs that are over."""
         names = sorted(self.store.list("runs", self.run, "events"))
         read = (json.loads(self.store.read("runs", self.run, "events", name)) for name in names)
-        return [Event(**event) for epoch in read for event in epoch]
+        # Runs journalled by version 0.1.0.dev0 say "config".
+        return [
+            Event(**{"trial_id" if key == "config" else key: event[key] for key in event})
+            for epoch in read
+            for event in epoch
+        ]
 
     def _trial(self, trial_id: str, params: dict[str, Any], checkpoints: Checkpoints) -> Trial:
         trial = Trial(trial_id, params)

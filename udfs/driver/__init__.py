@@ -12,7 +12,7 @@ from udfs.driver._columns import (
     is_numeric,
 )
 from udfs.driver._files import check_file_columns, file_columns, file_infos, is_csv, is_here, is_parquet, open_files
-from udfs.driver._keywords import UnknownKeywordError, hint_keywords
+from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords
 from udfs.driver._launch import JavaNotFoundError, launch
 from udfs.driver._live import live_display
 from udfs.driver._params import UNBOUND, above, at_least, one_of, sizes
@@ -23,6 +23,7 @@ from udfs.driver._tracking import track_into
 from udfs.driver._worker_jobs import LongLivedWorker, Supervisor, WorkerJobs
 
 __all__ = [
+    "FORMER_NAMES",
     "UNBOUND",
     "Cause",
     "JavaNotFoundError",

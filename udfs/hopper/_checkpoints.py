@@ -45,7 +45,8 @@ class Record:
         """Restore what :meth:`to_dict` gave, also after a trip through JSON."""
         visits = tuple((int(epoch), int(partition)) for epoch, partition in data["visits"])
         sums = {name: [float(number) for number in part] for name, part in data["sums"].items()}
-        return cls(str(data["trial_id"]), int(data["version"]), str(data["digest"]), visits, sums)
+        trial_id = data["trial_id"] if "trial_id" in data else data["config"]  # of version 0.1.0.dev0
+        return cls(str(trial_id), int(data["version"]), str(data["digest"]), visits, sums)
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """Give the sums as :class:`udfs.training.Metric` adds them up."""

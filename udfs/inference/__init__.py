@@ -15,7 +15,7 @@ from udfs.inference._inference import (
 )
 from udfs.inference._model import ModelSource, open_model
 from udfs.inference._pooling import POOLINGS, Pooling, feature_length, pool
-from udfs.inference._portable import PortableNetwork
+from udfs.inference._portable import NotPortableError, PortableNetwork
 from udfs.inference._prediction import Prediction
 from udfs.inference._text import TOKENIZER, TextError, TextFeed, Tokenization, open_tokenizer
 
@@ -33,6 +33,7 @@ __all__ = [
     "Inference",
     "Materialised",
     "ModelSource",
+    "NotPortableError",
     "NumbersFeed",
     "Pooling",
     "PortableNetwork",

@@ -19,6 +19,8 @@ from typer.testing import CliRunner
 
 from cerebro_spark import TunedModel
 from cerebro_spark.cli import app
+from cerebro_spark.cli._search_file import load_search
+from cerebro_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,3 +177,10 @@ def test_a_missing_table_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "nothere.parquet" in line
+
+
+def test_a_name_of_an_earlier_release_is_refused_in_a_search_file(tmp_path: Path) -> None:
+    """Ignored, it would leave the choice to the loss."""
+    (tmp_path / "search.py").write_text("def trainer_fn(params): ...\nsearch_space = {}\nevaluation_metric = 'auc'\n")
+    with pytest.raises(InvalidArgumentError, match="sets evaluation_metric, which is called metric today"):
+        load_search(tmp_path / "search.py")
