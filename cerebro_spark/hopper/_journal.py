@@ -128,12 +128,7 @@ class Journal:
         """Read the units of the epochs that are over."""
         names = sorted(self.store.list("runs", self.run, "events"))
         read = (json.loads(self.store.read("runs", self.run, "events", name)) for name in names)
-        # Runs journalled by version 0.1.0.dev0 say "config".
-        return [
-            Event(**{"trial_id" if key == "config" else key: event[key] for key in event})
-            for epoch in read
-            for event in epoch
-        ]
+        return [_event(data) for epoch in read for data in epoch]
 
     def _trial(self, trial_id: str, params: dict[str, Any], checkpoints: Checkpoints) -> Trial:
         trial = Trial(trial_id, params)
@@ -154,3 +149,8 @@ class Journal:
 
     def _events(self, epoch: int) -> tuple[str, ...]:
         return ("runs", self.run, "events", f"epoch-{epoch:04d}.json")
+
+
+def _event(data: dict[str, Any]) -> Event:
+    # Runs journalled by version 0.1.0.dev0 say "config".
+    return Event(**{"trial_id" if key == "config" else key: value for key, value in data.items()})
