@@ -57,8 +57,8 @@ class Step:
     def __call__(self, values: Mapping[int, Any]) -> list[Any]:
         """Call the operation in inference mode; returns the values for ``writes``."""
 
-        def given(found: Any) -> Any:
-            return values[found.index] if isinstance(found, Ref) else found
+        def given(value: Any) -> Any:
+            return values[value.index] if isinstance(value, Ref) else value
 
         args, kwargs = keras.tree.map_structure(given, (self.args, self.kwargs))
         if getattr(self.operation, "_call_has_training_arg", False):
@@ -119,14 +119,14 @@ def capture(model: Any, inputs: Sequence[TensorSpec]) -> Capture:
         raise UntraceableModelError(
             f"{model.name} is not built, it has no weights yet: call it once on data, or give it a keras.Input"
         )
-    found = Capture()
+    captured = Capture()
     with _nodes_restored(model):
         symbols, returned = _opened_root(model, inputs)
         _check(symbols, inputs)
-        known = {id(symbol): found.value(symbol) for symbol in symbols}
-        found.inputs = list(known.values())
-        found.outputs = _walk(found, returned, known, "")
-    return found
+        known = {id(symbol): captured.value(symbol) for symbol in symbols}
+        captured.inputs = list(known.values())
+        captured.outputs = _walk(captured, returned, known, "")
+    return captured
 
 
 def _opened_root(model: Any, inputs: Sequence[TensorSpec]) -> tuple[list[Any], list[Any]]:
@@ -146,7 +146,7 @@ def _opened_root(model: Any, inputs: Sequence[TensorSpec]) -> tuple[list[Any], l
     ) from nested
 
 
-def _walk(found: Capture, outputs: Sequence[Any], known: dict[int, int], prefix: str) -> list[int]:
+def _walk(captured: Capture, outputs: Sequence[Any], known: dict[int, int], prefix: str) -> list[int]:
     """Add the steps that lead to ``outputs``; ``known`` has the values of the symbols there are."""
     for node in in_order(outputs, known):
         operation = node.operation
@@ -163,13 +163,13 @@ def _walk(found: Capture, outputs: Sequence[Any], known: dict[int, int], prefix:
         reads = tuple(known[id(symbol)] for symbol in node.arguments.keras_tensors)
         inside = opened(node)
         if inside is None:
-            values = [found.value(symbol) for symbol in node.outputs]
-            found.steps.append(Step(operation, path, tuple(args), dict(kwargs), reads, tuple(values)))
+            values = [captured.value(symbol) for symbol in node.outputs]
+            captured.steps.append(Step(operation, path, tuple(args), dict(kwargs), reads, tuple(values)))
         else:
             symbols, returned = inside
-            values = _walk(found, returned, {id(s): v for s, v in zip(symbols, reads, strict=True)}, f"{path}/")
+            values = _walk(captured, returned, {id(s): v for s, v in zip(symbols, reads, strict=True)}, f"{path}/")
         if len(values) == 1:
-            found.returned.setdefault(path, values[0])
+            captured.returned.setdefault(path, values[0])
         known.update({id(symbol): value for symbol, value in zip(node.outputs, values, strict=True)})
     return [known[id(symbol)] for symbol in outputs]
 

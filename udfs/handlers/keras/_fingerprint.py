@@ -100,8 +100,8 @@ def _without_names(config: Any) -> Any:
 def _plain(value: Any, known: Mapping[int, str], places: Mapping[int, int]) -> str:
     """Write a value the same in every process, by what it is and never by where it lies."""
 
-    def inner(found: Any) -> str:
-        return _plain(found, known, places)
+    def inner(value: Any) -> str:
+        return _plain(value, known, places)
 
     if isinstance(value, Ref):
         return f"<{known[value.index]}>"
@@ -112,7 +112,7 @@ def _plain(value: Any, known: Mapping[int, str], places: Mapping[int, int]) -> s
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(inner, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key!r}: {inner(found)}' for key, found in sorted(value.items(), key=str))}}}"
+        return f"{{{', '.join(f'{key!r}: {inner(entry)}' for key, entry in sorted(value.items(), key=str))}}}"
     return _leaf(value) or f"{type(value).__qualname__}{inner(_without_names(_own_configuration(value)))}"
 
 

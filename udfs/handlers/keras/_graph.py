@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["layer_graph"]
 
 
-def layer_graph(found: Capture, inputs: Sequence[TensorSpec]) -> LayerGraph:
+def layer_graph(captured: Capture, inputs: Sequence[TensorSpec]) -> LayerGraph:
     """Describe a captured model.
 
     A value is a layer if it is a tensor with the batch as its leading axis: only such a value can be cut into records,
@@ -34,7 +34,7 @@ def layer_graph(found: Capture, inputs: Sequence[TensorSpec]) -> LayerGraph:
 
     Parameters
     ----------
-    found : Capture
+    captured : Capture
         What :func:`udfs.handlers.keras.capture` returned.
     inputs : sequence of TensorSpec
         As for the capture.
@@ -44,16 +44,16 @@ def layer_graph(found: Capture, inputs: Sequence[TensorSpec]) -> LayerGraph:
     UntraceableModelError
         The model runs at one batch size only, or returns no tensor with the batch as its leading axis.
     """
-    small, large = (measure(found, inputs, batch) for batch in BATCHES)
-    names = value_names(found)
+    small, large = (measure(captured, inputs, batch) for batch in BATCHES)
+    names = value_names(captured)
     shapes = {index: _record_shape(index, small, large) for index in range(len(names))}
     layers = [
         Layer(names[index], "input", output_shape=shapes[index] or (), dtype=small.dtypes[index])
-        for index in found.inputs
+        for index in captured.inputs
     ]
-    maker = {index: i for i, step in enumerate(found.steps) for index in step.writes}
-    sources: dict[int, tuple[int, ...]] = {index: (index,) for index in found.inputs}
-    for i, step in enumerate(found.steps):
+    maker = {index: i for i, step in enumerate(captured.steps) for index in step.writes}
+    sources: dict[int, tuple[int, ...]] = {index: (index,) for index in captured.inputs}
+    for i, step in enumerate(captured.steps):
         read = tuple(dict.fromkeys(source for index in step.reads for source in sources[index]))
         for place, index in enumerate(step.writes):
             shape = shapes[index]
@@ -61,8 +61,8 @@ def layer_graph(found: Capture, inputs: Sequence[TensorSpec]) -> LayerGraph:
                 sources[index] = read
                 continue
             sources[index] = (index,)
-            folded = list(_folded(i, found, maker, sources))
-            steps = [found.steps[number] for number in folded]
+            folded = list(_folded(i, captured, maker, sources))
+            steps = [captured.steps[number] for number in folded]
             weights = _weights(steps)
             layers.append(
                 Layer(
@@ -78,7 +78,7 @@ def layer_graph(found: Capture, inputs: Sequence[TensorSpec]) -> LayerGraph:
                     window=window(step.operation, small.shapes.get(step.reads[0], ())) if step.reads else None,
                 )
             )
-    returned = [names[index] for index in found.outputs if sources[index] == (index,)]
+    returned = [names[index] for index in captured.outputs if sources[index] == (index,)]
     if not returned:
         raise UntraceableModelError(
             "the model returns no tensor whose leading axis is the batch: return one with an entry for each record"
@@ -95,7 +95,7 @@ def _record_shape(index: int, small: Measure, large: Measure) -> tuple[int, ...]
 
 
 def _folded(
-    last: int, found: Capture, maker: Mapping[int, int], sources: Mapping[int, tuple[int, ...]]
+    last: int, captured: Capture, maker: Mapping[int, int], sources: Mapping[int, tuple[int, ...]]
 ) -> Iterator[int]:
     """Yield the number of a layer's step after those of the folded steps that it needs."""
     seen: set[int] = set()
@@ -104,7 +104,7 @@ def _folded(
         if number in seen:
             return
         seen.add(number)
-        for index in found.steps[number].reads:
+        for index in captured.steps[number].reads:
             if sources[index] != (index,):
                 yield from visit(maker[index])
         yield number
@@ -118,13 +118,13 @@ def _known(steps: Sequence[Step], read: Sequence[int]) -> dict[int, str]:
 
 
 def _weights(steps: Sequence[Step]) -> list[Any]:
-    found: dict[int, Any] = {}
+    variables: dict[int, Any] = {}
     for step in steps:
         if isinstance(step.operation, keras.Layer):
-            found.update({id(variable): variable for variable in step.operation.weights})
+            variables.update({id(variable): variable for variable in step.operation.weights})
         direct = [entry for entry in keras.tree.flatten((step.args, step.kwargs)) if isinstance(entry, keras.Variable)]
-        found.update({id(variable): variable for variable in direct})
-    return list(found.values())
+        variables.update({id(variable): variable for variable in direct})
+    return list(variables.values())
 
 
 def _bytes(variable: Any) -> int:

@@ -42,7 +42,7 @@ class Measure:
     flops: list[int] = field(default_factory=list)
 
 
-def measure(found: Capture, inputs: Sequence[TensorSpec], batch: int) -> Measure:
+def measure(captured: Capture, inputs: Sequence[TensorSpec], batch: int) -> Measure:
     """Trace the steps on ``batch`` records into a TensorFlow graph, and read shapes and FLOPs off it.
 
     Counted are convolutions and products of matrices, as torch's counter does: a multiply-add is 2.
@@ -56,8 +56,8 @@ def measure(found: Capture, inputs: Sequence[TensorSpec], batch: int) -> Measure
 
     def whole(*tensors: Any) -> Any:
         graph = tf.compat.v1.get_default_graph()
-        values: dict[int, Any] = dict(zip(found.inputs, tensors, strict=True))
-        for step in found.steps:
+        values: dict[int, Any] = dict(zip(captured.inputs, tensors, strict=True))
+        for step in captured.steps:
             before = len(graph.get_operations())
             values.update(zip(step.writes, step(values), strict=True))
             result.flops.append(_step_flops(step, values, graph.get_operations()[before:]))

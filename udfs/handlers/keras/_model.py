@@ -38,7 +38,7 @@ class KerasModel:
 
     Parameters
     ----------
-    found : Capture
+    captured : Capture
         What :func:`udfs.handlers.keras.capture` returned; the weights are the user's model's own.
     inputs : sequence of TensorSpec
         As for the capture.
@@ -46,11 +46,11 @@ class KerasModel:
         TensorFlow's name of where to run.
     """
 
-    def __init__(self, found: Capture, inputs: Sequence[TensorSpec], device: str = "CPU:0") -> None:
-        self._found = found
+    def __init__(self, captured: Capture, inputs: Sequence[TensorSpec], device: str = "CPU:0") -> None:
+        self._captured = captured
         self._inputs = tuple(inputs)
         self._device = device
-        self._names = value_names(found)
+        self._names = value_names(captured)
         self._values = {name: index for index, name in enumerate(self._names)}
         self._parts: dict[tuple[tuple[int, ...], tuple[int, ...]], Callable[..., list[Any]]] = {}
 
@@ -68,21 +68,21 @@ class KerasModel:
     @property
     def paths(self) -> tuple[str, ...]:
         """Paths of the layers, and of the models within, that give one tensor, in the order in which they give it."""
-        return tuple(self._found.returned)
+        return tuple(self._captured.returned)
 
     @cached_property
     def graph(self) -> LayerGraph:
         """The layers, with shapes, FLOPs, bytes and fingerprints."""
-        return layer_graph(self._found, self._inputs)
+        return layer_graph(self._captured, self._inputs)
 
     def layer(self, name: str) -> str:
         """Find the graph's layer for a name or a path; see :meth:`udfs.handlers.TracedModel.layer`."""
-        found = name
-        if name not in self.graph and name in self._found.returned:
-            found = self._names[self._found.returned[name]]
-        if found not in self.graph:
+        layer = name
+        if name not in self.graph and name in self._captured.returned:
+            layer = self._names[self._captured.returned[name]]
+        if layer not in self.graph:
             raise UnknownLayerError(name, self.graph.names)
-        return found
+        return layer
 
     def run(self, feeds: Mapping[str, NDArray[np.generic]], want: Sequence[str]) -> dict[str, NDArray[np.generic]]:
         """Compute ``want`` from ``feeds``; see :meth:`udfs.handlers.TracedModel.run`.
@@ -135,7 +135,7 @@ class KerasModel:
             if index in given:
                 continue
             if index not in self._maker:
-                fed = ", ".join(sorted(self._names[found] for found in given))
+                fed = ", ".join(sorted(self._names[index] for index in given))
                 raise GraphError(
                     f"{named} cannot be computed from {fed}: the input {self._names[index]!r} is needed too"
                 )
@@ -144,12 +144,14 @@ class KerasModel:
 
     @cached_property
     def _maker(self) -> dict[int, Step]:
-        return {index: step for step in self._found.steps for index in step.writes}
+        return {index: step for step in self._captured.steps for index in step.writes}
 
     def _part(self, reads: Sequence[int], computed: Sequence[int], needed: set[int]) -> Callable[..., list[Any]]:
         key = (tuple(reads), tuple(computed))
         if key not in self._parts:
-            steps = [step for step in self._found.steps if any(index in needed - set(reads) for index in step.writes)]
+            steps = [
+                step for step in self._captured.steps if any(index in needed - set(reads) for index in step.writes)
+            ]
 
             def run(*tensors: Any) -> list[Any]:
                 values: dict[int, Any] = dict(zip(reads, tensors, strict=True))
@@ -158,7 +160,7 @@ class KerasModel:
                     values = {**dict(zip(step.writes, step(values), strict=True)), **values}
                 return [values[index] for index in computed]
 
-            symbols = [self._found.symbols[index] for index in reads]
+            symbols = [self._captured.symbols[index] for index in reads]
             signature = [tf.TensorSpec(symbol.shape, symbol.dtype) for symbol in symbols]
             self._parts[key] = tf.function(run, input_signature=signature, autograph=False)
         return self._parts[key]

@@ -17,7 +17,7 @@ __all__ = ["operation", "value_names"]
 _AUTOMATIC = re.compile(r"(input_layer|keras_tensor)(_\d+)?")
 
 
-def value_names(found: Capture) -> list[str]:
+def value_names(captured: Capture) -> list[str]:
     """Give each value a readable, unique name.
 
     A layer's value is named by its path; that of its second call ends in ``_1``. Keras numbers functions, and inputs
@@ -28,17 +28,17 @@ def value_names(found: Capture) -> list[str]:
     taken: set[str] = set()
     unnamed = _unique(taken)
 
-    for position, index in enumerate(found.inputs, start=1):
-        history = getattr(found.symbols[index], "_keras_history", None)
-        own = str(history.operation.name if history else found.symbols[index].name)
+    for position, index in enumerate(captured.inputs, start=1):
+        history = getattr(captured.symbols[index], "_keras_history", None)
+        own = str(history.operation.name if history else captured.symbols[index].name)
         names[index] = unnamed(f"input_{position}" if _AUTOMATIC.fullmatch(own) else own)
     # The first calls first: the second call of `fc` must not take the name of a layer `fc_1`.
     first: dict[str, Step] = {}
-    for step in found.steps:
+    for step in captured.steps:
         if _is_layer(step):
             first.setdefault(step.path, step)
     for leading in (True, False):
-        for step in found.steps:
+        for step in captured.steps:
             if (first.get(step.path) is step) is not leading:
                 continue
             wanted = step.path if _is_layer(step) else f"{step.path.rpartition('/')[0]}/{operation(step)}".lstrip("/")
@@ -47,7 +47,7 @@ def value_names(found: Capture) -> list[str]:
                 continue
             for place, index in enumerate(step.writes):
                 names[index] = unnamed(f"{wanted}.{place}")
-    return [names[index] for index in range(len(found.symbols))]
+    return [names[index] for index in range(len(captured.symbols))]
 
 
 def operation(step: Step) -> str:
@@ -62,11 +62,11 @@ def _is_layer(step: Step) -> bool:
 
 def _unique(taken: set[str]) -> Callable[[str], str]:
     def name(wanted: str) -> str:
-        found, copies = wanted, 0
-        while found in taken:
+        free, copies = wanted, 0
+        while free in taken:
             copies += 1
-            found = f"{wanted}_{copies}"
-        taken.add(found)
-        return found
+            free = f"{wanted}_{copies}"
+        taken.add(free)
+        return free
 
     return name

@@ -182,7 +182,7 @@ def _one_or_all(arrays: list[NDArray[Any]]) -> Any:
 
 
 def _of_probabilities(loss: Any) -> bool:
-    found = keras.losses.get(loss) if isinstance(loss, str) else loss
-    if isinstance(found, keras.losses.BinaryCrossentropy):
-        return not found.get_config().get("from_logits", False)
-    return found is keras.losses.binary_crossentropy
+    function = keras.losses.get(loss) if isinstance(loss, str) else loss
+    if isinstance(function, keras.losses.BinaryCrossentropy):
+        return not function.get_config().get("from_logits", False)
+    return function is keras.losses.binary_crossentropy

@@ -27,27 +27,27 @@ def to_bfloat16(module: fx.GraphModule) -> fx.GraphModule:
         id(held): held if id(held) in kept or held.dtype != torch.float32 else _cast(held)
         for held in (*module.parameters(), *module.buffers())
     }
-    found = copy.deepcopy(module, memo)
+    lean = copy.deepcopy(module, memo)
     names = {node.name for node in last}
-    for node in list(found.graph.nodes):
+    for node in list(lean.graph.nodes):
         if node.name in names:
             (source,) = node.all_input_nodes
-            with found.graph.inserting_before(node):
-                node.replace_input_with(source, found.graph.call_method("float", (source,)))
-    found.recompile()
-    return found
+            with lean.graph.inserting_before(node):
+                node.replace_input_with(source, lean.graph.call_method("float", (source,)))
+    lean.recompile()
+    return lean
 
 
 def _cast(held: torch.Tensor) -> torch.Tensor:
-    found = held.detach().bfloat16()
-    return nn.Parameter(found, requires_grad=False) if isinstance(held, nn.Parameter) else found
+    tensor = held.detach().bfloat16()
+    return nn.Parameter(tensor, requires_grad=False) if isinstance(held, nn.Parameter) else tensor
 
 
 def _last(module: fx.GraphModule) -> list[fx.Node]:
     """Layers above which there are no more parameters, in all places that they are called from."""
     modules = dict(module.named_modules())
     below: set[fx.Node] = set()  # of a layer with parameters
-    found: list[fx.Node] = []
+    last: list[fx.Node] = []
     others: set[str] = set()
     for node in reversed(module.graph.nodes):
         called = modules[str(node.target)] if node.op == "call_module" else None
@@ -56,9 +56,9 @@ def _last(module: fx.GraphModule) -> list[fx.Node]:
         else:
             holds = any(source.op == "get_attr" for source in node.all_input_nodes)
         if holds and isinstance(called, _KEPT) and node not in below:
-            found.append(node)
+            last.append(node)
         else:
             others.add(str(node.target))
         if holds or node in below:
             below.update(node.all_input_nodes)
-    return [node for node in found if str(node.target) not in others]
+    return [node for node in last if str(node.target) not in others]

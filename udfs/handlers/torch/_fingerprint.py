@@ -60,7 +60,7 @@ def _description(
 ) -> Iterator[str]:
     if node.op == "placeholder":
         return
-    arguments = fx.node.map_arg((node.args, node.kwargs), lambda found: _Reference(known.get(found, "batch")))
+    arguments = fx.node.map_arg((node.args, node.kwargs), lambda argument: _Reference(known.get(argument, "batch")))
     if node.op == "call_module":
         yield f"{arguments!r}"
         yield from _configuration(module.get_submodule(str(node.target)), place)

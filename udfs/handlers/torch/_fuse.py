@@ -47,7 +47,7 @@ def fuse(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def _fold(module: fx.GraphModule, source: fx.Node, node: fx.Node) -> None:
-    convolution, norm = (module.get_submodule(str(found.target)) for found in (source, node))
+    convolution, norm = (module.get_submodule(str(call.target)) for call in (source, node))
     if not (isinstance(convolution, _CONVOLUTIONS) and isinstance(norm, _NORMS) and norm.running_mean is not None):
         return
     own = copy.copy(convolution)

@@ -39,7 +39,7 @@ class _Tracer(fx.Tracer):
         # The inherited one makes a placeholder of every parameter: ``if mask is None`` would take the wrong branch.
         del root_fn, is_module, concrete_args
         parameters = inspect.signature(self.root.forward).parameters.values()
-        names = [found.name for found in parameters if found.kind is not found.KEYWORD_ONLY]
+        names = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
         names += [f"input_{i}" for i in range(len(names), self.arity)]
         proxies = [self.create_proxy("placeholder", name, (), {}) for name in names[: self.arity]]
         return self.root.forward, proxies

@@ -51,7 +51,7 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
     returned: list[fx.Node] = []
     for node in module.graph.nodes:
         if node.op == "output":
-            returned = [found for found in node.all_input_nodes if sources[found] == (found,)]
+            returned = [below for below in node.all_input_nodes if sources[below] == (below,)]
             continue
         shape = _record_shape(small.values[node.name], large.values[node.name])
         if shape is None:
@@ -65,7 +65,7 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
             Layer(
                 name=names[node.name],
                 op="input" if node.op == "placeholder" else _operation(module, node),
-                inputs=tuple(names[found.name] for found in read),
+                inputs=tuple(names[below.name] for below in read),
                 output_shape=shape,
                 dtype=str(small.values[node.name].dtype).removeprefix("torch."),
                 flops=sum(small.flops[part.name] for part in folded) // BATCHES[0],
@@ -79,7 +79,7 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
         raise UntraceableModelError(
             "the model returns no tensor whose leading axis is the batch: return one with an entry for each record"
         )
-    return LayerGraph(layers, tuple(dict.fromkeys(names[found.name] for found in returned)))
+    return LayerGraph(layers, tuple(dict.fromkeys(names[output.name] for output in returned)))
 
 
 def _record_shape(small: Any, large: Any) -> tuple[int, ...] | None:
@@ -92,27 +92,27 @@ def _record_shape(small: Any, large: Any) -> tuple[int, ...] | None:
 
 def _sources(node: fx.Node, known: dict[fx.Node, tuple[fx.Node, ...]]) -> tuple[fx.Node, ...]:
     """List the layers whose tensors a node reads, straight or through folded nodes, in the order of its arguments."""
-    return tuple(dict.fromkeys(found for argument in reads(node) for found in known[argument]))
+    return tuple(dict.fromkeys(value for argument in reads(node) for value in known[argument]))
 
 
 def _folded(node: fx.Node, sources: dict[fx.Node, tuple[fx.Node, ...]]) -> Iterator[fx.Node]:
     """Yield a layer's node after the folded nodes that it needs."""
     seen: set[fx.Node] = set()
 
-    def visit(found: fx.Node) -> Iterator[fx.Node]:
-        if found in seen:
+    def visit(visited: fx.Node) -> Iterator[fx.Node]:
+        if visited in seen:
             return
-        seen.add(found)
-        for argument in reads(found):
+        seen.add(visited)
+        for argument in reads(visited):
             if sources[argument] != (argument,):
                 yield from visit(argument)
-        yield found
+        yield visited
 
     yield from visit(node)
 
 
 def _parameters(module: fx.GraphModule, nodes: Sequence[fx.Node]) -> list[torch.Tensor]:
-    found: dict[int, torch.Tensor] = {}
+    tensors_by_id: dict[int, torch.Tensor] = {}
     for node in nodes:
         if node.op == "get_attr":
             value = _attribute(module, str(node.target))
@@ -122,8 +122,8 @@ def _parameters(module: fx.GraphModule, nodes: Sequence[fx.Node]) -> list[torch.
             tensors = [*inner.parameters(), *inner.buffers()]
         else:
             tensors = []
-        found.update({id(tensor): tensor for tensor in tensors})
-    return list(found.values())
+        tensors_by_id.update({id(tensor): tensor for tensor in tensors})
+    return list(tensors_by_id.values())
 
 
 def _attribute(module: fx.GraphModule, path: str) -> Any:
@@ -139,4 +139,4 @@ def _operation(module: fx.GraphModule, node: fx.Node) -> str:
 
 def _window(module: fx.GraphModule, node: fx.Node, values: dict[str, Any]) -> Window | None:
     inner = module.get_submodule(str(node.target)) if node.op == "call_module" else None
-    return window(node, inner, lambda found: tuple(values[found.name].shape))
+    return window(node, inner, lambda argument: tuple(values[argument.name].shape))

@@ -56,13 +56,13 @@ def measure(
     UntraceableModelError
         It does not run on that many records.
     """
-    found = Measure(module)
+    measured = Measure(module)
     device = next((tensor.device for tensor in module.parameters()), torch.device("cpu"))
     tensors = [tensor.to(device) for tensor in example(inputs, batch)]
     laid = [tensor.contiguous(memory_format=layout) if tensor.dim() == _IMAGE_RANK else tensor for tensor in tensors]
     try:
         with torch.no_grad():
-            found.propagate(*laid)
+            measured.propagate(*laid)
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise UntraceableModelError(
@@ -70,7 +70,7 @@ def measure(
             f"{type(error).__name__}: {reason}\nUsual causes: inputs of another shape than the model takes, or a batch "
             "size fixed in the code (use x.size(0) or torch.flatten)."
         ) from error
-    return found
+    return measured
 
 
 def strides(

@@ -89,9 +89,9 @@ class TorchModel:
 
     @cached_property
     def _fused(self) -> TorchModel:
-        found = TorchModel(fuse(self._module), self._inputs, self._device)
-        found._layout, found._prepared = self._layout, self._prepared
-        return found
+        fused = TorchModel(fuse(self._module), self._inputs, self._device)
+        fused._layout, fused._prepared = self._layout, self._prepared
+        return fused
 
     def bfloat16(self) -> TorchModel:
         """The same network in half the memory: its parameters are bfloat16's, and so are the tensors that it reads.
@@ -105,18 +105,18 @@ class TorchModel:
         >>> from udfs.handlers.torch import FRAMEWORK
         >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 2)).eval()
         >>> lean = FRAMEWORK.trace(net, [TensorSpec((3, 8, 8))]).bfloat16()
-        >>> found = lean.tensors({"input_1": torch.ones(1, 3, 8, 8, dtype=torch.bfloat16)}, ["0", "2"])
-        >>> found["0"].dtype, found["2"].dtype
+        >>> tensors = lean.tensors({"input_1": torch.ones(1, 3, 8, 8, dtype=torch.bfloat16)}, ["0", "2"])
+        >>> tensors["0"].dtype, tensors["2"].dtype
         (torch.bfloat16, torch.float32)
         """
         return self._bfloat16
 
     @cached_property
     def _bfloat16(self) -> TorchModel:
-        found = TorchModel(to_bfloat16(self._module), self._inputs, self._device)
-        found._layout, found._prepared = self._layout, self._prepared
-        found.graph = self.graph  # the layers are the same, and it is measured in float32
-        return found
+        lean = TorchModel(to_bfloat16(self._module), self._inputs, self._device)
+        lean._layout, lean._prepared = self._layout, self._prepared
+        lean.graph = self.graph  # the layers are the same, and it is measured in float32
+        return lean
 
     @property
     def device(self) -> str:
@@ -135,10 +135,10 @@ class TorchModel:
 
     def layer(self, name: str) -> str:
         """Find the graph's layer for a layer name or a module path; see :meth:`udfs.handlers.TracedModel.layer`."""
-        found = name if name in self.graph else self._returned.get(name, name)
-        if found not in self.graph:
+        layer = name if name in self.graph else self._returned.get(name, name)
+        if layer not in self.graph:
             raise UnknownLayerError(name, self.graph.names)
-        return found
+        return layer
 
     def run(self, feeds: Mapping[str, NDArray[np.generic]], want: Sequence[str]) -> dict[str, NDArray[np.generic]]:
         """Compute ``want`` from ``feeds``; see :meth:`udfs.handlers.TracedModel.run`.
@@ -155,8 +155,8 @@ class TorchModel:
         >>> bool((above == net(torch.ones(5, 3)).detach().numpy()).all())
         True
         """
-        found = self.tensors({name: self._tensor(name, array) for name, array in feeds.items()}, want)
-        return {name: tensor.numpy(force=True) for name, tensor in found.items()}
+        tensors = self.tensors({name: self._tensor(name, array) for name, array in feeds.items()}, want)
+        return {name: tensor.numpy(force=True) for name, tensor in tensors.items()}
 
     def tensors(self, feeds: Mapping[str, torch.Tensor], want: Sequence[str]) -> dict[str, torch.Tensor]:
         """The same as :meth:`run` from and to torch's own tensors, where they are.

@@ -74,5 +74,5 @@ def _stack(node: fx.Node) -> dict[str, str]:
     Export marks the second call of a module with ``@1``, the third with ``@2``.
     """
     stack = node.meta.get("nn_module_stack") or {}
-    found = {str(call): path.removeprefix("L['self']").removeprefix(".") for call, (path, _) in stack.items()}
-    return {call: path.partition("@")[0] for call, path in found.items() if path and not call.startswith("_empty")}
+    paths = {str(call): path.removeprefix("L['self']").removeprefix(".") for call, (path, _) in stack.items()}
+    return {call: path.partition("@")[0] for call, path in paths.items() if path and not call.startswith("_empty")}

@@ -160,17 +160,17 @@ class TorchSession:
 
     @staticmethod
     def _one_loss(loss: Any, output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor
+        value: torch.Tensor
         if isinstance(loss, _OF_CLASSES):
-            found = loss(
+            value = loss(
                 output, label if label.is_floating_point() and label.shape == output.shape else _classes(label)
             )
         elif isinstance(loss, torch.nn.Module):
             fits = label.numel() == output.numel()
-            found = loss(output, (label.reshape(output.shape) if fits else label).to(output.dtype))
+            value = loss(output, (label.reshape(output.shape) if fits else label).to(output.dtype))
         else:
-            found = loss(output, label)
-        return found
+            value = loss(output, label)
+        return value
 
 
 def as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:

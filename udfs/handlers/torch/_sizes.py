@@ -66,8 +66,8 @@ def _settle(module: fx.GraphModule, node: fx.Node, axis: int, spec: TensorSpec) 
         return
     size = spec.shape[axis - 1]
 
-    def settled(found: fx.Node) -> Any:
-        return size if found is node else found
+    def settled(argument: fx.Node) -> Any:
+        return size if argument is node else argument
 
     for user in list(node.users):
         user.args = fx.node.map_arg(user.args, settled)

@@ -52,16 +52,16 @@ def window(node: fx.Node, inner: nn.Module | None, shape_of: Callable[[fx.Node],
     names = _FUNCTIONS.get(operation(node)) if node.op == "call_function" else None
     if names is None:
         return None
-    found: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    options: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     if "weight" in names:
-        found["kernel_size"] = shape_of(found["weight"])[2:]
-        found["stride"] = found.get("stride", 1)
-    return _window(found, len(shape_of(found["input"])) - 2)
+        options["kernel_size"] = shape_of(options["weight"])[2:]
+        options["stride"] = options.get("stride", 1)
+    return _window(options, len(shape_of(options["input"])) - 2)
 
 
-def _window(found: dict[str, Any], axes: int) -> Window:
+def _window(options: dict[str, Any], axes: int) -> Window:
     def spread(name: str, default: Any) -> tuple[int, ...]:
-        value = found.get(name)
+        value = options.get(name)
         if value is None or value == []:
             value = default
         if isinstance(value, int):
@@ -69,10 +69,10 @@ def _window(found: dict[str, Any], axes: int) -> Window:
         return tuple(value) * (axes if len(value) == 1 else 1)
 
     kernel, dilation = spread("kernel_size", None), spread("dilation", 1)
-    padding = found.get("padding")
+    padding = options.get("padding")
     if padding == "same":
-        found = {**found, "padding": [(size - 1) * step // 2 for size, step in zip(kernel, dilation, strict=True)]}
+        options = {**options, "padding": [(size - 1) * step // 2 for size, step in zip(kernel, dilation, strict=True)]}
     elif padding == "valid":
-        found = {**found, "padding": 0}
+        options = {**options, "padding": 0}
     # A pooling steps by its kernel unless told otherwise.
     return Window(kernel, spread("stride", kernel), spread("padding", 0), dilation)
