@@ -52,7 +52,7 @@ def optimizer_of(net: torch.nn.Module, params: dict[str, Any]) -> torch.optim.Op
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be trained.
+    """The training task of all arms.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def _order(seed: int, number: int, epoch: int, rows: int) -> np.ndarray:
 
 
 def _warm(work: Work) -> None:
-    """What a first step costs once: libraries, threads, memory."""
+    """Take a first step, which pays once for libraries, threads and memory."""
     net = network(work.features, work.configs[0])
     solver = optimizer_of(net, work.configs[0])
     for _ in range(3):

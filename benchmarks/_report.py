@@ -1,4 +1,4 @@
-"""What every benchmark prints: a table to read, and with ``--json`` one object of ratios as the last line."""
+"""The output of every benchmark: a table to read, and with ``--json`` one object of ratios as the last line."""
 
 from __future__ import annotations
 

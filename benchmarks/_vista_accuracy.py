@@ -29,7 +29,7 @@ _DEMO = Path(__file__).resolve().parents[1] / ".cache" / "demo"
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What figure 8 shows: sets of features by name, with their length and F1."""
+    """Sets of features by name, with their length and F1, as figure 8 shows them."""
 
     rows: tuple[tuple[str, int, float], ...]
     train: int

@@ -32,7 +32,7 @@ _AWAKE = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What all transfers of a run have in common.
+    """Settings of all transfers of a run.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Warmup:
-    """What comes before any job of a figure is timed."""
+    """Prepare a figure, before any of its jobs is timed."""
 
     job: Job
 
@@ -114,7 +114,7 @@ class Warmup:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a transfer took, and what was decided for it.
+    """Seconds of a transfer, and the plan that was chosen for it.
 
     Attributes
     ----------

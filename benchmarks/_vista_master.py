@@ -20,7 +20,7 @@ __all__ = ["Master"]
 
 
 class _Request(Protocol):
-    """What is sent: it is pickled, and runs in the other process."""
+    """The function that is sent: it is pickled, and runs in the other process."""
 
     def run(self, bench: Workbench) -> Any:
         """Answer."""

@@ -88,7 +88,7 @@ def cores_and_partitions(study: Study) -> None:
 
 
 def _bare_speedup(study: Study) -> float:
-    """What the machine's cores give without Spark: processes that share nothing."""
+    """Measure the machine's cores without Spark, by processes that share nothing."""
     setup, card = study.setup, roster.card(study.setup.model)
     size = setup.image_size
     preprocessing = card.preprocessing if size is None else card.preprocessing.with_size(size)

@@ -1,4 +1,4 @@
-"""What the figures share: the processes that are timed, turn by turn, and where tables and pictures go."""
+"""Shared by the figures: the processes that are timed, turn by turn, and where tables and pictures go."""
 
 from __future__ import annotations
 

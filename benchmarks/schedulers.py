@@ -64,7 +64,7 @@ _METHODS = (*POLICIES, _LEARNED, _REARRANGED, _MILP)
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """Parse the command line."""
 
     seeds: int
     milp_seconds: float
@@ -122,7 +122,7 @@ def _held(workers: int, copies: int) -> dict[int, list[str]]:
 
 @dataclass
 class Runs:
-    """What one method gave in one setting, a number a seed."""
+    """Results of one method in one setting, one number per seed."""
 
     over_bound: list[float] = field(default_factory=list)
     over_randomized: list[float] = field(default_factory=list)

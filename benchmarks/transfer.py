@@ -54,7 +54,7 @@ _TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """Parse the command line."""
 
     images: int
     model: str
@@ -251,7 +251,7 @@ def _own_workers(spark: SparkSession) -> Iterator[None]:
 
 
 def _predictor(task: Task, best: Arrangement) -> Callable[[NDArray[np.object_]], NDArray[np.float32]]:
-    """What ``predict_batch_udf`` calls once a worker and layer."""
+    """Make the function of a layer; ``predict_batch_udf`` calls this once per worker."""
     import torch  # noqa: PLC0415 - in the worker
 
     torch.set_num_threads(1)

@@ -50,7 +50,7 @@ _SMALL = 128
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """Parse the command line."""
 
     figure: tuple[str, ...]
     images: int

@@ -189,8 +189,8 @@ class Store:
         """
         system, _ = _opened(self.uri)
         with _about(self, parts, "read"):
-            found = system.get_file_info(fs.FileSelector(self.path(*parts), allow_not_found=True))
-        return sorted(info.base_name for info in found if not info.base_name.startswith(_PARTIAL))
+            entries = system.get_file_info(fs.FileSelector(self.path(*parts), allow_not_found=True))
+        return sorted(info.base_name for info in entries if not info.base_name.startswith(_PARTIAL))
 
     def delete(self, *parts: str) -> None:
         """Delete a file, or a folder with all that is in it; what is not there is left so.
@@ -223,10 +223,10 @@ class Store:
 def _opened(uri: str) -> tuple[fs.FileSystem, str]:
     scheme = uri.partition(":")[0]
     if scheme == "file":
-        found = urlsplit(uri)
-        if found.netloc not in ("", "localhost"):
-            raise StoreError(f"{uri}: a file URI names no host; write file:///{found.netloc}{found.path}")
-        return fs.LocalFileSystem(), unquote(found.path).rstrip("/")
+        address = urlsplit(uri)
+        if address.netloc not in ("", "localhost"):
+            raise StoreError(f"{uri}: a file URI names no host; write file:///{address.netloc}{address.path}")
+        return fs.LocalFileSystem(), unquote(address.path).rstrip("/")
     try:
         system, root = fs.FileSystem.from_uri(uri)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -18,7 +18,7 @@ _PAUSE_S = 1.0
 
 
 class LiveDisplay(Protocol):
-    """What a terminal and a notebook have in common."""
+    """A display that is drawn anew in place, in a terminal or a notebook."""
 
     def start(self) -> None:
         """Prepare to draw."""

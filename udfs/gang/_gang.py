@@ -210,10 +210,10 @@ class Gang:
         self._all_reduce(lengths)
         longest = int(lengths.max())
         own = torch.tensor(list(message.ljust(longest, b"\0")), dtype=torch.uint8)
-        found = [torch.empty_like(own) for _ in range(self.size)]
+        gathered = [torch.empty_like(own) for _ in range(self.size)]
         if longest:
-            self._wait(self._group.allgather([found], [own]))
-        return [bytes(text[:length].tolist()) for text, length in zip(found, lengths, strict=True)]
+            self._wait(self._group.allgather([gathered], [own]))
+        return [bytes(text[:length].tolist()) for text, length in zip(gathered, lengths, strict=True)]
 
     def _reduced(self, tensor: torch.Tensor) -> float:
         self._all_reduce(tensor)

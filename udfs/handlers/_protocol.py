@@ -1,4 +1,4 @@
-"""What a framework handler is."""
+"""The protocol of a framework handler."""
 
 from __future__ import annotations
 

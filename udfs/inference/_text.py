@@ -106,10 +106,10 @@ class TextFeed:
     def take(self, batch: pa.RecordBatch) -> Read:
         """Tokenize the column; a null is bad, an empty text is not."""
         texts = batch.column(self.column).to_pylist()
-        found = [text for text in texts if text is not None]
-        ids = np.empty((len(found), self.tokenization.max_length), np.int64)
+        given = [text for text in texts if text is not None]
+        ids = np.empty((len(given), self.tokenization.max_length), np.int64)
         mask = np.empty_like(ids)
-        for row, encoding in enumerate(_tokenizer(self.tokenization).encode_batch(found)):
+        for row, encoding in enumerate(_tokenizer(self.tokenization).encode_batch(given)):
             ids[row], mask[row] = encoding.ids, encoding.attention_mask
         return Read({self.ids: ids, self.mask: mask}, ["null" if text is None else None for text in texts])
 

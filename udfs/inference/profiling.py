@@ -162,9 +162,9 @@ def _seconds(
         for taken, stage in zip(parts, plan.stages, strict=True):
             want = list(dict.fromkeys((*stage.targets, *stage.writes)))
             started = time.perf_counter()
-            found = model.run({name: have[name] for name in stage.reads}, [name for name in want if name not in have])
+            tensors = model.run({name: have[name] for name in stage.reads}, [name for name in want if name not in have])
             taken.append(time.perf_counter() - started)
-            have |= found
+            have |= tensors
     points: list[tuple[int, float]] = []
     flops, passed = 0, 0.0
     for taken, stage in zip(parts, plan.stages, strict=True):

@@ -41,7 +41,7 @@ def merge_sums(
 
 
 class Sums:
-    """What a loss and some metrics are made of.
+    """Sums over rows from which a loss and some metrics are computed.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Sums:
         """
         flat = outputs.size == len(outputs)
         margins = outputs - threshold if threshold and flat else outputs
-        found = {}
+        added = {}
         for metric in self.metrics:
             try:
                 part = metric.part(margins if metric.margins else outputs, labels)
@@ -78,13 +78,13 @@ class Sums:
                     f"metric {metric.name!r} does not fit outputs of shape {outputs.shape} and labels of shape "
                     f"{labels.shape}: {error}"
                 ) from error
-            found[metric.name] = np.asarray(part, np.float64)
-        return found
+            added[metric.name] = np.asarray(part, np.float64)
+        return added
 
     def results(self, sums: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
         """The numbers that the sums stand for."""
-        found = {}
+        results = {}
         for name, part in sums.items():
             metric = self._by_name.get(name)
-            found[name] = float(part[0] / max(part[1], 1.0)) if metric is None else metric.result(part)
-        return found
+            results[name] = float(part[0] / max(part[1], 1.0)) if metric is None else metric.result(part)
+        return results

@@ -101,8 +101,8 @@ def dense(column: pa.Array) -> tuple[NDArray[np.float32], NDArray[np.bool_], tup
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     if not valid.any():
         return np.empty((0, 0), np.float32), valid, (0, 0)
-    found = pc.min_max(pc.list_value_length(column)).as_py()
-    shortest, longest = found["min"], found["max"]
+    ends = pc.min_max(pc.list_value_length(column)).as_py()
+    shortest, longest = ends["min"], ends["max"]
     if shortest != longest:
         return np.empty((0, 0), np.float32), valid, (shortest, longest)
     flat = column.flatten().to_numpy(zero_copy_only=False).astype(np.float32, copy=False)

@@ -43,12 +43,12 @@ class Curve:
         >>> Curve((0.0, 1.0, 0.0)).lowest(0.75)  # an SSIM as large as tau
         0.75
         """
-        found = None
+        best = None
         for tau in np.linspace(TAUS[0], TAUS[-1], _STEPS):
             if self.at(tau) < target - 1e-9:
                 break
-            found = round(float(tau), 4)
-        return found
+            best = round(float(tau), 4)
+        return best
 
 
 def fitted(measured: Sequence[Sequence[float]]) -> Curve:

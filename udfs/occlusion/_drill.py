@@ -42,9 +42,9 @@ class Lattice:
     @property
     def first(self) -> NDArray[np.bool_]:
         """Places of stage one."""
-        found = np.zeros(self.shape, np.bool_)
-        found[:: self.step, :: self.step] = True
-        return found
+        mask = np.zeros(self.shape, np.bool_)
+        mask[:: self.step, :: self.step] = True
+        return mask
 
     def places(self, fraction: float) -> int:
         """About how many places both stages have together.

@@ -127,12 +127,12 @@ class Explaining:
         started = time.perf_counter()
         if self.tuning:
             return [one for part in occluder.measure(image, target) for one in part], {}
-        found = occluder.heat_map(occluder.opened(image), target)
-        rows, columns = found.values.shape
-        return found.values.ravel().tolist(), {
-            "target": found.target,
-            "predicted": found.predicted,
-            "probability": found.probability,
+        heat_map = occluder.heat_map(occluder.opened(image), target)
+        rows, columns = heat_map.values.shape
+        return heat_map.values.ravel().tolist(), {
+            "target": heat_map.target,
+            "predicted": heat_map.predicted,
+            "probability": heat_map.probability,
             "rows": rows,
             "columns": columns,
             "estimated_ssim": self.estimated_ssim,

@@ -88,8 +88,8 @@ class ShareCost:
         """Yield one row of :data:`COST` per input row."""
         for batch in batches:
             for _ in range(batch.num_rows):
-                found = _occluder(self.source, self.occlusion, self.device).cost_model()
-                yield pa.record_batch([pa.array([found.place])], schema=COST)
+                costs = _occluder(self.source, self.occlusion, self.device).cost_model()
+                yield pa.record_batch([pa.array([costs.place])], schema=COST)
 
 
 def _occluder(source: ModelSource, occlusion: Occlusion, device: str) -> Any:

@@ -43,5 +43,5 @@ def similarity(exact: NDArray[np.floating], other: NDArray[np.floating]) -> floa
     window = min(_WINDOW, shortest - 1 + shortest % 2)
     span = max(float(np.ptp(exact)), _FLAT)
     first, second = exact.astype(np.float64), other.astype(np.float64)
-    found = structural_similarity(first, second, data_range=span, win_size=window)  # type: ignore[no-untyped-call]
-    return float(found)
+    index = structural_similarity(first, second, data_range=span, win_size=window)  # type: ignore[no-untyped-call]
+    return float(index)

@@ -202,12 +202,12 @@ class Occluder:
         """
         whole, computed = (probabilities(of[self._output])[0] for of in (image.views.outputs, image.views.computed))
         for index, outputs in self._results(image, places):
-            found = probabilities(outputs[self._output])[:, target]
+            scores = probabilities(outputs[self._output])[:, target]
             if self._occlusion.in_bfloat16:
                 # Rounding the weights moves all places alike, and the image without a patch as much.
-                found = found + (whole - computed)[target]
-                found = found.clamp(0, 1) if len(whole) > 1 else found
-            yield index, found.numpy(force=True)
+                scores = scores + (whole - computed)[target]
+                scores = scores.clamp(0, 1) if len(whole) > 1 else scores
+            yield index, scores.numpy(force=True)
 
     def _results(
         self, image: Opened, places: NDArray[np.bool_]

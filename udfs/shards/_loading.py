@@ -171,9 +171,9 @@ class _Reading:
     def _check(self, rows: int, names: Sequence[str]) -> None:
         missing = [c.name for c in columns_of(self.prepared.groups) if c.name not in names]
         if rows != self.shard.rows or missing:
-            found = f"it has no column {missing[0]!r}" if missing else f"it has {rows:,} rows, not {self.shard.rows:,}"
+            defect = f"it has no column {missing[0]!r}" if missing else f"it has {rows:,} rows, not {self.shard.rows:,}"
             raise ShardError(
-                f"{self.prepared.store.url(*self.prepared.path(self.shard))} is not what was prepared: {found}"
+                f"{self.prepared.store.url(*self.prepared.path(self.shard))} is not what was prepared: {defect}"
             )
 
 

@@ -247,10 +247,10 @@ class PreparedData:
             listed = f"; prepared: {', '.join(known)}" if known else ""
             raise ShardError(f"nothing is prepared as {name!r} in {store.uri}{nearest(name, known)}{listed}")
         try:
-            found = json.loads(store.read(FOLDER, name, DESCRIPTION))
+            description = json.loads(store.read(FOLDER, name, DESCRIPTION))
         except ValueError as error:
             raise ShardError(f"{store.url(FOLDER, name, DESCRIPTION)} is not JSON: prepare it again") from error
-        return cls.from_dict({**found, "store": store.uri})
+        return cls.from_dict({**description, "store": store.uri})
 
 
 def shard_path(split: str, partition: int) -> str:

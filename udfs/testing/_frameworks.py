@@ -89,7 +89,7 @@ class Refusal:
 
 
 class HandlerContract:
-    """What every handler holds. Subclass it with the three class attributes; a method is a test."""
+    """The contract of a handler. Subclass it with the three class attributes; a method is a test."""
 
     framework: ClassVar[Framework]
     samples: ClassVar[Sequence[Sample]]
@@ -128,9 +128,9 @@ class HandlerContract:
         traced = self.trace(sample)
         fed = _fed(traced, sample)
         for layer in traced.graph:
-            found = traced.run(fed, [layer.name])[layer.name]
-            assert found.shape == (_BATCH, *layer.output_shape), layer.name
-            assert found.dtype == np.dtype(layer.dtype), layer.name
+            outputs = traced.run(fed, [layer.name])[layer.name]
+            assert outputs.shape == (_BATCH, *layer.output_shape), layer.name
+            assert outputs.dtype == np.dtype(layer.dtype), layer.name
 
     def test_whole_is_the_models_own_call_bit_for_bit(self, sample: Sample) -> None:
         traced, fed = _opened(self, sample)
@@ -156,9 +156,9 @@ class HandlerContract:
         for traced, fed in (_opened(self, sample), _opened(self, sample, prepared=True)):
             whole = _whole(traced, fed)
             for name in traced.graph.names:
-                found = _whole(traced, _below(traced, fed, [name]))
+                outputs = _whole(traced, _below(traced, fed, [name]))
                 for output, array in whole.items():
-                    assert_same_bits(found[output], array, f"{output} after a cut at {name}")
+                    assert_same_bits(outputs[output], array, f"{output} after a cut at {name}")
 
     def test_chain_of_single_layers_is_the_whole_bit_for_bit(self, sample: Sample) -> None:
         for traced, fed in (_opened(self, sample), _opened(self, sample, prepared=True)):
@@ -175,9 +175,9 @@ class HandlerContract:
         for name in traced.graph.names:
             above = _below(traced, fed, [name])
             poison = {other: _poison(array) for other, array in fed.items() if other not in above}
-            found = _whole(traced, {**poison, **above})
+            outputs = _whole(traced, {**poison, **above})
             for output, array in whole.items():
-                assert_same_bits(found[output], array, f"{output} after a cut at {name}")
+                assert_same_bits(outputs[output], array, f"{output} after a cut at {name}")
 
     def test_fed_tensor_wins_over_what_would_be_computed(self, sample: Sample) -> None:
         traced, fed = _opened(self, sample)

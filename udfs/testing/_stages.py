@@ -42,7 +42,7 @@ __all__ = ["StageContract"]
 
 
 class StageContract:
-    """What every stage holds. Subclass it with ``stages``; a method is a test.
+    """The contract of a stage. Subclass it with ``stages``; a method is a test.
 
     Attributes
     ----------

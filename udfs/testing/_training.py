@@ -52,7 +52,7 @@ class TrainingSample:
 
 
 class FrameworkContract(HandlerContract):
-    """What every framework holds. Subclass it with the four class attributes; a method is a test."""
+    """The contract of a framework. Subclass it with the four class attributes; a method is a test."""
 
     training: ClassVar[TrainingSample]
 

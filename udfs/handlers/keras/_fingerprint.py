@@ -1,4 +1,4 @@
-"""What a layer of a Keras graph computes, as a hash."""
+"""A hash of the computation of each layer of a Keras graph."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ BATCHES = (3, 5)
 
 @dataclass(slots=True)
 class Measure:
-    """What a run on one batch size would do.
+    """Predict a run on one batch size.
 
     Attributes
     ----------
