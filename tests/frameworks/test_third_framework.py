@@ -167,7 +167,7 @@ def test_it_is_explained_naively() -> None:
             scores = network(image[None])["fc2"][0]
             expected = np.exp(scores[1]) / np.exp(scores).sum()
             assert found.heat_map[row, column] == pytest.approx(expected, rel=1e-4)
-    with pytest.raises(InvalidArgumentError, match='take mode="naive"'):
+    with pytest.raises(InvalidArgumentError, match='is not run incrementally: mode="naive"'):
         explain_image(pixels(), "perceptron", patch_size=4, stride=4)
 
 
