@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _PICTURE_BYTES = 150_000
 _QUALITY = 85
 
+_CHECKOUT = Path(__file__).resolve().parents[1]
+
 
 def store(notebook: nbformat.NotebookNode, path: Path) -> None:
     """Write a notebook that was run, with small pictures and without what Spark says as it starts.
@@ -42,6 +44,8 @@ def store(notebook: nbformat.NotebookNode, path: Path) -> None:
         sys.stderr.writelines(output.text for output in cell.outputs if output.get("name") == "stderr")
         cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
         for output in cell.outputs:
+            if "text" in output:  # tracebacks name files by their place on this machine
+                output.text = output.text.replace(f"{_CHECKOUT}{os.sep}", "")
             picture = output.get("data", {}).get("image/png", "")
             if len(picture) > _PICTURE_BYTES:
                 output.data["image/jpeg"] = _as_jpeg(picture)
