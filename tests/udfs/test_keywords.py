@@ -34,11 +34,16 @@ class Stage:
     def __init__(self, *, imageAggregation: str = "mean", partitions: int = 1) -> None:
         self.image_aggregation, self.partitions = imageAggregation, partitions
 
+    @keyword_only
+    def setParams(self, **params: object) -> object:
+        return params
+
 
 def test_right_keywords_arrive() -> None:
     assert prepared(3, test_fraction=0.5) == (3, 1, 0.5)
     assert Search(metric="auc") == Search(metric="auc", num_shards=1)
     assert Stage(imageAggregation="max").image_aggregation == "max"
+    assert Stage().setParams(partitions=4) == {"partitions": 4}
     assert Stage(partitions=4).partitions == 4, "a former name of another function is a keyword of its own here"
     assert list(inspect.signature(Search).parameters) == ["metric", "num_shards"]
 
@@ -52,6 +57,7 @@ def test_right_keywords_arrive() -> None:
         (lambda: prepared(3, validation=0), "'validation'; did you mean 'test_fraction'"),  # type: ignore[call-arg]
         (lambda: prepared(3, tset_fraction=0), "'tset_fraction'; did you mean 'test_fraction'"),  # type: ignore[call-arg]
         (lambda: Stage(several="max"), "'several'; did you mean 'imageAggregation'"),  # type: ignore[call-arg]
+        (lambda: Stage().setParams(several="max"), r"Stage.setParams\(\) .*'several'; did you mean 'imageAggregation'"),
         (lambda: Search(zzz=1), "has no parameter 'zzz'$"),  # type: ignore[call-arg]
     ],
 )

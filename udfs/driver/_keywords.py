@@ -39,8 +39,8 @@ def hint_keywords(target: _Target) -> _Target:
     Parameters
     ----------
     target : callable
-        A function, or a class whose ``__init__`` is wrapped in place. A decorator of a dataclass goes above
-        ``@dataclass``.
+        A function, or a class whose ``__init__`` is wrapped in place, and its ``setParams`` where it has one. A
+        decorator of a dataclass goes above ``@dataclass``.
 
     Returns
     -------
@@ -57,17 +57,22 @@ def hint_keywords(target: _Target) -> _Target:
     """
     if isinstance(target, type):
         constructed: Any = target
-        constructed.__init__ = _checked(constructed.__init__, target.__name__)
+        names = _keywords(constructed.__init__, target.__name__)
+        constructed.__init__ = _checked(constructed.__init__, target.__name__, names)
+        if hasattr(target, "setParams"):
+            constructed.setParams = _checked(constructed.setParams, f"{target.__name__}.setParams", names)
         return target
-    return cast("_Target", _checked(target, target.__name__))
+    return cast("_Target", _checked(target, target.__name__, _keywords(target, target.__name__)))
 
 
-def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _keywords(function: Callable[..., Any], name: str) -> list[str]:
     parameters = inspect.signature(function).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         raise TypeError(f"{name}() takes any keyword: there is none to hint at")
-    names = [each for each in parameters if each != "self"]
+    return [each for each in parameters if each != "self"]
 
+
+def _checked(function: Callable[..., Any], name: str, names: list[str]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
         for keyword in keywords:
