@@ -22,6 +22,7 @@ from vista_spark.occlusion._checks import check_explainable
 from vista_spark.occlusion._cluster import Spread
 from vista_spark.occlusion._cost import cost_model
 from vista_spark.occlusion._options import OcclusionOptions, color_fill
+from vista_spark.occlusion._picture import draw_over_image, plot_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -73,17 +74,7 @@ class Explanation(Explained):
 
         Colours go from 0.75 to 1.25 times the probability of the whole image, at most 1 (Krypton, section 6.5).
         """
-        from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - only who draws pays for matplotlib
-
-        figure = NotebookFigure(figsize=(8.5, 4), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        left.imshow(self.image)
-        left.set_axis_off()
-        left.set_title(f"class {self.predicted}")
-        shown = self.draw(right)
-        right.set_title(f"probability of class {self.target} ({self.probability:.2f}) without the patch", fontsize=9)
-        figure.colorbar(shown, ax=right)
-        return figure
+        return plot_image(self)
 
     def draw(self, axes: Axes) -> QuadMesh:
         """Draw the heat map over the image on the caller's axes; the mesh returned is for a colour bar.
@@ -92,19 +83,7 @@ class Explanation(Explained):
         ----------
         axes : matplotlib.axes.Axes
         """
-        height, width = self.image.shape[:2]
-        # A place stands for the middle of its patch.
-        rows, columns = (self.grid.starts(axis) + self.grid.patch[axis] / 2 for axis in (0, 1))
-        edges = [
-            (*(values - step / 2), values[-1] + step / 2)
-            for values, step in zip((rows, columns), self.grid.stride, strict=True)
-        ]
-        axes.imshow(self.image, extent=(0, width, height, 0))
-        axes.set_axis_off()
-        return axes.pcolormesh(
-            edges[1], edges[0], self.heat_map, cmap="jet_r", alpha=0.6,
-            vmin=0.75 * self.probability, vmax=min(1.0, 1.25 * self.probability),
-        )  # fmt: skip
+        return draw_over_image(self, axes)
 
 
 @hint_keywords

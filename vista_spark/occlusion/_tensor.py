@@ -14,6 +14,7 @@ from udfs.occlusion import TargetError
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.occlusion._base import Explained
 from vista_spark.occlusion._options import OcclusionOptions
+from vista_spark.occlusion._picture import plot_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,30 +50,7 @@ class TensorExplanation(Explained):
         InvalidArgumentError
             A heat map of three axes.
         """
-        from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - only who draws pays for matplotlib
-
-        if self.heat_map.ndim > 2:  # noqa: PLR2004 - what a page has
-            raise InvalidArgumentError(
-                f"a heat map of {self.heat_map.ndim} axes: draw its planes, heat_map[0] and so on"
-            )
-        figure = NotebookFigure(figsize=(8.5, 4), layout="constrained")
-        title = f"probability of class {self.target} ({self.probability:.2f}) without the patch"
-        # A place stands for the middle of its patch.
-        middles = [self.grid.starts(axis) + self.grid.patch[axis] / 2 for axis in range(self.heat_map.ndim)]
-        if self.heat_map.ndim == 1:
-            above, below = figure.subplots(2, 1, sharex=True)
-            above.plot(self.tensor.T, linewidth=0.8)
-            above.set_title(f"class {self.predicted}, {len(self.tensor)} channels", fontsize=9)
-            below.plot(middles[0], self.heat_map)
-            below.axhline(self.probability, linestyle=":", color="grey")
-            below.set_title(title, fontsize=9)
-        else:
-            axes = figure.subplots()
-            shown = axes.pcolormesh(middles[1], middles[0], self.heat_map, cmap="jet_r", shading="nearest")
-            axes.invert_yaxis()
-            axes.set_title(title, fontsize=9)
-            figure.colorbar(shown, ax=axes)
-        return figure
+        return plot_tensor(self)
 
 
 @hint_keywords

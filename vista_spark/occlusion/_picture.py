@@ -1,0 +1,84 @@
+"""Pictures of heat maps: over an image, beside a series, as a plane."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vista_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
+    from matplotlib.figure import Figure
+
+    from vista_spark.occlusion._image import Explanation
+    from vista_spark.occlusion._tensor import TensorExplanation
+
+__all__ = ["draw_over_image", "plot_image", "plot_tensor"]
+
+
+def plot_image(explanation: Explanation) -> Figure:
+    """Draw an image, and beside it the heat map over it."""
+    from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - only who draws pays for matplotlib
+
+    figure = NotebookFigure(figsize=(8.5, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.imshow(explanation.image)
+    left.set_axis_off()
+    left.set_title(f"class {explanation.predicted}")
+    shown = draw_over_image(explanation, right)
+    right.set_title(
+        f"probability of class {explanation.target} ({explanation.probability:.2f}) without the patch", fontsize=9
+    )
+    figure.colorbar(shown, ax=right)
+    return figure
+
+
+def draw_over_image(explanation: Explanation, axes: Axes) -> QuadMesh:
+    """Draw a heat map over its image on the caller's axes; the mesh returned is for a colour bar."""
+    height, width = explanation.image.shape[:2]
+    grid = explanation.grid
+    # A place stands for the middle of its patch.
+    rows, columns = (grid.starts(axis) + grid.patch[axis] / 2 for axis in (0, 1))
+    edges = [
+        (*(values - step / 2), values[-1] + step / 2) for values, step in zip((rows, columns), grid.stride, strict=True)
+    ]
+    axes.imshow(explanation.image, extent=(0, width, height, 0))
+    axes.set_axis_off()
+    return axes.pcolormesh(
+        edges[1], edges[0], explanation.heat_map, cmap="jet_r", alpha=0.6,
+        vmin=0.75 * explanation.probability, vmax=min(1.0, 1.25 * explanation.probability),
+    )  # fmt: skip
+
+
+def plot_tensor(explanation: TensorExplanation) -> Figure:
+    """Draw the channels of a series, and below them the heat map; or the heat map of a plane.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A heat map of three axes.
+    """
+    from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - only who draws pays for matplotlib
+
+    heat_map, grid = explanation.heat_map, explanation.grid
+    if heat_map.ndim > 2:  # noqa: PLR2004 - a page has two axes
+        raise InvalidArgumentError(f"a heat map of {heat_map.ndim} axes: draw its planes, heat_map[0] and so on")
+    figure = NotebookFigure(figsize=(8.5, 4), layout="constrained")
+    title = f"probability of class {explanation.target} ({explanation.probability:.2f}) without the patch"
+    # A place stands for the middle of its patch.
+    middles = [grid.starts(axis) + grid.patch[axis] / 2 for axis in range(heat_map.ndim)]
+    if heat_map.ndim == 1:
+        above, below = figure.subplots(2, 1, sharex=True)
+        above.plot(explanation.tensor.T, linewidth=0.8)
+        above.set_title(f"class {explanation.predicted}, {len(explanation.tensor)} channels", fontsize=9)
+        below.plot(middles[0], heat_map)
+        below.axhline(explanation.probability, linestyle=":", color="grey")
+        below.set_title(title, fontsize=9)
+    else:
+        axes = figure.subplots()
+        shown = axes.pcolormesh(middles[1], middles[0], heat_map, cmap="jet_r", shading="nearest")
+        axes.invert_yaxis()
+        axes.set_title(title, fontsize=9)
+        figure.colorbar(shown, ax=axes)
+    return figure
