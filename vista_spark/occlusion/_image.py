@@ -74,7 +74,7 @@ class Explanation(Explained):
 
         Colours go from 0.75 to 1.25 times the probability of the whole image, at most 1 (Krypton, section 6.5).
         """
-        return plot_image(self)
+        return plot_image(self, self.image)
 
     def draw(self, axes: Axes) -> QuadMesh:
         """Draw the heat map over the image on the caller's axes; the mesh returned is for a colour bar.
@@ -83,7 +83,7 @@ class Explanation(Explained):
         ----------
         axes : matplotlib.axes.Axes
         """
-        return draw_over_image(self, axes)
+        return draw_over_image(self, self.image, axes)
 
 
 @hint_keywords

@@ -7,26 +7,27 @@ from typing import TYPE_CHECKING
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
-    from vista_spark.occlusion._image import Explanation
-    from vista_spark.occlusion._tensor import TensorExplanation
+    from vista_spark.occlusion._base import Explained
 
 __all__ = ["draw_over_image", "plot_image", "plot_tensor"]
 
 
-def plot_image(explanation: Explanation) -> Figure:
+def plot_image(explanation: Explained, image: NDArray[np.uint8]) -> Figure:
     """Draw an image, and beside it the heat map over it."""
     from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - only who draws pays for matplotlib
 
     figure = NotebookFigure(figsize=(8.5, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.imshow(explanation.image)
+    left.imshow(image)
     left.set_axis_off()
     left.set_title(f"class {explanation.predicted}")
-    shown = draw_over_image(explanation, right)
+    shown = draw_over_image(explanation, image, right)
     right.set_title(
         f"probability of class {explanation.target} ({explanation.probability:.2f}) without the patch", fontsize=9
     )
@@ -34,16 +35,16 @@ def plot_image(explanation: Explanation) -> Figure:
     return figure
 
 
-def draw_over_image(explanation: Explanation, axes: Axes) -> QuadMesh:
+def draw_over_image(explanation: Explained, image: NDArray[np.uint8], axes: Axes) -> QuadMesh:
     """Draw a heat map over its image on the caller's axes; the mesh returned is for a colour bar."""
-    height, width = explanation.image.shape[:2]
+    height, width = image.shape[:2]
     grid = explanation.grid
     # A place stands for the middle of its patch.
     rows, columns = (grid.starts(axis) + grid.patch[axis] / 2 for axis in (0, 1))
     edges = [
         (*(values - step / 2), values[-1] + step / 2) for values, step in zip((rows, columns), grid.stride, strict=True)
     ]
-    axes.imshow(explanation.image, extent=(0, width, height, 0))
+    axes.imshow(image, extent=(0, width, height, 0))
     axes.set_axis_off()
     return axes.pcolormesh(
         edges[1], edges[0], explanation.heat_map, cmap="jet_r", alpha=0.6,
@@ -51,7 +52,7 @@ def draw_over_image(explanation: Explanation, axes: Axes) -> QuadMesh:
     )  # fmt: skip
 
 
-def plot_tensor(explanation: TensorExplanation) -> Figure:
+def plot_tensor(explanation: Explained, tensor: NDArray[np.float32]) -> Figure:
     """Draw the channels of a series, and below them the heat map; or the heat map of a plane.
 
     Raises
@@ -70,8 +71,8 @@ def plot_tensor(explanation: TensorExplanation) -> Figure:
     middles = [grid.starts(axis) + grid.patch[axis] / 2 for axis in range(heat_map.ndim)]
     if heat_map.ndim == 1:
         above, below = figure.subplots(2, 1, sharex=True)
-        above.plot(explanation.tensor.T, linewidth=0.8)
-        above.set_title(f"class {explanation.predicted}, {len(explanation.tensor)} channels", fontsize=9)
+        above.plot(tensor.T, linewidth=0.8)
+        above.set_title(f"class {explanation.predicted}, {len(tensor)} channels", fontsize=9)
         below.plot(middles[0], heat_map)
         below.axhline(explanation.probability, linestyle=":", color="grey")
         below.set_title(title, fontsize=9)

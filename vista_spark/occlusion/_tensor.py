@@ -50,7 +50,7 @@ class TensorExplanation(Explained):
         InvalidArgumentError
             A heat map of three axes.
         """
-        return plot_tensor(self)
+        return plot_tensor(self, self.tensor)
 
 
 @hint_keywords
