@@ -51,3 +51,22 @@ def test_a_package_declares_a_framework_of_its_own(
     monkeypatch.setitem(sys.modules, "no_such_package", None)
     with pytest.raises(ImportError, match=r'mine is not installed: pip install "cerebro-spark\[fast\]"'):
         registry.framework("mine")
+
+
+def test_no_package_replaces_what_ships(installed: Callable[..., None]) -> None:
+    pytest.importorskip("torch")
+    installed(EntryPoint("torch", "no_such_package:FRAMEWORK", registry.ENTRY_POINTS))
+    assert registry.framework("torch").suffix == ".pt2"
+
+
+def test_a_missing_module_of_our_own_is_no_missing_framework(installed: Callable[..., None]) -> None:
+    installed(EntryPoint("mine", "udfs.no_such_module:FRAMEWORK", registry.ENTRY_POINTS))
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        registry.framework("mine")
+
+
+def test_only_the_frameworks_that_are_imported_are_asked_about_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, "keras", None)
+    assert "torch" in registry.imported_frameworks()
+    assert "keras" not in registry.imported_frameworks(), "asking would import it"
