@@ -1,0 +1,162 @@
+"""LIME: a weighted linear model of the score over parts of the input that are there or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.errors import InvalidArgumentError
+
+from ._groups import group_masks
+from ._scoring import checked_scores, in_batches, positive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ._scoring import ScoreFunction
+
+__all__ = ["Surrogate", "lime"]
+
+
+@dataclass(frozen=True, slots=True)
+class Surrogate:
+    """A linear model of the score around one input, made by :func:`lime`.
+
+    Attributes
+    ----------
+    weights : array of float64, of shape (groups,)
+        What a group adds to the score where it is there, in the order of the groups' numbers.
+    intercept : float
+        Score without any group.
+    r2 : float
+        Share of the scores' weighted variance that the linear model has; NaN where the score never changes. Weights of
+        a model with a low one say little.
+    values : tuple of array of float64
+        For each input, in its shape, the weight of each element's group; NaN where it has none.
+    whole : float
+        Score of the whole input.
+    evaluations : int
+        Inputs that the score was asked for.
+    """
+
+    weights: NDArray[np.float64]
+    intercept: float
+    r2: float
+    values: tuple[NDArray[np.float64], ...]
+    whole: float
+    evaluations: int
+
+
+def lime(
+    score: ScoreFunction,
+    inputs: Sequence[NDArray[Any]],
+    baselines: Sequence[NDArray[Any]],
+    groups: Sequence[NDArray[np.integer]],
+    *,
+    samples: int = 1000,
+    kernel_width: float = 0.25,
+    ridge: float = 1.0,
+    seed: int = 0,
+    batch_size: int = 32,
+) -> Surrogate:
+    """Fit a linear model of the score to random subsets of the groups.
+
+    Ribeiro, Singh and Guestrin, *"Why should I trust you?" Explaining the predictions of any classifier*, KDD 2016,
+    equation 1 and algorithm 1, with the kernel and the ridge regression of the authors' package ``lime``: a subset of
+    share s of the groups has the weight ``sqrt(exp(-(1 - sqrt(s))**2 / kernel_width**2))``.
+
+    Parameters
+    ----------
+    score : callable
+        See :data:`ScoreFunction`.
+    inputs : sequence of array
+        Without the axis of records.
+    baselines : sequence of array
+        What an input holds where its group is not there, in the input's shape.
+    groups : sequence of array of int
+        See :func:`group_masks`; in a shape that broadcasts to the input's.
+    samples : int
+        Subsets, the whole input among them. Default 1000; at least two more than there are groups.
+    kernel_width : float
+        Default 0.25; the larger, the more subsets far from the whole input count.
+    ridge : float
+        Penalty on squared weights. Default 1; it pulls weights towards 0, and 0 is plain least squares.
+    seed : int
+    batch_size : int
+        Inputs at a time. Default 32.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Too few samples, a kernel width that is not positive, a negative ridge, or a score that is not a finite number.
+
+    Examples
+    --------
+    >>> def total(batches):
+    ...     return batches[0].sum(axis=1)
+    >>> row, zeros = np.array([1.0, -2.0, 4.0]), np.zeros(3)
+    >>> surrogate = lime(total, [row], [zeros], [np.arange(3)], samples=100, ridge=0.0)
+    >>> surrogate.weights.round(6).tolist(), round(surrogate.r2, 6)
+    ([1.0, -2.0, 4.0], 1.0)
+    """
+    masks, size = group_masks(groups), positive("batch_size", batch_size)
+    if positive("samples", samples) < len(masks) + 2:
+        raise InvalidArgumentError(
+            f"samples={samples} for {len(masks)} groups: a linear model needs at least {len(masks) + 2}"
+        )
+    if not (kernel_width > 0 and np.isfinite(kernel_width)):
+        raise InvalidArgumentError(f"kernel_width={kernel_width!r}: a positive number")
+    if not (ridge >= 0 and np.isfinite(ridge)):
+        raise InvalidArgumentError(f"ridge={ridge!r}: a number from 0 on")
+    there = np.random.default_rng(seed).random((samples, len(masks))) < 0.5  # noqa: PLR2004 - as likely as not
+    there[0] = True
+    scores = np.concatenate([_scored(score, inputs, baselines, masks, rows) for rows in in_batches(there, size)])
+    kernel = np.sqrt(np.exp(-((1 - np.sqrt(there.mean(axis=1))) ** 2) / kernel_width**2))
+    weights, intercept, r2 = _regression(there.astype(np.float64), scores, kernel, ridge)
+    values = []
+    for number, array in enumerate(inputs):
+        value = np.full(array.shape, np.nan)
+        for mask, weight in zip(masks, weights, strict=True):
+            part = mask[number]
+            if part is not None:
+                value[np.broadcast_to(part, array.shape)] = weight
+        values.append(value)
+    return Surrogate(weights, intercept, r2, tuple(values), float(scores[0]), samples)
+
+
+def _scored(
+    score: ScoreFunction,
+    inputs: Sequence[NDArray[Any]],
+    baselines: Sequence[NDArray[Any]],
+    masks: Sequence[Sequence[NDArray[np.bool_] | None]],
+    rows: Sequence[NDArray[np.bool_]],
+) -> NDArray[np.float64]:
+    """Score the input with some of its groups."""
+    changed = [np.repeat(array[None], len(rows), axis=0) for array in inputs]
+    for row, there in enumerate(rows):
+        for number in map(int, np.flatnonzero(~there)):
+            for array, baseline, mask in zip(changed, baselines, masks[number], strict=True):
+                if mask is not None:
+                    at = np.broadcast_to(mask, baseline.shape)
+                    array[row][at] = baseline[at]
+    return checked_scores(score, changed)
+
+
+def _regression(
+    there: NDArray[np.float64], scores: NDArray[np.float64], kernel: NDArray[np.float64], ridge: float
+) -> tuple[NDArray[np.float64], float, float]:
+    """Fit a weighted ridge regression, whose intercept is without penalty: weights, intercept, R2."""
+    means, mean = np.average(there, axis=0, weights=kernel), float(np.average(scores, weights=kernel))
+    centred = (there - means) * np.sqrt(kernel)[:, None]
+    aims = (scores - mean) * np.sqrt(kernel)
+    normal = centred.T @ centred + ridge * np.eye(there.shape[1])
+    weights = np.asarray(np.linalg.lstsq(normal, centred.T @ aims, rcond=None)[0], np.float64)
+    variance = float(aims @ aims)
+    # A score that never changes has the variance of its own rounding.
+    flat = variance <= np.finfo(np.float32).eps ** 2 * float(kernel @ scores**2)
+    r2 = float("nan") if flat else 1 - float(((aims - centred @ weights) ** 2).sum()) / variance
+    return weights, mean - float(means @ weights), r2
