@@ -2,6 +2,7 @@
 
 from udfs.images._decode import decode
 from udfs.images._errors import ImageError
+from udfs.images._geometry import PictureGeometry, Region, picture_geometry
 from udfs.images._hog import hog, hog_length
 from udfs.images._pillow import MAX_PIXELS
 from udfs.images._preprocessing import Layout, Preprocessing, Preprocessings
@@ -12,10 +13,13 @@ __all__ = [
     "MAX_PIXELS",
     "ImageError",
     "Layout",
+    "PictureGeometry",
     "Preprocessing",
     "Preprocessings",
+    "Region",
     "decode",
     "hog",
     "hog_length",
     "open_rgb",
+    "picture_geometry",
 ]

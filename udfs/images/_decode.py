@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from udfs.images._errors import ImageError
+from udfs.images._geometry import picture_geometry
 from udfs.images._pillow import check_pixels
 from udfs.images._rgb import open_rgb
 
@@ -99,23 +100,17 @@ def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = No
 
 
 def _resized(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
-    crop, short = preprocessing.crop, preprocessing.resize
-    if short is None:
-        return image.resize((crop, crop), Image.Resampling.BILINEAR)
-    width, height = image.size
-    # Truncated, as torchvision does.
-    size = (short, int(short * height / width)) if width <= height else (int(short * width / height), short)
-    check_pixels(*size)
+    geometry = picture_geometry((image.height, image.width), preprocessing)
+    height, width = geometry.resized
+    check_pixels(width, height)
     # Resizing the cropped region alone would be faster, but Pillow holds such a region in single precision, and most
     # images come out different by a grey level.
-    image = image.resize(size, Image.Resampling.BILINEAR)
-    left, top = _offset(size[0], crop), _offset(size[1], crop)
+    image = image.resize((width, height), Image.Resampling.BILINEAR)
+    if preprocessing.resize is None:
+        return image
+    (top, left), crop = geometry.offset, geometry.crop
     # Beyond the edge of the picture Pillow's crop is black.
     return image.crop((left, top, left + crop, top + crop))
-
-
-def _offset(length: int, crop: int) -> int:
-    return round((length - crop) / 2) if length >= crop else -((crop - length) // 2)
 
 
 @lru_cache(maxsize=64)
