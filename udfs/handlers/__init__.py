@@ -6,6 +6,7 @@ and moves numpy arrays. ``docs/frameworks.md`` says how to add one.
 """
 
 from udfs.handlers._framework import DeviceError, Framework
+from udfs.handlers._outputs import UnknownOutputError, keyed_outputs, output_at
 from udfs.handlers._protocol import Handler, TensorSpec, TracedModel, UntraceableModelError
 from udfs.handlers._registry import (
     ENTRY_POINTS,
@@ -29,11 +30,14 @@ __all__ = [
     "TensorSpec",
     "TracedModel",
     "Trainer",
+    "UnknownOutputError",
     "UntraceableModelError",
     "framework",
     "framework_of",
     "frameworks",
     "imported_frameworks",
+    "keyed_outputs",
+    "output_at",
     "register_framework",
     "registered_frameworks",
     "unregister_framework",

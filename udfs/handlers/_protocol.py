@@ -44,6 +44,22 @@ class TracedModel(Protocol):
     def graph(self) -> LayerGraph:
         """The layers, with shapes, FLOPs, bytes and fingerprints."""
 
+    @property
+    def output_keys(self) -> tuple[str | int, ...]:
+        """Keys by which a caller of the model reads its outputs: ``()`` where it returns one tensor.
+
+        Indices of a returned tuple or names of a returned dictionary, in the model's order.
+        """
+
+    def output_layer(self, key: str | int) -> str:
+        """Find the layer whose tensor the model returns under a key.
+
+        Raises
+        ------
+        UnknownOutputError
+            No output has that key; the message lists those that there are.
+        """
+
     def prepare(self, threads: int) -> TracedModel:
         """Make ready to run many batches: weights on the device, in the memory layout that runs fastest.
 

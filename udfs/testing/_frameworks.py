@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from optimizer.errors import CerebroError, GraphError, UnknownLayerError
-from udfs.handlers import Framework, TensorSpec, TracedModel, UntraceableModelError
+from udfs.handlers import Framework, TensorSpec, TracedModel, UnknownOutputError, UntraceableModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -63,6 +63,8 @@ class Sample:
         changes.
     variants : tuple of callable
         As ``build``, with the same weights and another configuration: models of another meaning.
+    output_keys : tuple of str or int
+        Keys under which the model returns its outputs, in the order of ``output_shapes``; empty for a single tensor.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Sample:
     perturb: Callable[[Any], None] | None = None
     modules: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     variants: tuple[Callable[[], Any], ...] = ()
+    output_keys: tuple[str | int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,14 @@ class HandlerContract:
         graph = self.trace(sample).graph
         assert [TensorSpec(graph[name].output_shape, graph[name].dtype) for name in graph.inputs] == list(sample.inputs)
         assert [graph[name].output_shape for name in graph.outputs] == list(sample.output_shapes)
+
+    def test_outputs_have_the_keys_of_the_model(self, sample: Sample) -> None:
+        traced = self.trace(sample)
+        assert list(traced.output_keys) == list(sample.output_keys)
+        layers = [traced.output_layer(key) for key in traced.output_keys]
+        assert layers == list(traced.graph.outputs if sample.output_keys else ())
+        error = _raised(UnknownOutputError, lambda: traced.output_layer("no such output"))
+        assert all(repr(key) in str(error) for key in sample.output_keys)
 
     def test_flops_and_parameters_are_those_counted_by_hand(self, sample: Sample) -> None:
         graph = self.trace(sample).graph

@@ -209,6 +209,7 @@ SAMPLES = (
         branches,
         [TensorSpec((4,))],
         output_shapes=((2,), (3,), (3,)),
+        output_keys=("one", "sigmoid", "split.0"),
         flops=2 * (24 + 6),
         param_bytes=4 * (30 + 8),
         perturb=nudge("one/kernel"),

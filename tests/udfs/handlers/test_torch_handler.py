@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from optimizer.graph import Window, receptive_field
-from udfs.handlers import TensorSpec, UntraceableModelError, framework
+from udfs.handlers import TensorSpec, UnknownOutputError, UntraceableModelError, framework
 from udfs.handlers.torch import FRAMEWORK
 from udfs.shards import Tensors
 from udfs.testing import FrameworkContract, Refusal, Sample, TrainingSample, assert_same_bits, records
@@ -210,6 +210,7 @@ SAMPLES = (
         branches,
         [TensorSpec((4,))],
         output_shapes=((2,), (3,), (3,)),
+        output_keys=(0, 1, 2),
         flops=2 * (24 + 6),
         param_bytes=4 * (30 + 8),
         perturb=nudge("one.weight"),
@@ -454,6 +455,43 @@ def test_integer_inputs() -> None:
         built(lambda: Forward(lambda self, x: self.table(x).sum(1), table=nn.Embedding(2, 4))),
         [TensorSpec((5,), "int64")],
     )
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_outputs_are_found_by_the_keys_of_what_the_model_returns(
+    monkeypatch: pytest.MonkeyPatch, *, exported: bool
+) -> None:
+    if exported:
+        monkeypatch.setattr("udfs.handlers.torch._fx._by_fx", lambda *_: 1 / 0)
+
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        return {"second": self.b(x), "first": (self.a(x), self.a(x).mean())}
+
+    model = built(lambda: Forward(forward, a=nn.Linear(4, 3), b=nn.Linear(4, 2)))
+    traced = FRAMEWORK.trace(model, [TensorSpec((4,))])
+    for opened in (traced, traced.fused(), traced.bfloat16()):
+        assert opened.output_keys == ("second", "first.0")
+        assert opened.graph[opened.output_layer("second")].output_shape == (2,)
+        assert opened.graph[opened.output_layer("first.0")].output_shape == (3,)
+        with pytest.raises(UnknownOutputError, match=r"no output 'secon'; did you mean 'second'\?; outputs: 'seco"):
+            opened.output_layer("secon")
+        with pytest.raises(UnknownOutputError, match="no output True"):
+            opened.output_layer(True)
+    one = FRAMEWORK.trace(built(chain), [IMAGE])
+    with pytest.raises(UnknownOutputError, match="the network returns one tensor"):
+        one.output_layer(0)
+    pair = FRAMEWORK.trace(built(branches), [TensorSpec((4,))])
+    assert pair.output_layer(np.int64(0)) == "one"
+
+
+def test_the_original_is_the_users_module_as_it_was() -> None:
+    model = built(chain)
+    before = state(model)
+    traced = FRAMEWORK.trace(model, [IMAGE])
+    traced.prepare(torch.get_num_threads())
+    assert traced.original is traced.fused().original is traced.bfloat16().original is model
+    traced.fused().tensors({"input_1": torch.zeros(1, *IMAGE.shape)}, traced.fused().graph.outputs)
+    assert state(model) == before
 
 
 def test_recurrent_network_with_tuples_within() -> None:

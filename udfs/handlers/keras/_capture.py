@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from udfs.handlers._outputs import keyed_outputs
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.keras._open import in_order, inference, is_functional, opened, symbols_of
 
@@ -75,6 +76,8 @@ class Capture:
     ----------
     inputs, outputs : list of int
         Values.
+    keys : dict of str or int to int
+        Values by the keys under which the model returns them; empty where it returns one tensor.
     symbols : list of keras.KerasTensor
         What is known of each value: shape (the batch axis is ``None``) and dtype.
     steps : list of Step
@@ -85,6 +88,7 @@ class Capture:
 
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
+    keys: dict[str | int, int] = field(default_factory=dict)
     symbols: list[Any] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     returned: dict[str, int] = field(default_factory=dict)
@@ -121,29 +125,40 @@ def capture(model: Any, inputs: Sequence[TensorSpec]) -> Capture:
         )
     captured = Capture()
     with _nodes_restored(model):
-        symbols, returned = _opened_root(model, inputs)
+        symbols, flat, returned = _opened_root(model, inputs)
         _check(symbols, inputs)
         known = {id(symbol): captured.value(symbol) for symbol in symbols}
         captured.inputs = list(known.values())
-        captured.outputs = _walk(captured, returned, known, "")
+        captured.outputs = _walk(captured, flat, known, "")
+        values = dict(zip(map(id, flat), captured.outputs, strict=True))
+        keyed = keyed_outputs(returned, keras.KerasTensor)
+        captured.keys = {key: values[id(symbol)] for key, symbol in keyed.items()}
     return captured
 
 
-def _opened_root(model: Any, inputs: Sequence[TensorSpec]) -> tuple[list[Any], list[Any]]:
+def _opened_root(model: Any, inputs: Sequence[TensorSpec]) -> tuple[list[Any], list[Any], Any]:
+    """List the symbols of the inputs and of the outputs, and give these as the model returns them."""
     if is_functional(model):
-        return list(model.inputs), list(model.outputs)
+        return list(model.inputs), list(model.outputs), _returned(model)
     fresh = [keras.Input(spec.shape, dtype=spec.dtype) for spec in inputs]
     nested: Exception | None = None
     # Keras's habit is one argument, a list where there are several tensors; a signature of several is common, too.
     for args in ([fresh], fresh) if len(fresh) > 1 else (fresh,):
         try:
-            return fresh, symbols_of(model.call(*args, **inference(model)))
+            returned = model.call(*args, **inference(model))
+            return fresh, symbols_of(returned), returned
         except Exception as error:  # noqa: BLE001 - the user's own Python may raise anything
             nested = nested or error
     reason = str(nested).partition("\n")[0]
     raise UntraceableModelError(
         f"{type(model).__name__}.call does not take symbolic inputs: {type(nested).__name__}: {reason}\n{_WAYS_OUT}"
     ) from nested
+
+
+def _returned(model: Any) -> Any:
+    if isinstance(model, keras.Sequential):
+        return model.outputs[0]
+    return getattr(model, "_outputs_struct", model.outputs)
 
 
 def _walk(captured: Capture, outputs: Sequence[Any], known: dict[int, int], prefix: str) -> list[int]:

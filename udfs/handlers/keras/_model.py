@@ -6,6 +6,7 @@ import contextlib
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from udfs.handlers._outputs import output_at
 from udfs.handlers.keras._import import load_keras
 
 load_keras()
@@ -69,6 +70,24 @@ class KerasModel:
     def paths(self) -> tuple[str, ...]:
         """Paths of the layers, and of the models within, that give one tensor, in the order in which they give it."""
         return tuple(self._captured.returned)
+
+    @property
+    def output_keys(self) -> tuple[str | int, ...]:
+        """Keys of the outputs; see :attr:`udfs.handlers.TracedModel.output_keys`.
+
+        Outputs that a model returns in a list have the names of their layers, as they have for Keras's ``fit``.
+        """
+        return tuple(name if isinstance(key, int) else key for key, name in self._outputs.items())
+
+    def output_layer(self, key: str | int) -> str:
+        """Find the layer of an output by its key or its index; see :meth:`udfs.handlers.TracedModel.output_layer`."""
+        named = dict(zip(self.output_keys, self._outputs.values(), strict=True))
+        return output_at(key, self._outputs if isinstance(key, int) else named)
+
+    @cached_property
+    def _outputs(self) -> dict[str | int, str]:
+        named = {key: self._names[value] for key, value in self._captured.keys.items()}
+        return {key: name for key, name in named.items() if name in self.graph.outputs}
 
     @cached_property
     def graph(self) -> LayerGraph:

@@ -11,7 +11,7 @@ from torch import nn
 from udfs.handlers._framework import DeviceError, Framework
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch import _export, _networks
-from udfs.handlers.torch._fx import capture
+from udfs.handlers.torch._fx import capture, unwrapped
 from udfs.handlers.torch._model import TorchModel
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class TorchFramework(Framework):
         """
         if not isinstance(model, nn.Module):
             raise UntraceableModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
-        return TorchModel(capture(model, inputs), inputs, self.device(device))
+        return TorchModel(capture(model, inputs), inputs, self.device(device), original=unwrapped(model))
 
     def device(self, wanted: str) -> str:
         """Resolve torch's name of a device; ``"auto"`` is the current GPU where there is one."""

@@ -19,7 +19,7 @@ from udfs.handlers.torch._sizes import free_sizes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["capture", "example"]
+__all__ = ["capture", "example", "unwrapped"]
 
 _EXAMPLE_BATCH = 2  # torch.export takes the sizes 0 and 1 for constants
 
@@ -59,6 +59,12 @@ def example(inputs: Sequence[TensorSpec], batch: int) -> tuple[torch.Tensor, ...
     return tuple(torch.zeros((batch, *spec.shape), dtype=getattr(torch, spec.dtype)) for spec in inputs)
 
 
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the module that ``torch.compile(module)`` wraps, or the module itself."""
+    inner = getattr(model, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else model
+
+
 def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
     """Graph a model by ``torch.fx``, or by ``torch.export`` where fx cannot or where tensors are mutated for others.
 
@@ -77,6 +83,7 @@ def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
     UntraceableModelError
         A part of the model is in training mode, or neither works; the message has both reasons.
     """
+    model = unwrapped(model)
     training = [path for path, inner in model.named_modules() if inner.training]
     if training:
         raise UntraceableModelError(

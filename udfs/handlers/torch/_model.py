@@ -10,11 +10,12 @@ import torch
 from torch import fx, nn
 
 from optimizer.errors import GraphError, UnknownLayerError
+from udfs.handlers._outputs import keyed_outputs, output_at
 from udfs.handlers.torch._bfloat16 import to_bfloat16
 from udfs.handlers.torch._fuse import fuse
 from udfs.handlers.torch._graph import layer_graph
 from udfs.handlers.torch._measure import strides
-from udfs.handlers.torch._names import node_names
+from udfs.handlers.torch._names import node_names, returned_structure
 from udfs.handlers.torch._sizes import is_batch_size, reads
 
 if TYPE_CHECKING:
@@ -42,10 +43,15 @@ class TorchModel:
         As for the capture.
     device : str
         Torch's name of where to run; :meth:`prepare` moves the parameters there.
+    original : torch.nn.Module
+        The module that was captured.
     """
 
-    def __init__(self, module: fx.GraphModule, inputs: Sequence[TensorSpec], device: str = "cpu") -> None:
+    def __init__(
+        self, module: fx.GraphModule, inputs: Sequence[TensorSpec], device: str = "cpu", *, original: nn.Module
+    ) -> None:
         self._module = module
+        self._original = original
         self._inputs = tuple(inputs)
         self._device = device
         self._modules = dict(module.named_modules())
@@ -89,7 +95,7 @@ class TorchModel:
 
     @cached_property
     def _fused(self) -> TorchModel:
-        fused = TorchModel(fuse(self._module), self._inputs, self._device)
+        fused = TorchModel(fuse(self._module), self._inputs, self._device, original=self._original)
         fused._layout, fused._prepared = self._layout, self._prepared
         return fused
 
@@ -113,7 +119,7 @@ class TorchModel:
 
     @cached_property
     def _bfloat16(self) -> TorchModel:
-        lean = TorchModel(to_bfloat16(self._module), self._inputs, self._device)
+        lean = TorchModel(to_bfloat16(self._module), self._inputs, self._device, original=self._original)
         lean._layout, lean._prepared = self._layout, self._prepared
         lean.graph = self.graph  # the layers are the same, and it is measured in float32
         return lean
@@ -122,6 +128,42 @@ class TorchModel:
     def device(self) -> str:
         """Torch's name of where it runs."""
         return self._device
+
+    @property
+    def original(self) -> nn.Module:
+        """The user's own module, which this model neither moves nor changes: what ``torch.compile`` wraps, of that."""
+        return self._original
+
+    @property
+    def output_keys(self) -> tuple[str | int, ...]:
+        """Keys of the outputs; see :attr:`udfs.handlers.TracedModel.output_keys`."""
+        return tuple(self._outputs)
+
+    def output_layer(self, key: str | int) -> str:
+        """Find the layer of an output; see :meth:`udfs.handlers.TracedModel.output_layer`.
+
+        Examples
+        --------
+        >>> from udfs.handlers import TensorSpec
+        >>> from udfs.handlers.torch import FRAMEWORK
+        >>> class Heads(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.cat, self.dog = nn.Linear(3, 1), nn.Linear(3, 1)
+        ...     def forward(self, x):
+        ...         return {"is_cat": self.cat(x), "is_dog": self.dog(x)}
+        >>> traced = FRAMEWORK.trace(Heads().eval(), [TensorSpec((3,))])
+        >>> traced.output_keys, traced.output_layer("is_dog")
+        (('is_cat', 'is_dog'), 'dog')
+        """
+        return output_at(key, self._outputs)
+
+    @cached_property
+    def _outputs(self) -> dict[str | int, str]:
+        (returned,) = (node for node in self._module.graph.nodes if node.op == "output")
+        keyed = keyed_outputs(returned_structure(self._module, returned), fx.Node)
+        named = {key: self._names[node] for key, node in keyed.items()}
+        return {key: name for key, name in named.items() if name in self.graph.outputs}
 
     def _has_convolutions(self) -> bool:
         called = (str(getattr(node.target, "__name__", "")) for node in self._nodes.values())

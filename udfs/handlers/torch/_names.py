@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
     from torch import fx
 
-__all__ = ["node_names", "operation", "returned_by_stack"]
+__all__ = ["node_names", "operation", "returned_by_stack", "returned_structure"]
 
 _CALLS = ("call_module", "call_function", "call_method")
 
@@ -52,6 +54,16 @@ def returned_by_stack(module: fx.GraphModule) -> dict[str, str]:
             if "@" not in call and any(call not in around[user] for user in node.users):
                 leaving.setdefault(path, []).append(node.name)
     return {path: names[0] for path, names in leaving.items() if len(names) == 1}
+
+
+def returned_structure(module: fx.GraphModule, output: fx.Node) -> Any:
+    """Put what a graph returns, which ``torch.export`` flattens, back into the model's own tuples and dictionaries."""
+    returned = output.args[0]
+    exported = getattr(module.graph._codegen, "pytree_info", None)  # noqa: SLF001 - has no public reader
+    if exported is None or exported.out_spec is None:
+        return returned
+    flat = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+    return pytree.tree_unflatten(flat, exported.out_spec)
 
 
 def operation(node: fx.Node) -> str:
