@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from PIL import Image
 from optimizer.errors import InvalidArgumentError
 from udfs.images import Preprocessing, decode, picture_geometry
 
-NEUTRAL = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+NEUTRAL: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 PREPROCESSINGS = (
     Preprocessing(crop=32, resize=36, **NEUTRAL),
     Preprocessing(crop=32, resize=32, **NEUTRAL),
@@ -42,7 +43,7 @@ def test_a_white_region_is_white_where_the_geometry_says(size: tuple[int, int], 
     assert not (bright & ~inside).any()
     # What is not bright inside is the rim: a pixel that the region touches, and covers by less than half.
     assert bright[top + 1 : bottom - 1, left + 1 : right - 1].all()
-    assert (bottom - top > 4) and (right - left > 4)
+    assert min(bottom - top, right - left) > 4
 
 
 @pytest.mark.parametrize("preprocessing", PREPROCESSINGS, ids=lambda each: f"{each.resize}-{each.crop}")
