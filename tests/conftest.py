@@ -5,6 +5,7 @@ import subprocess
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import hypothesis
 import pytest
@@ -71,22 +72,21 @@ def no_job(spark: SparkSession) -> Callable[[], AbstractContextManager[None]]:
 
     @contextmanager
     def watch() -> Iterator[None]:
-        before = _jobs(spark)
+        before = _sentinel(spark)
         yield
-        assert _jobs(spark) == before, "a Spark job ran"
+        after = _sentinel(spark)
+        jobs = spark.sparkContext.statusTracker().getJobIdsForGroup()
+        assert not [job for job in jobs if before < job < after], "a Spark job ran"
 
     return watch
 
 
-def _jobs(spark: SparkSession) -> set[int]:
-    """List the jobs so far, apart from those of this function."""
-    context = spark.sparkContext
-    tracker = context.statusTracker()
-    seen = len(tracker.getJobIdsForGroup("sentinel"))
-    # Spark hears of its jobs late, but in their order: once it knows of this one, it knows of all before it.
-    context.setJobGroup("sentinel", "sentinel")
+def _sentinel(spark: SparkSession) -> int:
+    """Run a job and return its number: Spark hears of jobs late, but in their order, and forgets the oldest."""
+    context, group = spark.sparkContext, str(uuid4())
+    context.setJobGroup(group, "sentinel")
     spark.range(1).collect()
     context.setLocalProperty("spark.jobGroup.id", None)
-    while len(tracker.getJobIdsForGroup("sentinel")) == seen:
+    while not (jobs := context.statusTracker().getJobIdsForGroup(group)):
         time.sleep(0.01)
-    return set(tracker.getJobIdsForGroup())
+    return max(jobs)
