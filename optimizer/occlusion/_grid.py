@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = ["OcclusionGrid"]
 
+# Starts that a repr shows in full.
+_SHOWN = 6
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class OcclusionGrid:
-    """Positions of a patch, one per element of the heat map (Krypton, equations 6.1 to 6.4).
+    """Places of a patch, one per element of the heat map (Krypton, equations 6.1 to 6.4).
 
-    Equations 6.1 and 6.2 miss the last row and column where the stride divides evenly; this grid has every position at
-    which the patch fits.
+    Places start every ``stride`` pixels as long as the patch fits. Where the stride does not divide, a last place flush
+    with the border follows, nearer to the one before it than a stride: every pixel is covered if the stride is at most
+    the patch. Equations 6.1 and 6.2 miss the last row and column even where the stride divides.
 
     Parameters
     ----------
@@ -30,7 +34,7 @@ class OcclusionGrid:
     patch : tuple of int
         Pixels of the patch along the same axes.
     stride : tuple of int
-        Pixels between two positions.
+        Pixels between two places; the last one may be nearer to the one before it.
     region : tuple of tuple of int, optional
         Half-open range of pixels that the patch may cover, one per axis; the whole image by default.
 
@@ -43,6 +47,8 @@ class OcclusionGrid:
     --------
     >>> OcclusionGrid((224, 224), (16, 16), (4, 4)).shape
     (53, 53)
+    >>> OcclusionGrid((30,), (8,), (4,)).starts(0).tolist()
+    [0, 4, 8, 12, 16, 20, 22]
     """
 
     image: tuple[int, ...]
@@ -55,9 +61,9 @@ class OcclusionGrid:
         if self.region is not None:
             sizes.add(len(self.region))
         if len(sizes) != 1:
-            raise PatchError(f"{self}: image, patch, stride and region need one entry per axis")
+            raise PatchError(f"{self._settings}: image, patch, stride and region need one entry per axis")
         if min((*self.image, *self.patch, *self.stride)) < 1:
-            raise PatchError(f"{self}: image, patch and stride start at 1")
+            raise PatchError(f"{self._settings}: image, patch and stride start at 1")
         for axis, (extent, patch, (first, last)) in enumerate(zip(self.image, self.patch, self.ranges, strict=True)):
             if not 0 <= first < last <= extent:
                 raise PatchError(f"region {first} to {last} on axis {axis}: within 0 and the image's {extent}")
@@ -75,15 +81,59 @@ class OcclusionGrid:
     def shape(self) -> tuple[int, ...]:
         """Shape of the heat map."""
         return tuple(
-            (last - first - patch) // stride + 1
+            -(-(last - first - patch) // stride) + 1
             for (first, last), patch, stride in zip(self.ranges, self.patch, self.stride, strict=True)
         )
 
     @property
     def count(self) -> int:
-        """Number of positions."""
+        """Number of places."""
         return math.prod(self.shape)
 
     def starts(self, axis: int) -> NDArray[np.int64]:
-        """Return the first pixel of the patch on an axis, by row (or column) of the heat map."""
-        return self.ranges[axis][0] + self.stride[axis] * np.arange(self.shape[axis], dtype=np.int64)
+        """Return the first pixel of the patch on an axis, by row (or column) of the heat map.
+
+        The step between two starts is the stride, except before a last place flush with the border.
+        """
+        first, last = self.ranges[axis]
+        steps = first + self.stride[axis] * np.arange(self.shape[axis], dtype=np.int64)
+        return np.minimum(steps, last - self.patch[axis])
+
+    def explain(self) -> str:
+        """Describe the places, axis by axis.
+
+        Examples
+        --------
+        >>> print(OcclusionGrid((30, 24), (8, 8), (4, 4)).explain())
+        a patch of 8 x 8 at 7 x 5 places; they start
+          on axis 0 every 4 from 0 to 20, and at 22, flush with the border
+          on axis 1 every 4 from 0 to 16
+        """
+        patch, shape = (" x ".join(map(str, extents)) for extents in (self.patch, self.shape))
+        lines = [f"a patch of {patch} at {shape} places; they start"]
+        for axis, stride in enumerate(self.stride):
+            starts = self.starts(axis).tolist()
+            border = ""
+            if len(starts) > 1 and starts[-1] - starts[-2] != stride:
+                border = f", and at {starts.pop()}, flush with the border"
+            regular = f"every {stride} from {starts[0]} to {starts[-1]}" if len(starts) > 1 else f"at {starts[0]}"
+            lines.append(f"  on axis {axis} {regular}{border}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        starts = ", ".join(_shortened(self.starts(axis).tolist()) for axis in range(len(self.image)))
+        return f"{self._settings[:-1]}, starts=[{starts}])"
+
+    @property
+    def _settings(self) -> str:
+        return (
+            f"{type(self).__name__}(image={self.image}, patch={self.patch}, stride={self.stride}, region={self.region})"
+        )
+
+
+def _shortened(numbers: list[int]) -> str:
+    """Write the first two and the last two numbers of a long list."""
+    shown = list(map(str, numbers))
+    if len(shown) > _SHOWN:
+        shown[2:-2] = ["..."]
+    return f"[{', '.join(shown)}]"

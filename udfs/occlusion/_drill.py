@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,23 +10,28 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from optimizer.occlusion import OcclusionGrid
+
 __all__ = ["Lattice"]
 
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """Every ``step``-th place of a heat map along both axes: stage one (Krypton, section 6.4.2).
+    """Every ``step``-th place of a heat map along both axes, and the last one: stage one (Krypton, section 6.4.2).
+
+    The last row and column belong to it, so that every other place lies between two of stage one.
 
     Parameters
     ----------
-    shape : tuple of int
-        Of the heat map.
+    grid : OcclusionGrid
+        Of two axes.
     step : int
         Stage one's stride over stage two's.
 
     Examples
     --------
-    >>> lattice = Lattice((5, 5), 2)
+    >>> from optimizer.occlusion import OcclusionGrid
+    >>> lattice = Lattice(OcclusionGrid((10, 10), (2, 2), (2, 2)), 2)
     >>> first = np.where(lattice.first, 0.9, np.nan)
     >>> first[2, 2] = 0.1  # the prediction needs what is there
     >>> int(lattice.second(first, 0.1).sum())
@@ -36,14 +40,14 @@ class Lattice:
     0.5
     """
 
-    shape: tuple[int, int]
+    grid: OcclusionGrid
     step: int
 
     @property
     def first(self) -> NDArray[np.bool_]:
         """Places of stage one."""
-        mask = np.zeros(self.shape, np.bool_)
-        mask[:: self.step, :: self.step] = True
+        mask = np.zeros(self.grid.shape, np.bool_)
+        mask[np.ix_(self._known(0), self._known(1))] = True
         return mask
 
     def places(self, fraction: float) -> int:
@@ -54,7 +58,7 @@ class Lattice:
         fraction : float
             Of the heat map, in stage two.
         """
-        count = math.prod(self.shape)
+        count = self.grid.count
         return min(count, int(self.first.sum()) + round(fraction * count))
 
     def second(self, heat_map: NDArray[np.floating], fraction: float) -> NDArray[np.bool_]:
@@ -67,24 +71,31 @@ class Lattice:
         fraction : float
             Of the heat map, in stage two: as many whole cells as it takes.
         """
-        coarse = heat_map[:: self.step, :: self.step]
-        rows, columns = (self._cells(axis, coarse.shape[axis]) for axis in (0, 1))
+        coarse = heat_map[np.ix_(self._known(0), self._known(1))]
+        rows, columns = (self._cells(axis) for axis in (0, 1))
         sizes = np.outer(np.bincount(rows, minlength=coarse.shape[0]), np.bincount(columns, minlength=coarse.shape[1]))
         order = np.argsort(coarse, axis=None, kind="stable")
         before = np.cumsum(sizes.ravel()[order]) - sizes.ravel()[order]
         chosen = np.zeros(coarse.size, np.bool_)
-        chosen[order[before < fraction * math.prod(self.shape)]] = True
+        chosen[order[before < fraction * self.grid.count]] = True
         wanted: NDArray[np.bool_] = chosen.reshape(coarse.shape)[np.ix_(rows, columns)]
         return wanted & ~self.first
 
     def filled(self, heat_map: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Interpolate stage one's values where nothing was computed."""
-        coarse = heat_map[:: self.step, :: self.step]
-        known = [np.arange(0, extent, self.step) for extent in self.shape]
-        along = np.stack([np.interp(np.arange(self.shape[1]), known[1], row) for row in coarse])
-        smooth = np.stack([np.interp(np.arange(self.shape[0]), known[0], column) for column in along.T], axis=1)
+        """Interpolate stage one's values where nothing was computed, by the pixels between the places."""
+        known = [self._known(axis) for axis in (0, 1)]
+        rows, columns = (self.grid.starts(axis) for axis in (0, 1))
+        along = np.stack([np.interp(columns, columns[known[1]], row) for row in heat_map[np.ix_(*known)]])
+        smooth = np.stack([np.interp(rows, rows[known[0]], column) for column in along.T], axis=1)
         return np.where(np.isnan(heat_map), smooth, heat_map)
 
-    def _cells(self, axis: int, count: int) -> NDArray[np.int64]:
-        """Find the nearest place of stage one for each place."""
-        return np.minimum((np.arange(self.shape[axis]) + self.step // 2) // self.step, count - 1)
+    def _known(self, axis: int) -> NDArray[np.int64]:
+        """Indices of stage one's places on an axis."""
+        places = np.arange(0, self.grid.shape[axis], self.step, dtype=np.int64)
+        return np.union1d(places, [self.grid.shape[axis] - 1])
+
+    def _cells(self, axis: int) -> NDArray[np.int64]:
+        """Find the nearest place of stage one for each place, in pixels; the later one of two as near."""
+        starts = self.grid.starts(axis)
+        known = starts[self._known(axis)]
+        return np.searchsorted((known[:-1] + known[1:]) / 2, starts, side="right")

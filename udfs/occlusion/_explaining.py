@@ -34,6 +34,13 @@ DETAILS = pa.struct(
         ("columns", pa.int32()),
         ("estimated_ssim", pa.float32()),
         ("seconds", pa.float32()),
+        ("mode", pa.string()),
+        ("patch", pa.int32()),
+        ("stride", pa.int32()),
+        ("image_rows", pa.int32()),
+        ("image_columns", pa.int32()),
+        ("row_starts", pa.list_(pa.int32())),
+        ("column_starts", pa.list_(pa.int32())),
     ]
 )
 """Type of the details of a heat map."""
@@ -137,4 +144,19 @@ class Explaining:
             "columns": columns,
             "estimated_ssim": self.estimated_ssim,
             "seconds": time.perf_counter() - started,
+            **self._geometry,
+        }
+
+    @property
+    def _geometry(self) -> dict[str, Any]:
+        """Places of the patch, which is a square, on the network's input: the heat map can be drawn from them."""
+        grid = self.occlusion.grid
+        return {
+            "mode": self.occlusion.mode,
+            "patch": grid.patch[0],
+            "stride": grid.stride[0],
+            "image_rows": grid.image[0],
+            "image_columns": grid.image[1],
+            "row_starts": grid.starts(0).tolist(),
+            "column_starts": grid.starts(1).tolist(),
         }

@@ -229,8 +229,7 @@ class Occluder:
 
     @property
     def _lattice(self) -> Lattice:
-        rows, columns = self._occlusion.grid.shape
-        return Lattice((rows, columns), self._occlusion.step)
+        return Lattice(self._occlusion.grid, self._occlusion.step)
 
     def _stages(self, values: NDArray[np.float32]) -> Iterator[NDArray[np.bool_]]:
         if self._occlusion.mode != "approximate" or self._occlusion.step == 1:

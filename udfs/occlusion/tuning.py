@@ -53,7 +53,6 @@ class Tuning:
         return [similarity(exact, found) for found in maps], [similarity(exact, self._drilled(m)) for m in maps]
 
     def _drilled(self, whole: NDArray[np.float32]) -> NDArray[np.floating]:
-        rows, columns = whole.shape
-        lattice = Lattice((rows, columns), self._occlusion.step)
+        lattice = Lattice(self._occlusion.grid, self._occlusion.step)
         known = lattice.first | lattice.second(whole, self._occlusion.fraction)
         return lattice.filled(np.where(known, whole, np.nan))

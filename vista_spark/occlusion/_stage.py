@@ -122,7 +122,9 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         ``"heat_map"``.
     detailsCol : str
         A struct: ``target``, ``predicted`` (classes), ``probability`` (of the target, for the whole image), ``rows``,
-        ``columns`` (of the heat map), ``estimated_ssim`` (of approximate ones), ``seconds``. Default ``"explanation"``.
+        ``columns`` (of the heat map), ``estimated_ssim`` (of approximate ones), ``seconds``, ``mode``; and where the
+        places are, in pixels of the network's input: ``patch``, ``stride``, ``image_rows``, ``image_columns``,
+        ``row_starts``, ``column_starts``. Default ``"explanation"``.
     targetCol : str, optional
         A column of int: the class to explain; the predicted one without it, and where it is null.
     patchSize, stride : int
@@ -256,14 +258,13 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
             return self._made(1.0, occlusion.grid.stride[0], None)
         step = occlusion.step
         plain, drilled = self._measured(dataset, net, occlusion)
-        rows, columns = occlusion.grid.shape
         candidates: list[tuple[float, float, int, float]] = []
         for measured, taken in ((plain, 1), (drilled, step)):
             curve = fitted(measured)
             tau = curve.lowest(self.getTargetSSIM())
             if tau is not None:
                 patches = update_patches(net.graph, occlusion.grid, threshold=tau)
-                places = Lattice((rows, columns), taken).places(occlusion.fraction)
+                places = Lattice(occlusion.grid, taken).places(occlusion.fraction)
                 candidates.append((places * (patches.mean_flops + patches.whole_flops), tau, taken, curve.at(tau)))
         if not candidates:
             warnings.warn(

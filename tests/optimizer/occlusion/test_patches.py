@@ -192,6 +192,41 @@ def test_the_last_row_is_there() -> None:
     assert grid.starts(0)[-1] + 16 == 224
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 12), st.integers(1, 12)), min_size=1, max_size=3), st.data()
+)
+def test_every_pixel_of_the_region_is_covered(axes: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    patch = tuple(patch for _, patch, _ in axes)
+    stride = tuple(min(step, patch) for _, patch, step in axes)
+    spans = [patch + beyond for beyond, patch, _ in axes]
+    before = [data.draw(st.integers(0, 3)) for _ in axes]
+    region = tuple((start, start + span) for start, span in zip(before, spans, strict=True))
+    image = tuple(last + data.draw(st.integers(0, 3)) for _, last in region)
+    grid = OcclusionGrid(image, patch, stride, region)
+    assert grid.count == math.prod(grid.shape)
+    for axis, (first, last) in enumerate(region):
+        starts = grid.starts(axis)
+        covered = {pixel for start in starts for pixel in range(start, start + patch[axis])}
+        assert covered == set(range(first, last)), "no pixel is missed, and none outside of the region is touched"
+        assert len(starts) == grid.shape[axis] == len(set(starts.tolist()))
+        steps = np.diff(starts)
+        assert (steps[:-1] == stride[axis]).all(), "only the last place may be nearer"
+        assert (steps <= stride[axis]).all()
+        assert len(starts) == 1 + math.ceil((last - first - patch[axis]) / stride[axis]), "no place is superfluous"
+
+
+def test_the_last_place_of_inception_is_flush_with_the_border() -> None:
+    grid = OcclusionGrid((299, 299), (16, 16), (4, 4))
+    assert grid.shape == (72, 72)
+    assert grid.starts(0)[[0, 1, -2, -1]].tolist() == [0, 4, 280, 283]
+    assert "72 x 72 places" in grid.explain()
+    assert "on axis 0 every 4 from 0 to 280, and at 283, flush with the border" in grid.explain()
+    assert "starts=[[0, 4, ..., 280, 283], [0, 4, ..., 280, 283]]" in repr(grid)
+    divided = OcclusionGrid((224, 20), (16, 20), (4, 4))
+    assert "flush" not in divided.explain()
+    assert divided.explain().endswith("on axis 1 at 0")
+
+
 def test_drill_down() -> None:
     assert DrillDown(16, 4, 0.25).speed_up == pytest.approx(3.2)
     for target, fraction in ((3, 0.25), (5, 0.1), (2, 0.4)):

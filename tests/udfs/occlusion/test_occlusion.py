@@ -18,7 +18,13 @@ from udfs.occlusion import TAUS, CostModel, Curve, HeatMap, Lattice, Occlusion, 
 from udfs.occlusion.occluder import Occluder, probabilities
 from udfs.occlusion.tuning import Tuning
 
-SHAPES = st.tuples(st.integers(1, 20), st.integers(1, 20))
+
+@st.composite
+def grids(draw: st.DrawFn) -> OcclusionGrid:
+    """Grids with a last place flush with the border, nearer to the one before it than a stride."""
+    stride = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    image = tuple(4 + draw(st.integers(0, 20 * step)) for step in stride)
+    return OcclusionGrid(image, (4, 4), stride)
 
 
 def heat_map(model: Any, of: Occlusion, picture: np.ndarray, target: int | None = None, **options: Any) -> HeatMap:
@@ -26,36 +32,40 @@ def heat_map(model: Any, of: Occlusion, picture: np.ndarray, target: int | None 
     return occluder.heat_map(occluder.opened(picture), target, **options)
 
 
-@given(SHAPES, st.integers(1, 6), st.floats(0, 1), st.integers(0, 9))
+@given(grids(), st.integers(1, 6), st.floats(0, 1), st.integers(0, 9))
 def test_stage_two_is_the_asked_share_in_whole_cells_around_the_lowest(
-    shape: tuple[int, int], step: int, fraction: float, seed: int
+    grid: OcclusionGrid, step: int, fraction: float, seed: int
 ) -> None:
-    lattice = Lattice(shape, step)
-    values = np.where(lattice.first, np.random.default_rng(seed).random(shape), np.nan)
+    lattice = Lattice(grid, step)
+    values = np.where(lattice.first, np.random.default_rng(seed).random(grid.shape), np.nan)
     second = lattice.second(values, fraction)
     assert not (second & lattice.first).any()
     covered = int((second | lattice.first).sum()) if fraction else 0
     wanted = fraction * values.size
     assert covered >= wanted - 1e-9 or step == 1
-    # A cell more than asked at most; a border's cell may be larger by half a step each way.
+    # A cell more than asked at most.
     chosen = second.sum()
     assert chosen <= wanted + (2 * step) ** 2
-    if fraction > 0 and step > 1 and second.any():
-        lowest = np.unravel_index(np.nanargmin(values), shape)
-        around = second[
-            max(0, lowest[0] - step // 2) : lowest[0] + (step + 1) // 2,
-            max(0, lowest[1] - step // 2) : lowest[1] + (step + 1) // 2,
-        ]
-        assert around.sum() == around.size - 1 or not around.size > 1
+    if fraction > 0:
+        lowest = np.unravel_index(np.nanargmin(values), grid.shape)
+        nearest = [np.ones(extent, np.bool_) for extent in grid.shape]
+        for axis, at in enumerate(lowest):
+            starts, known = grid.starts(axis), lattice.first.any(axis=1 - axis)
+            distances = np.abs(starts[:, None] - starts[known])
+            nearest[axis] = np.abs(starts - starts[at]) <= distances.min(axis=1)
+            nearest[axis] &= (distances == distances.min(axis=1, keepdims=True)).sum(axis=1) == 1
+        assert (second | lattice.first)[np.ix_(*nearest)].all(), "every place whose nearest one is the lowest"
 
 
-@given(SHAPES, st.integers(1, 6))
-def test_what_was_computed_stays_and_a_plane_is_filled_exactly(shape: tuple[int, int], step: int) -> None:
-    lattice = Lattice(shape, step)
-    plane = np.add.outer(2.0 * np.arange(shape[0]), 3.0 * np.arange(shape[1]))
+@given(grids(), st.integers(1, 6))
+def test_what_was_computed_stays_and_a_plane_is_filled_exactly(grid: OcclusionGrid, step: int) -> None:
+    lattice = Lattice(grid, step)
+    assert lattice.first[-1, -1]
+    assert lattice.first[::step, ::step].all()
+    assert lattice.first.sum() <= np.prod([-(-(extent - 1) // step) + 1 for extent in grid.shape])
+    plane = np.add.outer(2.0 * grid.starts(0), 3.0 * grid.starts(1))
     filled = lattice.filled(np.where(lattice.first, plane, np.nan))
-    inside = tuple(slice(0, (extent - 1) // step * step + 1) for extent in shape)
-    np.testing.assert_allclose(filled[inside], plane[inside])
+    np.testing.assert_allclose(filled, plane, err_msg="up to the border, and by pixels")
     known = np.where(lattice.first, plane, np.nan)
     known[-1, -1] = -7.0
     assert lattice.filled(known)[-1, -1] == -7.0

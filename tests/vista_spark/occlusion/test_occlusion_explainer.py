@@ -48,6 +48,9 @@ def test_heat_maps_of_a_data_frame_are_those_of_single_images(df: DataFrame, pho
         assert said["probability"] == pytest.approx(alone.probability, rel=1e-4)
         assert said["seconds"] > 0
         assert said["estimated_ssim"] is None
+        assert (said["mode"], said["patch"], said["stride"]) == ("exact", 16, 8)
+        assert (said["image_rows"], said["image_columns"]) == (SIDE, SIDE)
+        assert said["row_starts"] == said["column_starts"] == alone.grid.starts(0).tolist()
         np.testing.assert_allclose(
             found[number]["heat_map"].toArray().reshape(7, 7), alone.heat_map, rtol=1e-4, atol=1e-7
         )
