@@ -37,7 +37,7 @@ from udfs.handlers import framework
 from udfs.images import decode
 from udfs.incremental import IncrementalNetwork, buckets
 from udfs.occlusion import PRECISIONS, Occlusion, similarity
-from udfs.occlusion.occluder import Occluder, probabilities
+from udfs.occlusion.occluder import Occluder
 from vista_spark import roster
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def _measure(name: str, options: argparse.Namespace) -> Measured:
     started = time.perf_counter()
     found = occluder.heat_map(occluder.opened(image[0].numpy()))
     approximate = time.perf_counter() - started
-    precise = probabilities(torch.from_numpy(ours.reshape(grid.count, -1)))[:, found.target].numpy()
+    precise = occluder.settle(occluder.opened(image[0].numpy()))(ours.reshape(grid.count, -1))[:, found.target]
     patches = network.patches
     return Measured(
         naive=seconds * grid.count / sample.sum(),

@@ -26,6 +26,7 @@ from vista_spark.occlusion import (
     TensorExplanation,
     explain_image,
     explain_image_sizes,
+    explain_image_targets,
     explain_tensor,
 )
 from vista_spark.sessions import session
@@ -57,6 +58,7 @@ __all__ = [
     "__version__",
     "explain_image",
     "explain_image_sizes",
+    "explain_image_targets",
     "explain_tensor",
     "plan_feature_transfer",
     "profile",

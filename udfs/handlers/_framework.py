@@ -43,12 +43,15 @@ class Framework(Handler, Protocol):
         Of the file that :meth:`export` writes.
     incremental : bool
         Whether a traced model computes parts of tensors, as :class:`udfs.incremental.IncrementalNetwork` needs for
-        exact and approximate heat maps. Without it there are naive ones.
+        exact and approximate heat maps. Without it exact ones are computed by the whole network.
+    channels_last : bool
+        Whether its networks usually read images with the channels as the last axis.
     """
 
     name: str
     suffix: str = ".network"
     incremental: bool = False
+    channels_last: bool = False
 
     def recognises(self, model: object) -> bool:
         """Say whether an object is a model of this framework."""

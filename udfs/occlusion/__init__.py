@@ -8,6 +8,7 @@ from ._curve import TAUS, Curve, fitted
 from ._drill import Lattice
 from ._explaining import DETAILS, Explaining
 from ._naive import NaiveOccluder, open_occluder
+from ._score import OUTPUTS, Output, Score, ScoreError, SettledScore
 from ._settings import (
     MODES,
     PERTURBATIONS,
@@ -26,6 +27,7 @@ __all__ = [
     "COST",
     "DETAILS",
     "MODES",
+    "OUTPUTS",
     "PERTURBATIONS",
     "PRECISIONS",
     "TAUS",
@@ -38,8 +40,12 @@ __all__ = [
     "Mode",
     "NaiveOccluder",
     "Occlusion",
+    "Output",
     "Perturbation",
     "Precision",
+    "Score",
+    "ScoreError",
+    "SettledScore",
     "Share",
     "ShareCost",
     "TargetError",

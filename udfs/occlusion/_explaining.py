@@ -12,6 +12,7 @@ import pyarrow as pa
 from udfs.arrow import VECTOR, NewColumns
 from udfs.handlers import framework
 from udfs.occlusion._naive import open_occluder
+from udfs.occlusion._score import ScoreError
 from udfs.occlusion._settings import TargetError
 from udfs.occlusion._task_model import task_model
 
@@ -41,6 +42,9 @@ DETAILS = pa.struct(
         ("image_columns", pa.int32()),
         ("row_starts", pa.list_(pa.int32())),
         ("column_starts", pa.list_(pa.int32())),
+        ("score", pa.string()),
+        ("verified", pa.int32()),
+        ("difference", pa.float32()),
     ]
 )
 """Type of the details of a heat map."""
@@ -52,16 +56,15 @@ _IMAGES = 8
 class Explaining:
     """Heat maps of the images of a batch. A :class:`udfs.arrow.BatchFunction`.
 
-    A row is bad where its image cannot be read or its target is not a class.
+    A row is bad where its image cannot be read, or its target is not an element of the score.
 
     Parameters
     ----------
     source : ModelSource
-        Of torch.
     feed : ImageFeed
         Fills the network's one input.
     target : str or None
-        Column of the class to explain; without it, or where it is null, the predicted one.
+        Column of the element of the score to map; without it, or where it is null, the largest one.
     occlusion : Occlusion
     output, details : str
         Columns to add: the heat map, row by row, and a struct of :data:`DETAILS`.
@@ -121,7 +124,7 @@ class Explaining:
                 image = next(images)
                 try:
                     explained = self._explained(occluder, image, target)
-                except TargetError as error:
+                except (ScoreError, TargetError) as error:
                     reasons[row] = str(error)
             maps.append(explained[0])
             details.append(explained[1])
@@ -144,6 +147,9 @@ class Explaining:
             "columns": columns,
             "estimated_ssim": self.estimated_ssim,
             "seconds": time.perf_counter() - started,
+            "score": heat_map.score,
+            "verified": heat_map.verified,
+            "difference": heat_map.difference,
             **self._geometry,
         }
 

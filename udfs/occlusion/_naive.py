@@ -11,23 +11,23 @@ import numpy as np
 
 from optimizer.occlusion import UpdatePatches, update_patches
 from udfs.occlusion._cost import CostModel
-from udfs.occlusion._settings import HeatMap, TargetError
+from udfs.occlusion._heat_maps import HeatMaps, Values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from udfs.handlers import Framework, TracedModel
+    from udfs.occlusion._score import SettledScore
     from udfs.occlusion._settings import Occlusion
 
 __all__ = ["NaiveOccluder", "open_occluder"]
 
-# Sums of probabilities differ from 1 by the rounding of their terms.
-_ROUNDING = 1e-4
 
-
-def open_occluder(framework: Framework, model: TracedModel, occlusion: Occlusion) -> Any:
+def open_occluder(
+    framework: Framework, model: TracedModel, occlusion: Occlusion, source: str | None = None
+) -> HeatMaps:
     """Open what makes heat maps: of parts of tensors where the framework computes them, else of whole networks.
 
     Parameters
@@ -35,45 +35,49 @@ def open_occluder(framework: Framework, model: TracedModel, occlusion: Occlusion
     framework : Framework
         That traced the model.
     model : TracedModel
-        Prepared, of one output.
+        Prepared.
     occlusion : Occlusion
-        Of the naive mode, unless the framework is incremental.
+        Of the exact or naive mode, unless the framework is incremental: exact values by whole networks are exact too.
+    source : str, optional
+        The input that the patch is laid on, of a network of several.
     """
     if not framework.incremental:
-        return NaiveOccluder(model, occlusion)
+        return NaiveOccluder(model, occlusion, source)
     from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - imports torch, an optional extra
 
     traced: Any = model
-    return Occluder(traced, occlusion)
+    return Occluder(traced, occlusion, source)
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """One image and what the network says of it."""
+    """One image and the network's output for it."""
 
     pixels: NDArray[np.float32]
-    scores: NDArray[np.float32]
+    beside: Mapping[str, NDArray[Any]]
+    whole: NDArray[Any]
 
 
-class NaiveOccluder:
+class NaiveOccluder(HeatMaps):
     """Makes heat maps of images of one size, as :class:`udfs.occlusion.occluder.Occluder` does in the naive mode.
 
     Parameters
     ----------
     model : TracedModel
-        Of one input and one output; channels first or last.
+        Channels first or last.
     occlusion : Occlusion
+    source : str, optional
+        The input that the patch is laid on, of a network of several.
 
     Raises
     ------
     optimizer.occlusion.PatchError
-        The network has another input than the grid's images.
+        The network has another input than the grid's images, or several and none is chosen.
     """
 
-    def __init__(self, model: TracedModel, occlusion: Occlusion) -> None:
-        self._model, self._occlusion = model, occlusion
-        self.patches: UpdatePatches = update_patches(model.graph, occlusion.grid, known=())
-        (self._output,) = model.graph.outputs
+    def __init__(self, model: TracedModel, occlusion: Occlusion, source: str | None = None) -> None:
+        super().__init__(model, occlusion)
+        self.patches: UpdatePatches = update_patches(model.graph, occlusion.grid, known=(), source=source)
 
     @property
     def places(self) -> int:
@@ -89,42 +93,26 @@ class NaiveOccluder:
             places = np.zeros(self._occlusion.grid.count, np.bool_)
             places[: batches * self._occlusion.batch_size] = True
             started = time.perf_counter()
-            for _ in self.values(image, 0, places.reshape(self._occlusion.grid.shape)):
+            for _ in self._results(image, places.reshape(self._occlusion.grid.shape)):
                 pass
             measured.append((int(places.sum()), time.perf_counter() - started))
         return CostModel.fit(measured[1:])
 
-    def opened(self, pixels: NDArray[np.float32]) -> _Opened:
-        """Run the network once over an image, an array of the network's input."""
-        return _Opened(pixels, self._scores(pixels[None])[0])
+    def opened(self, pixels: NDArray[np.float32], others: Mapping[str, NDArray[Any]] | None = None) -> _Opened:
+        """Run the network once over an image; see :meth:`udfs.occlusion.occluder.Occluder.opened`."""
+        beside = {name: array[None] for name, array in (others or {}).items()}
+        return _Opened(pixels, beside, self._run(pixels[None], beside))
 
-    def heat_map(
-        self,
-        image: _Opened,
-        target: int | None = None,
-        on_update: Callable[[NDArray[np.float32]], object] | None = None,
-        elsewhere: Callable[..., Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]] | None = None,
-    ) -> HeatMap:
-        """Lay the patch on every place of an image; see :meth:`udfs.occlusion.occluder.Occluder.heat_map`."""
-        predicted = int(image.scores.argmax())
-        counted = predicted if target is None else target
-        if not 0 <= counted < len(image.scores):
-            raise TargetError(f"a class from 0 to {len(image.scores) - 1}, not {target!r}")
-        values = np.full(self._occlusion.grid.shape, np.nan, np.float32)
-        places = np.ones(values.shape, np.bool_)
-        computed = (
-            self.values(image, counted, places) if elsewhere is None else elsewhere(image.pixels, counted, places)
-        )
-        for index, scores in computed:
-            values[tuple(index.T)] = scores
-            if on_update is not None:
-                on_update(values.copy())
-        return HeatMap(values, counted, predicted, float(image.scores[counted]))
+    def whole(self, image: _Opened) -> NDArray[Any]:
+        """The network's output for the image without a patch."""
+        return image.whole
 
-    def values(
-        self, image: _Opened, target: int, places: NDArray[np.bool_]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """Lay the patch on some places of an image; yields their indices and the target's probability at each."""
+    def values(self, image: _Opened, score: SettledScore, targets: Sequence[int], places: NDArray[np.bool_]) -> Values:
+        """Lay the patch on some places of an image; see :meth:`HeatMaps.values`."""
+        for index, outputs in self._results(image, places):
+            yield index, score(outputs)[:, targets]
+
+    def _results(self, image: _Opened, places: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
         grid, under = self._occlusion.grid, self._under(image.pixels)
         index = np.argwhere(places)
         starts = [grid.starts(axis) for axis in range(len(grid.image))]
@@ -136,7 +124,7 @@ class NaiveOccluder:
                 covered = tuple(slice(at, at + extent) for at, extent in zip(begin, grid.patch, strict=True))
                 at = covered if self._channels_last else (slice(None), *covered)
                 row[at] = under[at]
-            yield part, self._scores(batch)[:, target]
+            yield part, self._run(batch, image.beside)
 
     @cached_property
     def _channels_last(self) -> bool:
@@ -154,15 +142,11 @@ class NaiveOccluder:
             fill = np.expand_dims(np.array(self._occlusion.fill, np.float32), spatial)
         return np.broadcast_to(fill, pixels.shape).astype(np.float32)
 
-    def _scores(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Probabilities of the classes: softmax, unless the network ends with one; a single output is a value."""
-        outputs = self._model.run({self.patches.source: np.ascontiguousarray(batch)}, [self._output])[self._output]
-        flat: NDArray[np.float32] = outputs.reshape(len(outputs), -1).astype(np.float32)
-        if flat.shape[1] == 1 or (bool((flat >= 0).all()) and bool((np.abs(flat.sum(axis=1) - 1) < _ROUNDING).all())):
-            return flat
-        powers = np.exp(flat - flat.max(axis=1, keepdims=True))
-        probabilities: NDArray[np.float32] = powers / powers.sum(axis=1, keepdims=True)
-        return probabilities
+    def _run(self, batch: NDArray[np.float32], beside: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        feeds = {name: np.repeat(array, len(batch), axis=0) for name, array in beside.items()}
+        feeds[self.patches.source] = np.ascontiguousarray(batch)
+        outputs: NDArray[Any] = self._model.run(feeds, [self._head])[self._head]
+        return outputs
 
 
 def _blurred(pixels: NDArray[np.float32], spatial: Sequence[int], patch: Sequence[int]) -> NDArray[np.float32]:

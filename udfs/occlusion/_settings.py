@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from optimizer.errors import CerebroError
+from udfs.occlusion._score import Score
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +28,7 @@ __all__ = [
 
 
 class TargetError(CerebroError, ValueError):
-    """A class that the network does not have; the message lists those that it has."""
+    """A target that the score does not have; the message says which ones it has."""
 
 
 Mode = Literal["exact", "approximate", "naive"]
@@ -63,6 +64,12 @@ class Occlusion:
         neighbourhood as the patch.
     precision : {"float32", "bfloat16"}
         Of the places, in the approximate mode.
+    score : Score
+        The number that is mapped.
+    verify : int, optional
+        Places to compute again with the untouched network; see :func:`udfs.occlusion.places_to_verify`.
+    seed : int
+        Of the choice of these places.
     """
 
     grid: OcclusionGrid
@@ -74,6 +81,9 @@ class Occlusion:
     batch_size: int = 32
     perturbation: Perturbation = "color"
     precision: Precision = "float32"
+    score: Score = field(default_factory=Score)
+    verify: int | None = None
+    seed: int = 0
 
     @property
     def in_bfloat16(self) -> bool:
@@ -88,14 +98,23 @@ class HeatMap:
     Attributes
     ----------
     values : array of float32, of the grid's shape
-        Probability of the target with the patch there (or the network's value, where it gives a single one).
+        Score of the target with the patch there.
     target, predicted : int
-        The class that the values are of, and the one that the network predicts for the whole image.
+        The element of the score that the values are of, and the largest one for the whole image.
     probability : float
-        Of the target, for the whole image.
+        Score of the target for the whole image; a probability where `score` says so.
+    score : str
+        The score in words.
+    verified : int
+        Number of places that were computed again with the untouched network.
+    difference : float
+        The largest difference found there.
     """
 
     values: NDArray[np.float32]
     target: int
     predicted: int
     probability: float
+    score: str
+    verified: int = 0
+    difference: float = 0.0

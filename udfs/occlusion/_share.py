@@ -13,17 +13,18 @@ from udfs.occlusion._naive import open_occluder
 from udfs.occlusion._task_model import task_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from udfs.inference import ModelSource
+    from udfs.occlusion._score import SettledScore
     from udfs.occlusion._settings import Occlusion
 
 __all__ = ["COST", "VALUES", "Share", "ShareCost"]
 
-VALUES = pa.schema([("place", pa.int64()), ("value", pa.float32())])
-"""Schema of a place, counted row by row, and the heat map's value there."""
+VALUES = pa.schema([("place", pa.int64()), ("values", pa.list_(pa.float32()))])
+"""Schema of a place, counted row by row, and the targets' scores there."""
 
 COST = pa.schema([("place", pa.float64())])
 """Schema of the seconds per place that a task measures."""
@@ -36,13 +37,14 @@ class Share:
     Parameters
     ----------
     source : ModelSource
-        Of torch.
     occlusion : Occlusion
     device : str
     pixels : array of float32
         Of the network's input.
-    target : int
-        The class.
+    score : SettledScore or None
+        Of the whole image, which the driver settled: no worker decides anew. ``None`` where there are no places.
+    targets : sequence of int
+        Elements of the score.
     places : array of int64
         Of the heat map, counted row by row.
     shares : int
@@ -53,7 +55,8 @@ class Share:
     occlusion: Occlusion
     device: str
     pixels: NDArray[np.float32]
-    target: int
+    score: SettledScore | None
+    targets: Sequence[int]
     places: NDArray[np.int64]
     shares: int
 
@@ -65,9 +68,11 @@ class Share:
                 wanted = np.zeros(shape, np.bool_)
                 wanted.flat[self.places[number :: self.shares]] = True
                 occluder = _occluder(self.source, self.occlusion, self.device)
-                for index, values in occluder.values(occluder.opened(self.pixels), self.target, wanted):
+                opened = occluder.opened(self.pixels)
+                for index, values in occluder.values(opened, self.score, self.targets, wanted):
                     places = np.ravel_multi_index(tuple(index.T), shape)
-                    yield pa.record_batch([pa.array(places), pa.array(values)], schema=VALUES)
+                    columns = [pa.array(places), pa.array(values.tolist(), VALUES.field("values").type)]
+                    yield pa.record_batch(columns, schema=VALUES)
 
 
 @dataclass(frozen=True, slots=True)

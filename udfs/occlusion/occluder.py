@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,27 +13,22 @@ from torch.nn import functional
 from udfs.incremental import IncrementalNetwork
 from udfs.occlusion._cost import CostModel
 from udfs.occlusion._drill import Lattice
-from udfs.occlusion._settings import HeatMap, TargetError
+from udfs.occlusion._heat_maps import HeatMaps, Values
+from udfs.occlusion._score import output_layer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
     from numpy.typing import NDArray
 
     from optimizer.occlusion import UpdatePatches
     from udfs.handlers.torch import TorchModel
     from udfs.incremental import Views
+    from udfs.occlusion._score import SettledScore
     from udfs.occlusion._settings import Occlusion
 
-__all__ = ["Elsewhere", "Occluder", "Opened", "probabilities"]
-
-Elsewhere: TypeAlias = (
-    "Callable[[NDArray[np.float32], int, NDArray[np.bool_]], Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]]"
-)
-"""A function of pixels, a class and places of the heat map that yields as :meth:`Occluder.values` does."""
-
-# Sums of probabilities differ from 1 by the rounding of their terms.
-_ROUNDING = 1e-4
+__all__ = ["Occluder", "Opened"]
 
 # Axes of a batch of images.
 _IMAGE = 4
@@ -58,13 +53,13 @@ class Opened:
     views: Views
 
 
-class Occluder:
+class Occluder(HeatMaps):
     """Makes heat maps of images of one size by one network.
 
     Parameters
     ----------
     model : TorchModel
-        Of one output; traced and prepared.
+        Traced and prepared.
     occlusion : Occlusion
     source : str, optional
         The input that the patch is laid on, of a network of several.
@@ -73,20 +68,20 @@ class Occluder:
     ------
     optimizer.occlusion.PatchError
         The network has another input than the grid's images, or several and none is chosen.
+    udfs.occlusion.ScoreError
+        The network's output has no such score.
     """
 
     def __init__(self, model: TorchModel, occlusion: Occlusion, source: str | None = None) -> None:
-        self._occlusion, self._device = occlusion, model.device
+        super().__init__(model, occlusion)
+        self._device = model.device
         tau = occlusion.tau if occlusion.mode == "approximate" else 1.0
         self._network = IncrementalNetwork(
             model, occlusion.grid, threshold=tau, source=source, bfloat16=occlusion.in_bfloat16
         )
-        (self._output,) = model.graph.outputs
-
-    @property
-    def patches(self) -> UpdatePatches:
-        """Changes that a place makes in the network, and their cost."""
-        return self._network.patches
+        self.patches: UpdatePatches = self._network.patches
+        # The same output under the name that the fused network has for it.
+        self._output = output_layer(model.fused(), occlusion.score.head)
 
     @property
     def places(self) -> int:
@@ -136,78 +131,19 @@ class Occluder:
         beside = {name: torch.from_numpy(array)[None].to(self._device) for name, array in (others or {}).items()}
         return Opened(pixels, whole, beside, self._network.materialise(whole, beside))
 
-    def heat_map(
-        self,
-        image: Opened,
-        target: int | None = None,
-        on_update: Callable[[NDArray[np.float32]], object] | None = None,
-        elsewhere: Elsewhere | None = None,
-    ) -> HeatMap:
-        """Lay the patch on every place of an image.
+    def whole(self, image: Opened) -> NDArray[Any]:
+        """The network's output for the image without a patch."""
+        return _array(image.views.outputs[self._output])
 
-        Parameters
-        ----------
-        image : Opened
-            By any occluder of the network, whatever its patch and mode, that computes in the same precision.
-        target : int, optional
-            The class whose probability counts; the predicted one by default.
-        on_update : callable, optional
-            Called with the heat map so far after each batch; what is not there yet is NaN.
-        elsewhere : callable, optional
-            What computes the places instead of this process.
-
-        Raises
-        ------
-        udfs.occlusion.TargetError
-            No such class.
-        """
-        occlusion = self._occlusion
-        scores = probabilities(image.views.outputs[self._output])[0]
-        predicted = int(scores.argmax())
-        counted = predicted if target is None else target
-        if not 0 <= counted < len(scores):
-            raise TargetError(f"a class from 0 to {len(scores) - 1}, not {target!r}")
-        values = np.full(occlusion.grid.shape, np.nan, np.float32)
-        for places in self._stages(values):
-            computed = (
-                self.values(image, counted, places) if elsewhere is None else elsewhere(image.pixels, counted, places)
-            )
-            for index, found in computed:
-                values[tuple(index.T)] = found
-                if on_update is not None:
-                    on_update(values.copy())
-        if occlusion.mode == "approximate" and occlusion.step > 1:
-            values = self._lattice.filled(values).astype(np.float32)
-            if on_update is not None:
-                on_update(values.copy())
-        return HeatMap(values, counted, predicted, float(scores[counted]))
-
-    def values(
-        self, image: Opened, target: int, places: NDArray[np.bool_]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """Lay the patch on some places of an image.
-
-        Parameters
-        ----------
-        image : Opened
-        target : int
-        places : array of bool, of the heat map's shape
-
-        Yields
-        ------
-        array of int64, of shape (positions, axes)
-            Indices of the heat map.
-        array of float32, of shape (positions,)
-            What it has there.
-        """
-        whole, computed = (probabilities(of[self._output])[0] for of in (image.views.outputs, image.views.computed))
-        for index, outputs in self._results(image, places):
-            scores = probabilities(outputs[self._output])[:, target]
-            if self._occlusion.in_bfloat16:
-                # Rounding the weights moves all places alike, and the image without a patch as much.
-                scores = scores + (whole - computed)[target]
-                scores = scores.clamp(0, 1) if len(whole) > 1 else scores
-            yield index, scores.numpy(force=True)
+    def values(self, image: Opened, score: SettledScore, targets: Sequence[int], places: NDArray[np.bool_]) -> Values:
+        """Lay the patch on some places of an image; see :meth:`HeatMaps.values`."""
+        lean = self._occlusion.in_bfloat16
+        # Rounding the weights moves all places alike, and the image without a patch as much.
+        moved = self.whole(image) - _array(image.views.computed[self._output]) if lean else None
+        for index, results in self._results(image, places):
+            outputs = _array(results[self._output])
+            scores = score(outputs if moved is None else outputs + moved)[:, targets]
+            yield index, scores.clip(0, 1) if lean and score.kind == "probability" else scores
 
     def _results(
         self, image: Opened, places: NDArray[np.bool_]
@@ -233,21 +169,18 @@ class Occluder:
 
     def _stages(self, values: NDArray[np.float32]) -> Iterator[NDArray[np.bool_]]:
         if self._occlusion.mode != "approximate" or self._occlusion.step == 1:
-            yield np.ones(self._occlusion.grid.shape, np.bool_)
+            yield from super()._stages(values)
             return
-        yield self._lattice.first
-        yield self._lattice.second(values, self._occlusion.fraction)
+        lattice = self._lattice
+        yield lattice.first
+        yield np.logical_or.reduce([lattice.second(mapped, self._occlusion.fraction) for mapped in values])
+
+    def _filled(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.stack([self._lattice.filled(mapped) for mapped in values]).astype(np.float32)
 
 
-def probabilities(outputs: torch.Tensor) -> torch.Tensor:
-    """Turn a network's outputs into probabilities: softmax, unless it ends with one; a single output is a value.
-
-    Parameters
-    ----------
-    outputs : tensor of shape (images, ...)
-    """
-    flat = outputs.detach().reshape(len(outputs), -1).float()
-    sums = flat.sum(dim=1)
-    if flat.shape[1] == 1 or (bool((flat >= 0).all()) and bool(((sums - 1).abs() < _ROUNDING).all())):
-        return flat
-    return flat.softmax(dim=1)
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
+    """Copy a tensor to where numpy is; numpy has no bfloat16."""
+    precise = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    array: NDArray[Any] = precise.numpy(force=True)
+    return array

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
 from udfs.driver.command import Master, choice, picture_file, refused_before_spark
-from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS
+from udfs.handlers import framework
+from udfs.occlusion import MODES, OUTPUTS, PERTURBATIONS, PRECISIONS
 from vista_spark import roster
 from vista_spark.cli._options import Model, Weights
+from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +34,20 @@ def explain_command(
         Path, typer.Option(help="Where to draw the heat map: .png, .svg or .pdf.", parser=picture_file, metavar="FILE")
     ],
     weights: Weights = None,
-    target: Annotated[int | None, typer.Option(min=0, help="The class; the predicted one by default.")] = None,
+    target: Annotated[
+        int | None, typer.Option(min=0, help="Element of the score, such as a class; the largest one by default.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            help="The score: probability, logit, log_odds or value; by default decided from the network's last layer.",
+            parser=choice(*OUTPUTS),
+            metavar="SCORE",
+        ),
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option(help="Which output of a network that returns several: a name, or an index.")
+    ] = None,
     patch_size: Annotated[
         int, typer.Option(min=1, help="Of the occluding patch, in pixels of the network's input.")
     ] = 16,
@@ -49,19 +66,23 @@ def explain_command(
             metavar="MODE",
         ),
     ] = "exact",
-    tau: Annotated[float, typer.Option(min=0, max=1, help="Approximate: how much of each change is followed.")] = 0.8,
-    target_speed_up: Annotated[float, typer.Option(min=1, help="Approximate: by drill-down; 1 is without.")] = 3.0,
+    tau: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Approximate alone: how much of each change is followed; 0.8.")
+    ] = None,
+    target_speed_up: Annotated[
+        float | None, typer.Option(min=1, help="Approximate alone: by drill-down; 3, and 1 is without.")
+    ] = None,
     drill_down_fraction: Annotated[
-        float, typer.Option(min=0, max=1, help="Approximate: share computed at the full stride.")
-    ] = 0.25,
+        float | None, typer.Option(min=0, max=1, help="Approximate alone: share computed at the full stride; 0.25.")
+    ] = None,
     precision: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Approximate: bfloat16 is faster where there is hardware for it.",
+            help="Approximate alone: float32, or bfloat16, which is faster where there is hardware for it.",
             parser=choice(*PRECISIONS),
             metavar="PRECISION",
         ),
-    ] = "float32",
+    ] = None,
     region: Annotated[
         tuple[int, int, int, int] | None, typer.Option(help="Top, bottom, left and right that the patch stays in.")
     ] = None,
@@ -69,7 +90,11 @@ def explain_command(
         int | None, typer.Option(min=1, help="Of the network's input; the model's own by default.")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Places of the patch at a time.")] = 32,
-    seed: Annotated[int, typer.Option(help="Of random weights.")] = 0,
+    verify: Annotated[
+        int | None,
+        typer.Option(min=0, help="Places that the whole network computes again; 1 in 50, at most 4, by default."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of random weights, and of the verified places.")] = 0,
     master: Master = None,
 ) -> None:
     """Show which parts of an image a prediction depends on; with --master, Spark's tasks share the places."""
@@ -79,12 +104,30 @@ def explain_command(
     from vista_spark.sessions import session  # noqa: PLC0415
 
     places = None if region is None else ((region[0], region[1]), (region[2], region[3]))
+    options: dict[str, Any] = {
+        "perturbation": perturbation,
+        "region": places,
+        "mode": mode,
+        "tau": tau,
+        "target_speed_up": target_speed_up,
+        "drill_down_fraction": drill_down_fraction,
+        "precision": precision,
+        "batch_size": batch_size,
+        "output": output,
+        "head": int(head) if head is not None and head.isdecimal() else head,
+        "verify": verify,
+        "seed": seed,
+    }
     with refused_before_spark():
+        _check_writable(out)
         card = roster.card(model)
         check_explainable(card, {mode})
         net = network(card, weights, seed, image_size)
-        OcclusionOptions(patch=(patch_size,) * 2, stride=(stride,) * 2, region=places).grid(
-            (net.preprocessing.crop,) * 2
+        OcclusionOptions(patch=(patch_size,) * 2, stride=(stride,) * 2, **options).occlusion(
+            net.traced,
+            (net.preprocessing.crop,) * 2,
+            (0.0,) * 3,
+            incremental=framework(card.framework).incremental,
         )
         decode(image, net.preprocessing)
     warn_of_random_weights(net.card, net.weights, net.seed)
@@ -106,21 +149,24 @@ def explain_command(
             target=target,
             patch_size=patch_size,
             stride=stride,
-            perturbation=perturbation,
-            region=places,
-            mode=mode,
-            tau=tau,
-            target_speed_up=target_speed_up,
-            drill_down_fraction=drill_down_fraction,
-            precision=precision,
             image_size=image_size,
-            batch_size=batch_size,
             on_update=show,
             on_estimate=lambda seconds: _CONSOLE.print(f"about {seconds:.0f} s", highlight=False),
-            seed=seed,
             spark=spark,
+            **options,
         )
-    out.parent.mkdir(parents=True, exist_ok=True)
     explanation.plot().savefig(out, dpi=120)
     typer.echo(explanation.explain())
     typer.echo(f"drawn: {out}")
+
+
+def _check_writable(out: Path) -> None:
+    """Create the folder of a picture, and raise ``InvalidArgumentError`` where the picture cannot be written."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise InvalidArgumentError(f"--out {out}: {error.strerror or error}; name a file that can be written") from None
+    if out.exists() and not os.access(out, os.W_OK):
+        raise InvalidArgumentError(f"--out {out}: the file is read-only; name another one")

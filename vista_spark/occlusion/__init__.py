@@ -1,7 +1,7 @@
 """Occlusion heat maps: of one image or tensor, and of a DataFrame's images (Krypton, chapter 6)."""
 
 from vista_spark.occlusion._checks import check_explainable
-from vista_spark.occlusion._image import Explanation, explain_image, explain_image_sizes
+from vista_spark.occlusion._image import Explanation, explain_image, explain_image_sizes, explain_image_targets
 from vista_spark.occlusion._options import OcclusionOptions
 from vista_spark.occlusion._stage import OcclusionExplainer, OcclusionExplainerModel
 from vista_spark.occlusion._tensor import TensorExplanation, explain_tensor
@@ -15,5 +15,6 @@ __all__ = [
     "check_explainable",
     "explain_image",
     "explain_image_sizes",
+    "explain_image_targets",
     "explain_tensor",
 ]

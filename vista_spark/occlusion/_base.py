@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.occlusion import OcclusionGrid
+    from udfs.handlers import Framework
 
-__all__ = ["Explained"]
+__all__ = ["Explained", "notes_of"]
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,33 @@ class Explained:
     mode: str
     theoretical_speed_up: float
     seconds: float
+    score: str = field(default="", kw_only=True)
+    verified: int = field(default=0, kw_only=True)
+    difference: float = field(default=0.0, kw_only=True)
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     def explain(self) -> str:
-        """Say in words what was computed and how long it took."""
+        """Say in words what was computed, by which score, how it was checked and how long it took."""
         rows, extents = (" x ".join(map(str, numbers)) for numbers in (self.grid.shape, self.grid.patch))
-        predicted = f" (predicted: class {self.predicted})" if self.predicted != self.target else ""
+        kind = self.score.partition(":")[0] or "probability"
+        element = "class" if kind in ("probability", "log_odds", "logit") else "element"
+        predicted = f" (predicted: {element} {self.predicted})" if self.predicted != self.target else ""
         lowest = f"lowest {np.nanmin(self.heat_map):.4f} without a patch of {extents}, of {rows} places"
         theory = f"theoretical speed-up of a place over naive: {self.theoretical_speed_up:.2f}"
-        return (
-            f"class {self.target} with probability {self.probability:.4f}{predicted}; {lowest}\n"
-            f"{self.mode}: {self.seconds:.1f} s; {theory}"
-        )
+        lines = [
+            f"{element} {self.target} with {kind} {self.probability:.4f}{predicted}; {lowest}",
+            *([self.score] if self.score else []),
+            f"{self.mode}: {self.seconds:.1f} s; {theory}",
+            *self.notes,
+        ]
+        if self.verified:
+            places = "1 place" if self.verified == 1 else f"{self.verified} places"
+            lines.append(f"{places} verified by the whole network; largest difference {self.difference:.1e}")
+        return "\n".join(lines)
+
+
+def notes_of(framework: Framework, mode: str) -> tuple[str, ...]:
+    """Say what is particular about how a framework's networks are computed in a mode."""
+    if framework.incremental or mode == "naive":
+        return ()
+    return (f"computed in full: {framework.name} networks are not run in parts",)

@@ -12,13 +12,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from udfs.occlusion import COST, VALUES, CostModel, Share, ShareCost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
     from udfs.inference import ModelSource
-    from udfs.occlusion import Occlusion
+    from udfs.occlusion import Occlusion, SettledScore
 
 __all__ = ["Spread"]
 
@@ -46,14 +46,14 @@ class Spread:
     rounds: int = 1
 
     def __call__(
-        self, pixels: NDArray[np.float32], target: int, places: NDArray[np.bool_]
+        self, pixels: NDArray[np.float32], score: SettledScore, targets: Sequence[int], places: NDArray[np.bool_]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """Yield indices of the heat map and its values there, as :meth:`Occluder.values` does."""
         wanted = np.flatnonzero(places)
         for number in range(self.rounds):
             part = wanted[number :: self.rounds]
             if len(part):
-                yield self._computed(pixels, target, part)
+                yield self._computed(pixels, score, targets, part)
 
     def cost_model(self) -> CostModel:
         """Measure the cost of all places with every task at work: an empty job, and a task's slope shared by all.
@@ -64,7 +64,7 @@ class Spread:
         measured = self._numbers.mapInArrow(cost, from_arrow_schema(COST)).collect()
         (spec,) = self.source.inputs
         started = time.perf_counter()
-        self._computed(np.zeros(spec.shape, np.float32), 0, np.zeros(0, np.int64))
+        self._computed(np.zeros(spec.shape, np.float32), None, (), np.zeros(0, np.int64))
         job = time.perf_counter() - started
         return CostModel(self.rounds * job, max(float(row["place"]) for row in measured) / self.slots)
 
@@ -74,9 +74,14 @@ class Spread:
         return self.spark.range(0, self.slots, 1, self.slots)
 
     def _computed(
-        self, pixels: NDArray[np.float32], target: int, places: NDArray[np.int64]
+        self,
+        pixels: NDArray[np.float32],
+        score: SettledScore | None,
+        targets: Sequence[int],
+        places: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        share = Share(self.source, self.occlusion, "auto", pixels, target, places, self.slots)
+        share = Share(self.source, self.occlusion, "auto", pixels, score, tuple(targets), places, self.slots)
         computed = self._numbers.mapInArrow(share, from_arrow_schema(VALUES)).toArrow()
         index = np.stack(np.unravel_index(computed.column("place").to_numpy(), self.occlusion.grid.shape), axis=1)
-        return index, computed.column("value").to_numpy()
+        values = computed.column("values").combine_chunks().flatten().to_numpy()
+        return index, values.reshape(len(index), len(targets))

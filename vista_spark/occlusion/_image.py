@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,12 @@ import numpy as np
 from udfs.driver import hint_keywords, task_slots
 from udfs.handlers import framework
 from udfs.images import decode
-from udfs.occlusion import TargetError, open_occluder
+from udfs.occlusion import Score, TargetError, open_occluder
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import network, warn_of_random_weights
-from vista_spark.occlusion._base import Explained
+from vista_spark.occlusion._arguments import as_array, whole_number, whole_numbers
+from vista_spark.occlusion._base import Explained, notes_of
 from vista_spark.occlusion._checks import check_explainable
 from vista_spark.occlusion._cluster import Spread
 from vista_spark.occlusion._cost import cost_model
@@ -35,11 +37,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from udfs.images import Preprocessing
-    from udfs.occlusion import Occlusion
+    from udfs.occlusion import Occlusion, Output
     from vista_spark.network import Network
     from vista_spark.roster import ModelCard
 
-__all__ = ["Explanation", "explain_image", "explain_image_sizes"]
+__all__ = ["Explanation", "explain_image", "explain_image_sizes", "explain_image_targets"]
+
+# Options that have the same name for an image as for any tensor.
+_OPTIONS = {each.name for each in fields(OcclusionOptions)} - {"patch", "stride"}
 
 # Jobs of a heat map with an on_update, where a cluster computes it.
 _ROUNDS = 4
@@ -47,22 +52,30 @@ _ROUNDS = 4
 
 @dataclass(frozen=True)
 class Explanation(Explained):
-    """How much the probability of a class depends on each part of an image. Made by :func:`explain_image`.
+    """How much the score of a class depends on each part of an image. Made by :func:`explain_image`.
 
     Attributes
     ----------
     heat_map : array of float32, of shape ``grid.shape``
-        Probability of the target with the patch there, or the network's value where it gives a single one; NaN where
-        it has not been computed.
+        Score of the target with the patch there; NaN where it has not been computed.
     grid : OcclusionGrid
     target, predicted : int
-        The class that the heat map is of, and the one that the network predicts for the whole image.
+        The element of the score that the heat map is of, and the largest one for the whole image.
     probability : float
-        Of the target, for the whole image.
+        Score of the target for the whole image; a probability where `score` says so.
     mode : str
     theoretical_speed_up : float
         Of a place over the naive mode's, by FLOPs.
     seconds : float
+        For several targets, those of the one pass.
+    score : str
+        The score in words, as ``"probability: softmax over the 1000 outputs of 'classifier.1'"``.
+    verified : int
+        Places that were computed again with the untouched network.
+    difference : float
+        The largest difference found there.
+    notes : tuple of str
+        Remarks on how the heat map was computed.
     image : array of uint8, of shape (height, width, 3)
         As the network sees it.
     """
@@ -88,25 +101,28 @@ class Explanation(Explained):
 
 @hint_keywords
 def explain_image(  # noqa: PLR0913 - every option by its name
-    image: bytes | str | os.PathLike[str] | NDArray[np.float32],
+    image: bytes | str | os.PathLike[str] | NDArray[np.float32] | torch.Tensor,
     model: str | ModelCard,
     weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None = None,
     *,
     target: int | None = None,
+    output: Output | None = None,
+    head: str | int | None = None,
     patch_size: int = 16,
     stride: int = 4,
     perturbation: str = "color",
     patch_color: tuple[int, int, int] = (128, 128, 128),
     region: tuple[tuple[int, int], tuple[int, int]] | None = None,
     mode: str = "exact",
-    tau: float = 0.8,
-    target_speed_up: float = 3.0,
-    drill_down_fraction: float = 0.25,
-    precision: str = "float32",
+    tau: float | None = None,
+    target_speed_up: float | None = None,
+    drill_down_fraction: float | None = None,
+    precision: str | None = None,
     image_size: int | None = None,
     batch_size: int = 32,
     on_update: Callable[[NDArray[np.float32]], object] | None = None,
     on_estimate: Callable[[float], object] | None = None,
+    verify: int | None = None,
     seed: int = 0,
     spark: SparkSession | None = None,
 ) -> Explanation:
@@ -115,14 +131,22 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     Parameters
     ----------
     image : bytes, path or array
-        As :func:`udfs.images.decode` reads it.
+        As :func:`udfs.images.decode` reads it; a tensor of torch is taken for an array.
     model : str or ModelCard
-        Of the roster; of PyTorch.
+        Of the roster. Networks of frameworks other than PyTorch are computed in full for each place.
     weights : path, URI or mapping, optional
         As for :func:`vista_spark.roster.load`. Without them the network is random, and a ``RandomWeightsWarning`` says
         so.
     target : int, optional
-        The class whose probability counts; the predicted one by default.
+        The element of the score that is mapped, such as a class; the largest one of the whole image by default.
+    output : {"probability", "logit", "log_odds", "value"} or callable, optional
+        The score. Decided by default from the network's last layer and its outputs for the whole image: a single
+        output, or outputs after an activation such as ReLU, are values; all others are probabilities, by softmax unless
+        the network ends with a softmax, a log-softmax or a sigmoid. ``"log_odds"``, log(p / (1 - p)), tells apart
+        probabilities that are all nearly 1. A function gets the outputs at some places, an array of shape (places,
+        ...), and returns (places,) or (places, values): ``output=lambda maps: maps[:, 15].mean(axis=(1, 2))``.
+    head : str or int, optional
+        Which output, of a network that returns several: its key, or its index.
     patch_size, stride : int
         Of the patch, in pixels of the network's input. Default 16 and 4; the stride is at most the patch.
     perturbation : {"color", "mean", "blur"}
@@ -135,17 +159,17 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     mode : {"exact", "approximate", "naive"}
         ``"exact"`` computes only what the patch changes, ``"naive"`` the whole network for each place: the same heat
         map. ``"approximate"`` gives nearly the same, much sooner, by `tau` and drill-down.
-    tau : float
-        In the approximate mode: at most this fraction of a tensor's height and width is kept up to date around a
+    tau : float, optional
+        In the approximate mode alone: at most this fraction of a tensor's height and width is kept up to date around a
         patch (projective field thresholding, section 6.4.1). Default 0.8. :class:`vista_spark.OcclusionExplainer`
         learns from a sample which one a wanted similarity takes.
-    target_speed_up : float
-        In the approximate mode: by drill-down, which gives the first stage's stride (section 6.4.3), rounded up to a
-        multiple of `stride`. Default 3; 1 is without drill-down.
-    drill_down_fraction : float
-        Of the heat map, in the second stage. Default 0.25.
-    precision : {"float32", "bfloat16"}
-        In the approximate mode: ``"bfloat16"`` takes about half the time where the processor or accelerator has
+    target_speed_up : float, optional
+        In the approximate mode alone: by drill-down, which gives the first stage's stride (section 6.4.3), rounded up
+        to a multiple of `stride`. Default 3; 1 is without drill-down.
+    drill_down_fraction : float, optional
+        In the approximate mode alone: of the heat map, in the second stage. Default 0.25.
+    precision : {"float32", "bfloat16"}, optional
+        In the approximate mode alone: ``"bfloat16"`` takes about half the time where the processor or accelerator has
         instructions for it, and longer on others. The network's last layer stays in float32. Default ``"float32"``.
     image_size : int, optional
         Of the network's input; the model's own by default.
@@ -156,8 +180,11 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     on_estimate : callable, optional
         Called before the first place with the seconds that all will take, by a line fitted to what a few batches took
         on this machine; remembered in the node's cache folder for this network, patch and mode.
+    verify : int, optional
+        Number of places that are computed again with the untouched network, one at a time, unless the mode is
+        approximate. Default 1 in 50, at least 1 and at most 4; 0 for none.
     seed : int
-        Of random weights.
+        Of random weights, and of the choice of the verified places.
     spark : SparkSession, optional
         Spreads the places over the session's tasks, as many as run at a time; without it, this process computes them.
         Weights are a file then, which the workers read. `on_update` is called a few times.
@@ -169,8 +196,9 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     Raises
     ------
     InvalidArgumentError
-        An unknown mode, perturbation or precision; a class, colour or stride that does not do; a model of several
-        outputs; with `spark`, weights that are not a file.
+        An unknown mode, perturbation, precision or output; a target that the score does not have; a colour or stride
+        that does not do; an option of the approximate mode in another one; a network of several outputs without
+        `head`; with `spark`, weights that are not a file.
     optimizer.occlusion.PatchError
         A patch that does not fit, a region outside of the image, a tau that is no fraction.
     udfs.images.ImageError
@@ -184,54 +212,34 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     >>> explanation.heat_map.shape
     (4, 4)
     """
-    options = OcclusionOptions(
-        patch=(patch_size,) * 2,
-        stride=(stride,) * 2,
-        region=region,
-        perturbation=perturbation,
-        mode=mode,
-        tau=tau,
-        target_speed_up=target_speed_up,
-        drill_down_fraction=drill_down_fraction,
-        precision=precision,
-        batch_size=batch_size,
-    )
-    question = _Question(
-        image=image,
-        model=model,
-        weights=weights,
-        target=target,
-        patch_color=patch_color,
-        image_size=image_size,
-        seed=seed,
-        on_update=on_update,
-        on_estimate=on_estimate,
-        spark=spark,
-    )
-    (explanation,) = _answers(question, [options])
+    ((explanation,),) = _Question(**locals()).answers([patch_size], [target])
     return explanation
 
 
+def _as_explain_image(*left_out: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a function the keywords of :func:`explain_image` that it does not have itself, but for some."""
+
+    def extended(function: Callable[..., Any]) -> Callable[..., Any]:
+        own = [each for each in signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
+        names = {each.name for each in own} | set(left_out)
+        rest = [each for each in signature(explain_image).parameters.values() if each.name not in names]
+        extended: Any = function
+        extended.__signature__ = signature(function).replace(parameters=[*own, *rest])
+        return function
+
+    return extended
+
+
 @hint_keywords
-def explain_image_sizes(  # noqa: PLR0913 - every option by its name
-    image: bytes | str | os.PathLike[str] | NDArray[np.float32],
+@_as_explain_image("patch_size", "on_update", "on_estimate", "spark")
+def explain_image_sizes(
+    image: bytes | str | os.PathLike[str] | NDArray[np.float32] | torch.Tensor,
     model: str | ModelCard,
     weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None = None,
     *,
     patch_sizes: Sequence[int] = (8, 16, 32),
-    target: int | None = None,
     stride: int = 8,
-    perturbation: str = "color",
-    patch_color: tuple[int, int, int] = (128, 128, 128),
-    region: tuple[tuple[int, int], tuple[int, int]] | None = None,
-    mode: str = "exact",
-    tau: float = 0.8,
-    target_speed_up: float = 3.0,
-    drill_down_fraction: float = 0.25,
-    precision: str = "float32",
-    image_size: int | None = None,
-    batch_size: int = 32,
-    seed: int = 0,
+    **options: Any,
 ) -> tuple[Explanation, ...]:
     """Explain an image by patches of several sizes; the network is opened once, and its views are made once for all.
 
@@ -240,13 +248,14 @@ def explain_image_sizes(  # noqa: PLR0913 - every option by its name
 
     Parameters
     ----------
-    image, model, weights, target, perturbation, patch_color, region, mode, tau, target_speed_up, drill_down_fraction, \
-    precision, image_size, batch_size, seed
+    image, model, weights
         As for :func:`explain_image`.
     patch_sizes : sequence of int
         Default 8, 16 and 32.
     stride : int
         At most the smallest patch. Default 8.
+    **options
+        The keywords of :func:`explain_image`, but for `patch_size`, `on_update`, `on_estimate` and `spark`.
 
     Returns
     -------
@@ -266,49 +275,106 @@ def explain_image_sizes(  # noqa: PLR0913 - every option by its name
     >>> [each.heat_map.shape for each in explanations]
     [(4, 4), (3, 3)]
     """
-    if not patch_sizes:
+    sizes = whole_numbers("patch_sizes", patch_sizes)
+    if not sizes:
         raise InvalidArgumentError("patch_sizes=(): no size of a patch")
-    options = [
-        OcclusionOptions(
-            patch=(patch_size,) * 2,
-            stride=(stride,) * 2,
-            region=region,
-            perturbation=perturbation,
-            mode=mode,
-            tau=tau,
-            target_speed_up=target_speed_up,
-            drill_down_fraction=drill_down_fraction,
-            precision=precision,
-            batch_size=batch_size,
-        )
-        for patch_size in patch_sizes
-    ]
-    question = _Question(
-        image=image,
-        model=model,
-        weights=weights,
-        target=target,
-        patch_color=patch_color,
-        image_size=image_size,
-        seed=seed,
-    )
-    return _answers(question, options)
+    question = _Question.of(options, image=image, model=model, weights=weights, stride=stride)
+    return tuple(explanation for (explanation,) in question.answers(sizes, [question.target]))
+
+
+@hint_keywords
+@_as_explain_image("target")
+def explain_image_targets(
+    image: bytes | str | os.PathLike[str] | NDArray[np.float32] | torch.Tensor,
+    model: str | ModelCard,
+    weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None = None,
+    *,
+    targets: Sequence[int] | None = None,
+    top: int = 5,
+    **options: Any,
+) -> tuple[Explanation, ...]:
+    """Explain several targets from one pass over the places: a run of the network has the scores of all of them.
+
+    Parameters
+    ----------
+    image, model, weights
+        As for :func:`explain_image`.
+    targets : sequence of int, optional
+        Elements of the score, such as classes.
+    top : int
+        Without `targets`: how many of the largest for the whole image. Default 5.
+    **options
+        The keywords of :func:`explain_image`, but for `target`. `on_update` gets the heat maps of all targets, an array
+        of shape (targets, rows, columns). Drill-down computes the second stage's places of all targets for each.
+
+    Returns
+    -------
+    tuple of Explanation
+        In the order of the targets, or the largest first.
+
+    Raises
+    ------
+    InvalidArgumentError, optimizer.occlusion.PatchError, udfs.images.ImageError
+        As :func:`explain_image`; without a target.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> picture = np.random.default_rng(0).normal(size=(3, 64, 64)).astype("float32")
+    >>> one, other = explain_image_targets(picture, "squeezenet1_1", image_size=64, stride=16, targets=(7, 281))
+    >>> one.target, other.target
+    (7, 281)
+    """
+    question = _Question.of(options, image=image, model=model, weights=weights)
+    wanted = whole_number("top", top, 1) if targets is None else whole_numbers("targets", targets)
+    if wanted == ():
+        raise InvalidArgumentError("targets=(): no target; leave it out for the largest ones")
+    (explanations,) = question.answers([question.patch_size], wanted)
+    return explanations
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Question:
-    """An image, the network that is asked about it, who is told of the progress, and where places are computed."""
+    """The arguments of :func:`explain_image`, which documents them."""
 
-    image: bytes | str | os.PathLike[str] | NDArray[np.float32]
+    image: Any
     model: str | ModelCard
     weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None
     target: int | None
+    output: Output | None
+    head: str | int | None
+    patch_size: int
+    stride: int
+    perturbation: str
     patch_color: tuple[int, int, int]
+    region: tuple[tuple[int, int], tuple[int, int]] | None
+    mode: str
+    tau: float | None
+    target_speed_up: float | None
+    drill_down_fraction: float | None
+    precision: str | None
     image_size: int | None
+    batch_size: int
+    on_update: Callable[[NDArray[np.float32]], object] | None
+    on_estimate: Callable[[float], object] | None
+    verify: int | None
     seed: int
-    on_update: Callable[[NDArray[np.float32]], object] | None = None
-    on_estimate: Callable[[float], object] | None = None
-    spark: SparkSession | None = None
+    spark: SparkSession | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], **given: Any) -> _Question:
+        """Complete some arguments with the defaults of :func:`explain_image`."""
+        known = signature(explain_image).parameters.values()
+        defaults = {each.name: each.default for each in known if each.default is not each.empty}
+        return cls(**{**defaults, **options, **given})
+
+    def options(self, patch_size: int) -> OcclusionOptions:
+        """Check the options for one size of the patch."""
+        return OcclusionOptions(
+            patch=(patch_size,) * 2,
+            stride=(self.stride,) * 2,
+            **{name: getattr(self, name) for name in _OPTIONS},
+        )
 
     def network(self, card: ModelCard) -> Network:
         """Open the network from a file of weights, as workers read it."""
@@ -320,57 +386,81 @@ class _Question:
         weights = None if self.weights is None else os.fspath(self.weights)
         return network(card, weights, self.seed, self.image_size)
 
+    def answers(
+        self, patch_sizes: Sequence[int], targets: Sequence[int | None] | int
+    ) -> tuple[tuple[Explanation, ...], ...]:
+        """Explain the image with patches of some sizes, each for some targets, or for so many of the largest.
 
-def _answers(question: _Question, options: Sequence[OcclusionOptions]) -> tuple[Explanation, ...]:
-    """Explain one image with each of some options; the network is opened, and its views made, once for all."""
-    card = roster.card(question.model) if isinstance(question.model, str) else question.model
-    check_explainable(card, {option.mode for option in options})
-    preprocessing: Any = card.preprocessing
-    if question.image_size is not None:
-        preprocessing = preprocessing.with_size(question.image_size)
-    extents = (preprocessing.crop,) * 2
-    for option in options:
-        option.grid(extents)
-    fill = color_fill(question.patch_color, preprocessing)
-    pixels = decode(question.image, preprocessing)
+        The network is opened, and its views made, once for all.
+        """
+        card = roster.card(self.model) if isinstance(self.model, str) else self.model
+        options = [self.options(patch_size) for patch_size in patch_sizes]
+        wanted = targets if isinstance(targets, int) else [_element(target) for target in targets]
+        check_explainable(card, {option.mode for option in options})
+        preprocessing: Any = card.preprocessing
+        if self.image_size is not None:
+            preprocessing = preprocessing.with_size(whole_number("image_size", self.image_size, 1))
+        extents = (preprocessing.crop,) * 2
+        for option in options:
+            option.grid(extents)
+        fill = color_fill(self.patch_color, preprocessing)
+        pixels = decode(as_array(self.image), preprocessing)
 
-    own = framework(card.framework)
-    warn_of_random_weights(card, question.weights, question.seed)
-    where: tuple[object, ...] = (own.threads(),)
-    spreading: Callable[[Occlusion], Spread] | None = None
-    traced: Any
-    if question.spark is None:
-        network_here = roster.load(card, question.weights, seed=question.seed)
-        traced = own.trace(network_here, list(preprocessing.inputs))
-    else:
-        net = question.network(card)
-        traced = net.traced
-    occlusions = [option.occlusion(traced.graph, extents, fill) for option in options]
-    if question.spark is not None:
-        slots, rounds = task_slots(question.spark), 1 if question.on_update is None else _ROUNDS
-        where = (question.spark.conf.get("spark.master", ""), slots, rounds)
-        source = net.shipped(question.spark).source
-        spreading = partial(Spread, question.spark, source, slots=slots, rounds=rounds)
-    ready = traced.prepare(own.threads())
-    opened, explanations = None, []
-    for occlusion in occlusions:
-        occluder, spread = open_occluder(own, ready, occlusion), spreading and spreading(occlusion)
-        if question.on_estimate is not None:
-            key = (card.name, preprocessing.size, occlusion, *where)
-            cost = cost_model((spread or occluder).cost_model, key)
-            question.on_estimate(cost.seconds(occluder.places))
-        started = time.perf_counter()
-        opened = opened or occluder.opened(pixels)
-        try:
-            heat = occluder.heat_map(opened, question.target, question.on_update, spread)
-        except TargetError as error:
-            raise InvalidArgumentError(f"target={question.target!r}: {error}") from None
-        explanation = Explanation(
-            heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, occlusion.mode,
-            occluder.patches.overall_speed_up, time.perf_counter() - started, _shown(pixels, preprocessing),
-        )  # fmt: skip
-        explanations.append(explanation)
-    return tuple(explanations)
+        own = framework(card.framework)
+        warn_of_random_weights(card, self.weights, self.seed)
+        where: tuple[object, ...] = (own.threads(),)
+        spreading: Callable[[Occlusion], Spread] | None = None
+        traced: Any
+        if self.spark is None:
+            network_here = roster.load(card, self.weights, seed=self.seed)
+            traced = own.trace(network_here, list(preprocessing.inputs))
+        else:
+            net = self.network(card)
+            traced = net.traced
+        occlusions = [option.occlusion(traced, extents, fill, incremental=own.incremental) for option in options]
+        if self.spark is not None:
+            slots, rounds = task_slots(self.spark), 1 if self.on_update is None else _ROUNDS
+            where = (self.spark.conf.get("spark.master", ""), slots, rounds)
+            source = net.shipped(self.spark).source
+            spreading = partial(Spread, self.spark, source, slots=slots, rounds=rounds)
+        ready = traced.prepare(own.threads())
+        opened, answers = None, []
+        for occlusion in occlusions:
+            occluder, spread = open_occluder(own, ready, occlusion), spreading and spreading(occlusion)
+            if self.on_estimate is not None:
+                timed = replace(occlusion, score=Score(), verify=None, seed=0)  # what makes no difference to the time
+                cost = cost_model((spread or occluder).cost_model, (card.name, preprocessing.size, timed, *where))
+                self.on_estimate(cost.seconds(occluder.places))
+            started = time.perf_counter()
+            opened = opened or occluder.opened(pixels)
+            chosen = occluder.largest(opened, wanted) if isinstance(wanted, int) else wanted
+            try:
+                maps = occluder.heat_maps(opened, chosen, self._told(targets), spread)
+            except TargetError as error:
+                raise InvalidArgumentError(f"target={chosen[0] if len(chosen) == 1 else chosen!r}: {error}") from None
+            seconds = time.perf_counter() - started
+            shown = _shown(pixels, preprocessing)
+            answers.append(
+                tuple(
+                    Explanation(
+                        heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, occlusion.mode,
+                        occluder.patches.overall_speed_up, seconds, shown, score=heat.score, verified=heat.verified,
+                        difference=heat.difference, notes=notes_of(own, occlusion.mode),
+                    )
+                    for heat in maps
+                )
+            )  # fmt: skip
+        return tuple(answers)
+
+    def _told(self, targets: Sequence[int | None] | int) -> Callable[[NDArray[np.float32]], object] | None:
+        """The caller's ``on_update``, which gets one heat map where there is one target by default."""
+        told = self.on_update
+        single = not isinstance(targets, int) and list(targets) == [self.target]
+        return told if told is None or not single else lambda maps: told(maps[0])
+
+
+def _element(target: Any) -> int | None:
+    return None if target is None else whole_number("target", target)
 
 
 def _shown(pixels: NDArray[np.float32], preprocessing: Preprocessing) -> NDArray[np.uint8]:

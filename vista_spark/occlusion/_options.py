@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from optimizer.errors import nearest
 from optimizer.occlusion import OcclusionGrid, PatchError, stage_one_step
-from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS, Occlusion
+from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS, Occlusion, Score
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.occlusion._arguments import as_head, real_number, whole_number, whole_numbers
 from vista_spark.occlusion._checks import check_color, check_network
 
 if TYPE_CHECKING:
-    from optimizer.graph import LayerGraph
+    from udfs.handlers import TracedModel
     from udfs.images import Preprocessing
-    from udfs.occlusion import Mode, Perturbation, Precision
+    from udfs.occlusion import Mode, Output, Perturbation, Precision
 
 __all__ = ["OcclusionOptions", "color_fill"]
+
+# Options of the approximate mode, and their defaults.
+_APPROXIMATE: dict[str, Any] = {"tau": 0.8, "target_speed_up": 3.0, "drill_down_fraction": 0.25, "precision": "float32"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,21 +38,37 @@ class OcclusionOptions:
     perturbation : {"color", "mean", "blur"}
         What the patch holds.
     mode : {"exact", "approximate", "naive"}
-    tau : float
-        In the approximate mode: the fraction of each axis that is kept up to date around a patch, at most 1.
-    target_speed_up : float
-        In the approximate mode, by drill-down; 1 is without.
-    drill_down_fraction : float
-        Of the heat map, in drill-down's second stage.
-    precision : {"float32", "bfloat16"}
-        In the approximate mode.
+    tau : float, optional
+        In the approximate mode alone: the fraction of each axis that is kept up to date around a patch, at most 1.
+        Default 0.8.
+    target_speed_up : float, optional
+        In the approximate mode alone, by drill-down; 1 is without. Default 3.
+    drill_down_fraction : float, optional
+        In the approximate mode alone: of the heat map, in drill-down's second stage. Default 0.25.
+    precision : {"float32", "bfloat16"}, optional
+        In the approximate mode alone. Default ``"float32"``.
     batch_size : int
         Places at a time.
+    output : {"probability", "logit", "log_odds", "value"} or callable, optional
+        The score that is mapped; see :class:`udfs.occlusion.Score`.
+    head : str or int, optional
+        The output, of a network that returns several.
+    verify : int, optional
+        Places to compute again with the untouched network. Default 1 in 50, at least 1 and at most 4.
+    seed : int
+        Of the choice of these places.
 
     Raises
     ------
     InvalidArgumentError
-        An unknown perturbation, mode or precision; a stride that leaves elements between two places uncovered.
+        An unknown perturbation, mode, precision or output; a number that is none, or below its least; an option of
+        the approximate mode in another one; a stride that leaves elements between two places uncovered.
+
+    Examples
+    --------
+    >>> OcclusionOptions(patch=(16, 16), stride=(4, 4), tau=0.5)
+    Traceback (most recent call last):
+    optimizer.errors.InvalidArgumentError: tau=0.5: only in the approximate mode; leave it out of mode="exact"
     """
 
     patch: tuple[int, ...]
@@ -56,26 +76,75 @@ class OcclusionOptions:
     region: tuple[tuple[int, int], ...] | None = None
     perturbation: str = "color"
     mode: str = "exact"
-    tau: float = 1.0
-    target_speed_up: float = 1.0
-    drill_down_fraction: float = 0.25
-    precision: str = "float32"
+    tau: float | None = None
+    target_speed_up: float | None = None
+    drill_down_fraction: float | None = None
+    precision: str | None = None
     batch_size: int = 32
+    output: Output | None = None
+    head: str | int | None = None
+    verify: int | None = None
+    seed: int = 0
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
             ("mode", self.mode, MODES),
             ("perturbation", self.perturbation, PERTURBATIONS),
-            ("precision", self.precision, PRECISIONS),
+            ("precision", self.precision or "float32", PRECISIONS),
         ):
             if value not in allowed:
-                raise InvalidArgumentError(f"{name}={value!r}{nearest(value, allowed)}; one of: {', '.join(allowed)}")
+                hint = nearest(str(value), allowed)
+                raise InvalidArgumentError(f"{name}={value!r}{hint}; one of: {', '.join(allowed)}")
+        Score(self.output)
+        self._put(head=as_head(self.head), **self._numbers(), **self._of_the_approximate_mode())
         for step, extent in zip(self.stride, self.patch, strict=True):
             if step > extent:
                 raise InvalidArgumentError(
                     f"stride {step} is larger than the patch of {extent}: elements between two places would never be "
                     "covered"
                 )
+
+    def _numbers(self) -> dict[str, Any]:
+        """Read the numbers that all modes have."""
+        region: Any = self.region
+        if region is not None:
+            region = tuple(whole_numbers("region", pair) for pair in region)
+            if any(len(pair) != 2 for pair in region):  # noqa: PLR2004 - a range
+                raise InvalidArgumentError(f"region={self.region!r}: a pair of numbers per axis, start and end")
+        verify = None if self.verify is None else whole_number("verify", self.verify, 0)
+        if verify and self.mode == "approximate":
+            raise InvalidArgumentError(
+                f"verify={verify}: the values of the approximate mode differ from the network's; leave it out"
+            )
+        return {
+            "patch": whole_numbers("patch", self.patch),
+            "stride": whole_numbers("stride", self.stride),
+            "region": region,
+            "batch_size": whole_number("batch_size", self.batch_size, 1),
+            "verify": verify,
+            "seed": whole_number("seed", self.seed),
+        }
+
+    def _of_the_approximate_mode(self) -> dict[str, Any]:
+        """Read the options of the approximate mode, which other modes refuse."""
+        given = {name: getattr(self, name) for name in _APPROXIMATE}
+        for name, value in given.items():
+            if value is not None and self.mode != "approximate":
+                raise InvalidArgumentError(
+                    f'{name}={value!r}: only in the approximate mode; leave it out of mode="{self.mode}"'
+                )
+        return {
+            name: default
+            if given[name] is None
+            else given[name]
+            if name == "precision"
+            else real_number(name, given[name])
+            for name, default in _APPROXIMATE.items()
+        }
+
+    def _put(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def grid(self, extents: tuple[int, ...]) -> OcclusionGrid:
         """Place the patch on an input of some extents, one per axis.
@@ -87,44 +156,55 @@ class OcclusionOptions:
         """
         return OcclusionGrid(extents, self.patch, self.stride, self.region)
 
-    def occlusion(self, graph: LayerGraph, extents: tuple[int, ...], fill: tuple[float, ...]) -> Occlusion:
+    def occlusion(
+        self, model: TracedModel, extents: tuple[int, ...], fill: tuple[float, ...], *, incremental: bool = True
+    ) -> Occlusion:
         """Describe the occlusion in the network's own terms.
 
         Parameters
         ----------
-        graph : LayerGraph
+        model : TracedModel
         extents : tuple of int
             Of the network's input, without its channels.
         fill : tuple of float
             What a patch of one colour holds, per channel, as the network reads it.
+        incremental : bool
+            Whether the network's framework computes parts of tensors.
 
         Raises
         ------
         InvalidArgumentError
-            The network has several outputs, or no layer that can be computed in parts; or no stride of drill-down
+            The network has no such score, or no layer that can be computed in parts; or no stride of drill-down
             reaches the speed-up.
         optimizer.occlusion.PatchError
             As :meth:`grid`.
         """
         grid = self.grid(extents)
-        check_network(graph, self.mode)
+        score = Score(self.output, self.head)
+        score.check(model)
+        if incremental:
+            check_network(model.graph, self.mode)
         approximate = self.mode == "approximate"
         return Occlusion(
             grid=grid,
             fill=fill,
             mode=cast("Mode", self.mode),
-            tau=self.tau if approximate else 1.0,
+            tau=cast("float", self.tau) if approximate else 1.0,
             step=self._step(grid) if approximate else 1,
-            fraction=self.drill_down_fraction,
+            fraction=cast("float", self.drill_down_fraction),
             batch_size=self.batch_size,
             perturbation=cast("Perturbation", self.perturbation),
             precision=cast("Precision", self.precision),
+            score=score,
+            verify=self.verify,
+            seed=self.seed,
         )
 
     def _step(self, grid: OcclusionGrid) -> int:
         """Stage one's stride over stage two's."""
         try:
-            return stage_one_step(grid, self.target_speed_up, self.drill_down_fraction)
+            speed_up, fraction = cast("float", self.target_speed_up), cast("float", self.drill_down_fraction)
+            return stage_one_step(grid, speed_up, fraction)
         except PatchError as error:
             raise InvalidArgumentError(str(error)) from None
 

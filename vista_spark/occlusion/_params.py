@@ -8,7 +8,7 @@ from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasOutputCol
 
 from udfs.driver import UNBOUND, above, at_least, one_of
-from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS
+from udfs.occlusion import MODES, OUTPUTS, PERTURBATIONS, PRECISIONS
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import HasImageSize, HasNetwork, HasNetworkInput
 from vista_spark.occlusion._checks import check_color
@@ -43,6 +43,18 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
     )
     targetCol: Param[str] = Param(
         UNBOUND, "targetCol", "column of the class to explain; the predicted one without", TypeConverters.toString
+    )
+    output: Param[str] = Param(
+        UNBOUND,
+        "output",
+        "the score: " + " | ".join(OUTPUTS) + "; decided per image without",
+        one_of("output", OUTPUTS),
+    )
+    head: Param[str] = Param(
+        UNBOUND, "head", "which output of a network that returns several: a name, or an index", TypeConverters.toString
+    )
+    verify: Param[int] = Param(
+        UNBOUND, "verify", "places per image that the untouched network computes again", at_least("verify", 0)
     )
     patchSize: Param[int] = Param(
         UNBOUND, "patchSize", "height and width of the patch, in pixels", at_least("patchSize", 1)
@@ -94,6 +106,30 @@ class HasOcclusion(HasNetworkInput, HasNetwork, HasImageSize, HasOutputCol):
     def setTargetCol(self, value: str) -> Self:
         """Set the column of the class to explain."""
         return self._set(targetCol=value)
+
+    def getOutput(self) -> str | None:
+        """Score that is mapped, or ``None`` where each image's output decides."""
+        return cast("str | None", self._held("output"))
+
+    def setOutput(self, value: str) -> Self:
+        """Set the score that is mapped."""
+        return self._set(output=value)
+
+    def getHead(self) -> str | None:
+        """Name or index of the network's output, or ``None`` for its only one."""
+        return cast("str | None", self._held("head"))
+
+    def setHead(self, value: str) -> Self:
+        """Set which output of a network that returns several is explained."""
+        return self._set(head=value)
+
+    def getVerify(self) -> int | None:
+        """Places per image that the untouched network computes again, or ``None`` for 1 in 50, at most 4."""
+        return cast("int | None", self._held("verify"))
+
+    def setVerify(self, value: int) -> Self:
+        """Set how many places per image the untouched network computes again; 0 for none."""
+        return self._set(verify=value)
 
     def getPatchSize(self) -> int:
         """Height and width of the patch, in pixels."""

@@ -28,6 +28,7 @@ from udfs.driver import (
     map_rows,
     quoted,
 )
+from udfs.handlers import framework
 from udfs.occlusion import Explaining, Lattice, fitted
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
 from vista_spark.network import Network, network, warn_of_random_weights
@@ -67,21 +68,32 @@ class _OcclusionStage(HasOcclusion):
                     f"{type(self).__name__}: targetCol {target!r} is {kind.simpleString()}; a class is an int"
                 )
         fill = color_fill(tuple(self.getPatchColor()), net.preprocessing)
-        occlusion = self._options().occlusion(net.graph, (net.preprocessing.crop,) * 2, fill)
+        occlusion = self._options().occlusion(
+            net.traced, (net.preprocessing.crop,) * 2, fill, incremental=framework(net.card.framework).incremental
+        )
         warn_of_random_weights(net.card, net.weights, net.seed)
         return net, occlusion
 
-    def _options(self) -> OcclusionOptions:
-        region = self.getRegion()
+    def _options(self, **approximate: Any) -> OcclusionOptions:
+        region, head = self.getRegion(), self.getHead()
+        if self.getMode() == "approximate":
+            # The estimator measures taus, and its model has what it chose.
+            approximate = {"tau": 1.0, "target_speed_up": 1.0} | approximate
+            approximate |= {"drill_down_fraction": self.getDrillDownFraction(), "precision": self.getPrecision()}
+        else:  # Params of the approximate mode may stay set while the mode is another one
+            approximate = {}
         return OcclusionOptions(
             patch=(self.getPatchSize(),) * 2,
             stride=(self.getStride(),) * 2,
             region=None if region is None else ((region[0], region[1]), (region[2], region[3])),
             perturbation=self.getPerturbation(),
             mode=self.getMode(),
-            drill_down_fraction=self.getDrillDownFraction(),
-            precision=self.getPrecision(),
             batch_size=self.getBatchSize(),
+            output=cast("Any", self.getOutput()),
+            head=int(head) if head is not None and head.isdecimal() else head,
+            verify=None if self.getMode() == "approximate" else self.getVerify(),
+            seed=self.getSeed(),
+            **approximate,
         )
 
     def _explaining(self, dataset: DataFrame, net: Network, occlusion: Occlusion, **options: Any) -> Explaining:
@@ -103,7 +115,7 @@ class _OcclusionStage(HasOcclusion):
 class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, StageReadable, DefaultParamsWritable):
     """Heat maps of how much a network's prediction depends on each part of an image.
 
-    A patch is laid on every place of an image; the heat map has the probability of the class with the patch there.
+    A patch is laid on every place of an image; the heat map has the score of the class with the patch there.
     Modes ``"exact"`` and ``"naive"`` give the same numbers, the first from what the patch changes alone. Mode
     ``"approximate"`` gives nearly the same much sooner, and :meth:`fit` measures on some images how nearly: it chooses
     how much of each change is followed (tau), and whether to compute only every so many places where the prediction
@@ -112,21 +124,29 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
     Parameters
     ----------
     model : str
-        Of the roster, of PyTorch, for images.
+        Of the roster, for images. Those of frameworks other than PyTorch are computed in full for each place.
     weights : str, optional
         As for :class:`vista_spark.CNNFeaturizer`.
     inputCol : str
         Images, one per record, as for :class:`vista_spark.CNNFeaturizer`. Default ``"image"``.
     outputCol : str
-        A Spark ML vector, row by row: the probability of the target with the patch at each place. Default
+        A Spark ML vector, row by row: the score of the target with the patch at each place. Default
         ``"heat_map"``.
     detailsCol : str
-        A struct: ``target``, ``predicted`` (classes), ``probability`` (of the target, for the whole image), ``rows``,
-        ``columns`` (of the heat map), ``estimated_ssim`` (of approximate ones), ``seconds``, ``mode``; and where the
-        places are, in pixels of the network's input: ``patch``, ``stride``, ``image_rows``, ``image_columns``,
-        ``row_starts``, ``column_starts``. Default ``"explanation"``.
+        A struct: ``target``, ``predicted`` (elements of the score), ``probability`` (the target's score for the whole
+        image), ``rows``, ``columns`` (of the heat map), ``estimated_ssim`` (of approximate ones), ``seconds``,
+        ``score`` (in words), ``verified`` (places that the untouched network computed again), ``difference`` (the
+        largest found there), ``mode``; and where the places are, in pixels of the network's input: ``patch``,
+        ``stride``, ``image_rows``, ``image_columns``, ``row_starts``, ``column_starts``. Default ``"explanation"``.
     targetCol : str, optional
         A column of int: the class to explain; the predicted one without it, and where it is null.
+    output : {"probability", "logit", "log_odds", "value"}, optional
+        The score, as for :func:`vista_spark.explain_image`; by default decided for each image.
+    head : str, optional
+        Which output of a network that returns several: its name, or its index in digits.
+    verify : int, optional
+        Places per image that the untouched network computes again; where they differ, the image is a bad one with the
+        reason. Default 1 in 50, at least 1 and at most 4; 0 for none. Unused in the approximate mode.
     patchSize, stride : int
         In pixels of the network's input. Default 16 and 4.
     perturbation : {"color", "mean", "blur"}
@@ -198,6 +218,9 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         outputCol: str | None = None,
         detailsCol: str | None = None,
         targetCol: str | None = None,
+        output: str | None = None,
+        head: str | None = None,
+        verify: int | None = None,
         patchSize: int | None = None,
         stride: int | None = None,
         perturbation: str | None = None,
@@ -249,8 +272,8 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         """Set the number of images that fit measures."""
         return self._set(sampleSize=value)
 
-    def _options(self) -> OcclusionOptions:
-        return replace(super()._options(), target_speed_up=self.getTargetSpeedup())
+    def _options(self, **approximate: Any) -> OcclusionOptions:
+        return super()._options(target_speed_up=self.getTargetSpeedup(), **approximate)
 
     def _fit(self, dataset: DataFrame) -> OcclusionExplainerModel:
         net, occlusion = self._checked(dataset)

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udfs.driver import hint_keywords
-from udfs.handlers import TensorSpec, framework
-from udfs.occlusion import TargetError
+from udfs.handlers import TensorSpec, framework_of
+from udfs.occlusion import TargetError, open_occluder
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.occlusion._base import Explained
+from vista_spark.occlusion._arguments import as_array, finite, real_number, whole_number, whole_numbers
+from vista_spark.occlusion._base import Explained, notes_of
 from vista_spark.occlusion._options import OcclusionOptions
 from vista_spark.occlusion._picture import plot_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import torch
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
-    from torch import nn
+
+    from udfs.occlusion import Output
 
 __all__ = ["TensorExplanation", "explain_tensor"]
 
@@ -38,6 +41,7 @@ class TensorExplanation(Explained):
     Attributes
     ----------
     tensor : array of float32, of shape (channels, ...)
+        Channels first for networks of all frameworks.
     """
 
     tensor: NDArray[np.float32]
@@ -55,59 +59,67 @@ class TensorExplanation(Explained):
 
 @hint_keywords
 def explain_tensor(  # noqa: PLR0913 - every option by its name
-    network: nn.Module,
-    inputs: NDArray[Any] | Sequence[NDArray[Any]],
+    network: Any,
+    inputs: NDArray[Any] | torch.Tensor | Sequence[NDArray[Any] | torch.Tensor],
     *,
     patch: int | Sequence[int],
     stride: int | Sequence[int],
     of: int = 0,
     target: int | None = None,
+    output: Output | None = None,
+    head: str | int | None = None,
     perturbation: str = "mean",
-    value: float | Sequence[float] = 0.0,
+    value: float | Sequence[float] | None = None,
     region: Sequence[tuple[int, int]] | None = None,
     mode: str = "exact",
-    tau: float = 0.8,
-    precision: str = "float32",
+    tau: float | None = None,
+    precision: str | None = None,
     batch_size: int = 32,
     on_update: Callable[[NDArray[np.float32]], object] | None = None,
+    verify: int | None = None,
+    seed: int = 0,
 ) -> TensorExplanation:
     """Lay a patch on every place of a tensor and see what a network predicts then (Krypton, equations 6.1 to 6.6).
 
     As :func:`vista_spark.explain_image` does for photographs and the networks of the roster, but for any network of
-    PyTorch that can be traced, and any tensor with channels first: a time series (one axis), an image (two), a volume
-    (three).
+    PyTorch or Keras that can be traced, and any tensor: a time series (one axis), an image (two), a volume (three).
+    Channels come first for PyTorch, last for Keras, whose networks are computed in full for each place.
     Other inputs of the network, as the text beside an image, stay as they are, and what depends on them alone
     is computed once.
 
     Parameters
     ----------
-    network : torch.nn.Module
-        In inference mode, of one output.
-    inputs : array, or a sequence of arrays
+    network : torch.nn.Module or keras.Model
+        Of a framework of :func:`udfs.handlers.frameworks`; in inference mode.
+    inputs : array or tensor, or a sequence of them
         In the order of ``forward``, without the axis of records.
     patch, stride : int or sequence of int
         Of the patch, in elements; an entry per axis, or one for all. The stride is at most the patch.
     of : int
         Which input the patch is laid on; of shape (channels, ...). Default the first.
-    target : int, optional
-        The class whose probability counts; the predicted one by default.
+    target, output, head
+        As for :func:`vista_spark.explain_image`: the element of the score that is mapped, the score, and the output of
+        a network that returns several.
     perturbation : {"mean", "blur", "color"}
         What the patch holds: the tensor's mean, per channel (default); the tensor blurred, each element the mean of as
         large a neighbourhood as the patch; or `value`.
-    value : float or sequence of float
-        For all channels, or an entry per channel. Default 0.
+    value : float or sequence of float, optional
+        With ``perturbation="color"`` alone: for all channels, or an entry per channel. Default 0.
     region : sequence of pairs of int, optional
         That the patch stays in, half-open, a pair per axis; everything by default.
     mode : {"exact", "approximate", "naive"}
         As for :func:`vista_spark.explain_image`; the approximate mode is without drill-down.
-    tau : float
-        In the approximate mode: at most this fraction of each axis is kept up to date around a patch. Default 0.8.
-    precision : {"float32", "bfloat16"}
+    tau : float, optional
+        In the approximate mode alone: at most this fraction of each axis is kept up to date around a patch. Default
+        0.8.
+    precision : {"float32", "bfloat16"}, optional
         As for :func:`vista_spark.explain_image`.
     batch_size : int
         Places at a time. Default 32.
     on_update : callable, optional
         Called after each batch with the heat map so far.
+    verify, seed
+        As for :func:`vista_spark.explain_image`.
 
     Returns
     -------
@@ -116,8 +128,8 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
     Raises
     ------
     InvalidArgumentError
-        An unknown mode, class, perturbation or precision; a stride or input that does not do; a network of several
-        outputs.
+        An unknown mode, perturbation, precision or output; a target that the score does not have; a stride or input
+        that does not do; an input that is not finite; a network of several outputs without `head`.
     optimizer.occlusion.PatchError
         A patch that does not fit, a region outside of the tensor, a tau that is no fraction; a network that cannot be
         run in bfloat16.
@@ -135,54 +147,90 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
     >>> explain_tensor(network, walking, patch=10, stride=5).heat_map.shape
     (19,)
     """
-    arrays = [np.asarray(array) for array in ([inputs] if isinstance(inputs, np.ndarray) else inputs)]
-    if not 0 <= of < len(arrays):
-        raise InvalidArgumentError(f"of={of}: there are {len(arrays)} inputs, counted from 0")
-    tensor = arrays[of]
-    if tensor.ndim not in _RANKS or not np.issubdtype(tensor.dtype, np.floating):
+    own = framework_of(network)
+    if own is None:
         raise InvalidArgumentError(
-            f"input {of} is {tensor.dtype} of shape {tensor.shape}: a patch is laid on floats of shape (channels, ...) "
+            f"a network of type {type(network).__name__}: no framework knows it; a torch.nn.Module, a keras.Model, or "
+            "a model of a framework that udfs.handlers.register_framework was given"
+        )
+    several = isinstance(inputs, list | tuple)
+    arrays = [np.asarray(as_array(each)) for each in (inputs if several else [inputs])]
+    for number, array in enumerate(arrays):
+        finite(f"input {number}", array)
+    laid_on = whole_number("of", of, 0)
+    if laid_on >= len(arrays):
+        raise InvalidArgumentError(f"of={of}: there are {len(arrays)} inputs, counted from 0")
+    tensor = arrays[laid_on]
+    if tensor.ndim not in _RANKS or not np.issubdtype(tensor.dtype, np.floating):
+        layout = "(..., channels)" if own.channels_last else "(channels, ...)"
+        raise InvalidArgumentError(
+            f"input {of} is {tensor.dtype} of shape {tensor.shape}: a patch is laid on floats of shape {layout} "
             "with one to three axes"
         )
-    axes = tensor.ndim - 1
+    extents, channels = tensor.shape[1:], tensor.shape[0]
+    if own.channels_last:
+        extents, channels = tensor.shape[:-1], tensor.shape[-1]
     options = OcclusionOptions(
-        patch=_by_axis("patch", patch, axes),
-        stride=_by_axis("stride", stride, axes),
+        patch=_by_axis("patch", patch, len(extents)),
+        stride=_by_axis("stride", stride, len(extents)),
         region=None if region is None else tuple(region),
         perturbation=perturbation,
         mode=mode,
         tau=tau,
+        target_speed_up=1.0 if mode == "approximate" else None,
         precision=precision,
         batch_size=batch_size,
+        output=output,
+        head=head,
+        verify=verify,
+        seed=seed,
     )
-    options.grid(tensor.shape[1:])
-    fill = (float(value),) * len(tensor) if isinstance(value, int | float) else tuple(map(float, value))
-    if len(fill) != len(tensor):
-        raise InvalidArgumentError(f"value={value!r}: one number, or one for each of {len(tensor)} channels")
+    options.grid(extents)
+    if mode == "approximate" and not own.incremental:
+        raise InvalidArgumentError(
+            f'a {own.name} network is not run in parts, as the approximate mode does: take mode="exact"'
+        )
+    fill = _fill(value, perturbation, channels)
+    wanted = None if target is None else whole_number("target", target)
 
-    import torch  # noqa: PLC0415 - an optional package
-
-    from udfs.occlusion.occluder import Occluder  # noqa: PLC0415 - needs torch
-
-    arrays[of] = tensor = np.ascontiguousarray(tensor, np.float32)
-    traced: Any = framework("torch").trace(network, [TensorSpec(array.shape, str(array.dtype)) for array in arrays])
-    occlusion = options.occlusion(traced.graph, tensor.shape[1:], fill)
+    arrays[laid_on] = tensor = np.ascontiguousarray(tensor, np.float32)
+    traced = own.trace(network, [TensorSpec(array.shape, str(array.dtype)) for array in arrays])
+    occlusion = options.occlusion(traced, extents, fill, incremental=own.incremental)
     names = traced.graph.inputs
-    occluder = Occluder(traced.prepare(torch.get_num_threads()), occlusion, names[of])
-    others = {name: array for name, array in zip(names, arrays, strict=True) if name != names[of]}
+    occluder = open_occluder(own, traced.prepare(own.threads()), occlusion, names[laid_on])
+    others = {name: array for name, array in zip(names, arrays, strict=True) if name != names[laid_on]}
     started = time.perf_counter()
     try:
-        heat = occluder.heat_map(occluder.opened(tensor, others), target, on_update)
+        heat = occluder.heat_map(occluder.opened(tensor, others), wanted, on_update)
     except TargetError as error:
         raise InvalidArgumentError(f"target={target!r}: {error}") from None
     return TensorExplanation(
         heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, mode,
-        occluder.patches.overall_speed_up, time.perf_counter() - started, tensor,
+        occluder.patches.overall_speed_up, time.perf_counter() - started,
+        np.moveaxis(tensor, -1, 0) if own.channels_last else tensor, score=heat.score, verified=heat.verified,
+        difference=heat.difference, notes=notes_of(own, mode),
     )  # fmt: skip
 
 
-def _by_axis(name: str, given: int | Sequence[int], axes: int) -> tuple[int, ...]:
-    extents = (given,) * axes if isinstance(given, int) else tuple(given)
+def _by_axis(name: str, given: Any, axes: int) -> tuple[int, ...]:
+    """Read a number for each axis, or one for all."""
+    single = isinstance(given, str) or not hasattr(given, "__len__")
+    extents = (whole_number(name, given),) * axes if single else whole_numbers(name, given)
     if len(extents) != axes:
         raise InvalidArgumentError(f"{name}={given!r}: the tensor has {axes} axes beside its channels")
     return extents
+
+
+def _fill(value: Any, perturbation: str, channels: int) -> tuple[float, ...]:
+    """Read what a patch of one value per channel holds."""
+    if value is None:
+        return (0.0,) * channels
+    if perturbation != "color":
+        raise InvalidArgumentError(
+            f'value={value!r}: the patch holds it with perturbation="color" alone, not with {perturbation!r}'
+        )
+    single = isinstance(value, str) or not hasattr(value, "__len__")
+    fill = (real_number("value", value),) * channels if single else tuple(real_number("value", each) for each in value)
+    if len(fill) != channels:
+        raise InvalidArgumentError(f"value={value!r}: one number, or one for each of {channels} channels")
+    return fill

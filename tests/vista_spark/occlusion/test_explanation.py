@@ -173,7 +173,7 @@ def test_a_network_without_convolutions_has_the_naive_mode_alone() -> None:
         ({"mode": "approximate", "tau": 0.0, "target_speed_up": 1.0}, PatchError, r"tau=0\.0: above 0, at most 1"),
         ({"mode": "approximate", "target_speed_up": 5.0}, InvalidArgumentError, "speed-up of 5 by drill-down.*below"),
         ({"region": ((0, 65), (0, 64))}, PatchError, "region 0 to 65 on axis 0: within 0 and the image's 64"),
-        ({"target": 1000}, InvalidArgumentError, "target=1000: a class from 0 to 999"),
+        ({"target": 1000}, InvalidArgumentError, "target=1000: from 0 to 999"),
         ({"perturbation": "colour"}, InvalidArgumentError, "perturbation='colour'; did you mean 'color'"),
         ({"precision": "float16"}, InvalidArgumentError, "precision='float16'; did you mean 'bfloat16'"),
         ({"mode": "exat"}, InvalidArgumentError, "mode='exat'; did you mean 'exact'"),

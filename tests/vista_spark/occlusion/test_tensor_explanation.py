@@ -54,7 +54,12 @@ def test_a_time_series(recognizer: nn.Module, perturbation: str) -> None:
         scores = recognizer(torch.from_numpy(windows)).softmax(1).numpy()
     assert (scores.argmax(1) == kinds).mean() > 0.9
     case = int(np.argmax(windows.std(axis=(1, 2))))  # somebody moves
-    common: dict[str, Any] = {"patch": 12, "stride": 4, "perturbation": perturbation, "value": range(6)}
+    common: dict[str, Any] = {
+        "patch": 12,
+        "stride": 4,
+        "perturbation": perturbation,
+        "value": range(6) if perturbation == "color" else None,
+    }
     exact = explain_tensor(recognizer, windows[case], **common)
     naive = explain_tensor(recognizer, windows[case], mode="naive", **common)
     assert exact.heat_map.shape == (23,)
@@ -133,8 +138,8 @@ def test_an_approximate_heat_map_and_its_picture(recognizer: nn.Module) -> None:
     window = motions("TEST")[0][3]
     seen: list[np.ndarray] = []
     exact, rough = (
-        explain_tensor(recognizer, window, patch=8, stride=4, batch_size=4, mode=mode, tau=0.3, on_update=seen.append)
-        for mode in ("exact", "approximate")
+        explain_tensor(recognizer, window, patch=8, stride=4, batch_size=4, mode=mode, tau=tau, on_update=seen.append)
+        for mode, tau in (("exact", None), ("approximate", 0.3))
     )
     lean = explain_tensor(recognizer, window, patch=8, stride=4, mode="approximate", tau=1, precision="bfloat16")
     assert 0 < np.abs(lean.heat_map - exact.heat_map).max() < 0.1 * np.ptp(exact.heat_map)
@@ -154,8 +159,13 @@ def test_an_approximate_heat_map_and_its_picture(recognizer: nn.Module) -> None:
         ({"patch": (10, 10)}, InvalidArgumentError, r"patch=\(10, 10\): the tensor has 1 axes beside its channels"),
         ({"mode": "exat"}, InvalidArgumentError, "mode='exat'; did you mean 'exact'"),
         ({"perturbation": "men"}, InvalidArgumentError, "perturbation='men'; did you mean 'mean'"),
-        ({"value": [1.0, 2.0]}, InvalidArgumentError, "value=.*one number, or one for each of 6 channels"),
-        ({"target": 4}, InvalidArgumentError, "target=4: a class from 0 to 3"),
+        ({"value": 1.0}, InvalidArgumentError, 'value=1.0: the patch holds it with perturbation="color" alone'),
+        (
+            {"perturbation": "color", "value": [1.0, 2.0]},
+            InvalidArgumentError,
+            "value=.*one number, or one for each of 6 channels",
+        ),
+        ({"target": 4}, InvalidArgumentError, "target=4: from 0 to 3"),
         ({"mode": "approximate", "tau": 0.0}, PatchError, "tau=0.0: above 0"),
         ({"inputs": np.zeros(100, np.float32)}, InvalidArgumentError, r"input 0 is float32 of shape \(100,\)"),
         ({"inputs": np.zeros((6, 100), np.int64)}, InvalidArgumentError, "input 0 is int64"),

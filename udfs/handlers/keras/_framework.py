@@ -34,6 +34,7 @@ class KerasFramework(Framework):
 
     name = "keras"
     suffix = ".keras"
+    channels_last = True
 
     def recognises(self, model: object) -> bool:
         """Whether it is a ``keras.Model``."""

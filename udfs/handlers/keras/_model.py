@@ -103,6 +103,12 @@ class KerasModel:
             raise UnknownLayerError(name, self.graph.names)
         return layer
 
+    def activation_of(self, name: str) -> str | None:
+        """Name the activation that a layer applies itself, as ``Dense(2, activation="softmax")``; ``None`` without."""
+        maker = self._maker.get(self._index(name))
+        activation = None if maker is None else getattr(maker.operation, "activation", None)
+        return None if activation is None else str(getattr(activation, "__name__", type(activation).__name__))
+
     def run(self, feeds: Mapping[str, NDArray[np.generic]], want: Sequence[str]) -> dict[str, NDArray[np.generic]]:
         """Compute ``want`` from ``feeds``; see :meth:`udfs.handlers.TracedModel.run`.
 

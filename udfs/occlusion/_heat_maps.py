@@ -1,0 +1,195 @@
+"""What all ways to make heat maps share: the score, the targets, the order of the places."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from udfs.occlusion._settings import HeatMap, TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from optimizer.occlusion import UpdatePatches
+    from udfs.handlers import TracedModel
+    from udfs.occlusion._cost import CostModel
+    from udfs.occlusion._score import SettledScore
+    from udfs.occlusion._settings import Occlusion
+
+__all__ = ["Elsewhere", "HeatMaps", "Values"]
+
+Values: TypeAlias = "Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]"
+"""Indices of a heat map, of shape (places, axes), with the targets' scores there, of shape (places, targets)."""
+
+Elsewhere: TypeAlias = "Callable[[NDArray[np.float32], SettledScore, Sequence[int], NDArray[np.bool_]], Values]"
+"""A function of pixels, a score, targets and places of the heat map that yields as :meth:`HeatMaps.values` does."""
+
+
+class HeatMaps(ABC):
+    """The base of what makes heat maps of images of one size by one network.
+
+    Parameters
+    ----------
+    model : TracedModel
+        Prepared.
+    occlusion : Occlusion
+
+    Raises
+    ------
+    udfs.occlusion.ScoreError
+        The network's output has no such score.
+    """
+
+    def __init__(self, model: TracedModel, occlusion: Occlusion) -> None:
+        self._model, self._occlusion = model, occlusion
+        self._head = occlusion.score.check(model)
+
+    patches: UpdatePatches
+
+    @property
+    @abstractmethod
+    def places(self) -> int:
+        """Number of places of the patch that are computed."""
+
+    @abstractmethod
+    def cost_model(self) -> CostModel:
+        """Fit a line to the seconds of a few batches."""
+
+    @abstractmethod
+    def opened(self, pixels: NDArray[np.float32], others: Mapping[str, NDArray[Any]] | None = None) -> Any:
+        """Run the network once over an image.
+
+        Parameters
+        ----------
+        pixels : array of float32, of the network's input
+        others : mapping of str to array, optional
+            The network's other inputs, without the axis of records.
+        """
+
+    @abstractmethod
+    def whole(self, image: Any) -> NDArray[Any]:
+        """The network's output for an opened image without a patch, of shape (1, ...)."""
+
+    @abstractmethod
+    def values(self, image: Any, score: SettledScore, targets: Sequence[int], places: NDArray[np.bool_]) -> Values:
+        """Lay the patch on some places of an opened image.
+
+        Parameters
+        ----------
+        image
+            As ``opened`` returned it.
+        score : SettledScore
+            Of this image.
+        targets : sequence of int
+            Elements of the score.
+        places : array of bool, of the heat map's shape
+
+        Yields
+        ------
+        array of int64, of shape (places, axes)
+            Indices of the heat map.
+        array of float32, of shape (places, targets)
+            The scores there.
+        """
+
+    def settle(self, image: Any) -> SettledScore:
+        """Decide how scores are computed for an opened image; see :meth:`udfs.occlusion.Score.settle`."""
+        return self._occlusion.score.settle(self._model, self.whole(image))
+
+    def largest(self, image: Any, count: int) -> list[int]:
+        """List the elements of an opened image's score that are the largest, the largest first."""
+        scores = self.settle(image)(self.whole(image))[0]
+        return [int(element) for element in np.argsort(-scores, kind="stable")[:count]]
+
+    def heat_map(
+        self,
+        image: Any,
+        target: int | None = None,
+        on_update: Callable[[NDArray[np.float32]], object] | None = None,
+        elsewhere: Elsewhere | None = None,
+    ) -> HeatMap:
+        """Lay the patch on every place of an image.
+
+        Parameters
+        ----------
+        image
+            Opened by any occluder of the network, whatever its patch and mode, that computes in the same precision.
+        target : int, optional
+            The element of the score that is mapped; the largest one of the whole image by default.
+        on_update : callable, optional
+            Called with the heat map so far after each batch; what is not there yet is NaN.
+        elsewhere : callable, optional
+            What computes the places instead of this process.
+
+        Raises
+        ------
+        udfs.occlusion.TargetError
+            The score has no such element.
+        udfs.occlusion.ScoreError
+            The output for the whole image is not finite, or has no such score.
+        """
+        told = None if on_update is None else lambda maps: on_update(maps[0])
+        (mapped,) = self.heat_maps(image, [target], told, elsewhere)
+        return mapped
+
+    def heat_maps(
+        self,
+        image: Any,
+        targets: Sequence[int | None],
+        on_update: Callable[[NDArray[np.float32]], object] | None = None,
+        elsewhere: Elsewhere | None = None,
+    ) -> tuple[HeatMap, ...]:
+        """Map several targets from one pass over the places: the network's output has them all.
+
+        Drill-down computes the second stage's places of all targets for each.
+
+        Parameters
+        ----------
+        image, elsewhere
+            As for :meth:`heat_map`.
+        targets : sequence of int or None
+            ``None`` stands for the largest element of the whole image's score.
+        on_update : callable, optional
+            Called with an array of shape (targets, *grid*).
+        """
+        score = self.settle(image)
+        scores = score(self.whole(image))[0]
+        predicted = int(scores.argmax())
+        counted = [predicted if target is None else _element(target, score) for target in targets]
+        values = np.full((len(counted), *self._occlusion.grid.shape), np.nan, np.float32)
+        for places in self._stages(values):
+            computed = (
+                self.values(image, score, counted, places)
+                if elsewhere is None
+                else elsewhere(image.pixels, score, counted, places)
+            )
+            for index, at_places in computed:
+                values[(slice(None), *index.T)] = at_places.T
+                if on_update is not None:
+                    on_update(values.copy())
+        if np.isnan(values).any():
+            values = self._filled(values)
+            if on_update is not None:
+                on_update(values.copy())
+        return tuple(
+            HeatMap(mapped, target, predicted, float(scores[target]), score.statement)
+            for mapped, target in zip(values, counted, strict=True)
+        )
+
+    def _stages(self, values: NDArray[np.float32]) -> Iterator[NDArray[np.bool_]]:
+        """Yield the places to compute, stage after stage; `values` has what is computed by then."""
+        yield np.ones(values.shape[1:], np.bool_)
+
+    def _filled(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Fill in the places that no stage computes."""
+        return values
+
+
+def _element(target: int, score: SettledScore) -> int:
+    if not 0 <= target < score.size:
+        raise TargetError(f"from 0 to {score.size - 1}, not {target!r}; {score.statement}")
+    return int(target)

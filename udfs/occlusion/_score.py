@@ -1,0 +1,353 @@
+"""The score that a heat map shows: chosen by the caller, settled once on the whole image, the same for all places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from optimizer.errors import InvalidArgumentError, nearest
+from udfs.occlusion._ending import Ending, ending
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from udfs.handlers import TracedModel
+
+__all__ = ["OUTPUTS", "Output", "Score", "ScoreError", "SettledScore", "output_layer"]
+
+Named = Literal["probability", "logit", "log_odds", "value"]
+OUTPUTS: tuple[str, ...] = get_args(Named)
+"""Scores that have a name."""
+
+Output: TypeAlias = Named | Callable[["NDArray[Any]"], "NDArray[Any]"]
+"""A score by its name, or a function from a network's outputs at some places to one or several numbers per place."""
+
+# Sums of probabilities differ from 1 by the rounding of their terms.
+_ROUNDING = 1e-4
+
+# The least and the largest probability that float32 tells from 0 and 1.
+_LEAST, _MOST = float(np.finfo(np.float32).tiny), 1 - 2.0**-24
+
+
+_SINGLE = "the network returns one tensor; leave it out"
+
+
+class ScoreError(InvalidArgumentError):
+    """A score that the network's output does not have; the message says which ones it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A request for a score. :meth:`settle` turns it into a function, once per image.
+
+    Parameters
+    ----------
+    output : {"probability", "logit", "log_odds", "value"} or callable, optional
+        ``"probability"``: by softmax, unless the network ends with a softmax, a log-softmax or a sigmoid. ``"logit"``
+        and ``"value"``: the outputs as they are; the first is refused where they are probabilities. ``"log_odds"``:
+        log(p / (1 - p)), which tells apart probabilities that are all nearly 1. A callable gets the outputs at some
+        places, an array of shape (places, ...), and returns (places,) or (places, values).
+
+        By default a single output, or outputs after an activation such as ReLU, are values; all others are
+        probabilities.
+    head : str or int, optional
+        The output of a network that returns several: a key of its dictionary, or an index.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from torch import nn
+    >>> from udfs.handlers import TensorSpec, framework
+    >>> model = framework("torch").trace(nn.Sequential(nn.Linear(2, 3), nn.Sigmoid()).eval(), [TensorSpec((2,))])
+    >>> score = Score().settle(model, np.array([[0.9, 0.9, 0.1]], np.float32))
+    >>> score.statement
+    "probability: each of the 3 outputs of '1' on its own, after a sigmoid"
+    >>> score(np.array([[0.5, 0.75, 0.25]], np.float32)).tolist()
+    [[0.5, 0.75, 0.25]]
+    """
+
+    output: Output | None = None
+    head: str | int | None = None
+
+    def __post_init__(self) -> None:
+        if self.output is not None and not callable(self.output) and self.output not in OUTPUTS:
+            hint = nearest(str(self.output), OUTPUTS)
+            raise InvalidArgumentError(f"output={self.output!r}{hint}; one of: {', '.join(OUTPUTS)}, or a function")
+
+    def check(self, model: TracedModel) -> str:
+        """Find the layer whose tensor is scored, and refuse what can be refused before the network runs.
+
+        Parameters
+        ----------
+        model : TracedModel
+
+        Raises
+        ------
+        ScoreError
+            The network returns several outputs and none is chosen, or has none of that name; the output is a map of
+            several axes; logits are asked of a network that returns probabilities.
+        """
+        layer = output_layer(model, self.head)
+        if callable(self.output):
+            return layer
+        shape = model.graph[layer].output_shape
+        if sum(extent > 1 for extent in shape) > 1:
+            raise ScoreError(
+                f"the output of {layer!r} is a map of shape {shape}: say which number of it counts by a function, as "
+                "output=lambda maps: maps[:, 15].mean(axis=(1, 2)), which gets an array of shape (places, "
+                f"{', '.join(map(str, shape))})"
+            )
+        last = ending(model, layer)
+        if self.output == "logit" and last.probabilities:
+            raise _no_logits(layer, last.described)
+        return layer
+
+    def settle(self, model: TracedModel, outputs: NDArray[Any]) -> SettledScore:
+        """Decide how scores are computed, from the network's last layer and its outputs for the whole image.
+
+        Parameters
+        ----------
+        model : TracedModel
+        outputs : array of shape (1, ...)
+            Of the layer that :meth:`check` finds.
+
+        Raises
+        ------
+        ScoreError
+            As :meth:`check`; or the outputs are not finite, or a function does not return numbers of that shape.
+        """
+        layer = self.check(model)
+        shape = model.graph[layer].output_shape
+        outputs = outputs.reshape(1, *shape)
+        if not np.isfinite(outputs).all():
+            raise ScoreError(
+                f"the output of {layer!r} for the whole image is not finite: the image or the weights are out of the "
+                "range that the network can compute with"
+            )
+        if callable(self.output):
+            name = getattr(self.output, "__name__", type(self.output).__name__)
+            score = SettledScore(
+                layer, shape, "callable", self.output, 0, f"callable: {name} of the output of {layer!r}"
+            )
+            return score.sized(score.checked(outputs).shape[1])
+        flat = outputs.reshape(len(outputs), -1)
+        kind, form, described = self._decided(layer, ending(model, layer), flat)
+        return SettledScore(layer, shape, kind, _FORMS[form], flat.shape[1], f"{kind}: {described}")
+
+    def _decided(self, layer: str, last: Ending, flat: NDArray[Any]) -> tuple[str, str, str]:
+        """Choose the kind of score, the function that computes it, and the words for it."""
+        count = flat.shape[1]
+        plain = f"the {count} outputs of {layer!r}" if count > 1 else f"the one output of {layer!r}"
+        if last.kind == "log_softmax" and not _sums_to_one(np.exp(flat.astype(np.float64))):
+            last = Ending("activation", last.described)
+        if last.kind == "softmax" and not _sums_to_one(flat):  # over another axis
+            last = Ending("activation", last.described)
+        if last.kind == "unknown" and count > 1 and _sums_to_one(flat):
+            last = Ending("softmax", "as they sum to 1")
+        integers = not np.issubdtype(flat.dtype, np.floating)
+        if self.output == "logit" and last.probabilities:
+            raise _no_logits(layer, last.described)
+        if self.output in ("logit", "value"):
+            return str(self.output), "as_is", plain
+        if self.output is None and not last.probabilities:
+            after = f", {last.described}" if last.kind == "activation" else ""
+            if count == 1 or integers or last.kind == "activation":
+                return "value", "as_is", plain + after
+        if self.output == "log_odds":
+            return "log_odds", *_log_odds(last, count, plain)
+        return "probability", *_probability(last, count, plain)
+
+
+@dataclass(frozen=True, slots=True)
+class SettledScore:
+    """A score as a function of a network's outputs, for all modes, batches and workers alike.
+
+    Attributes
+    ----------
+    layer : str
+        Whose outputs it reads.
+    shape : tuple of int
+        Of that layer's output for one place. A network that squeezes its output gives it other axes for one place.
+    kind : str
+        A name of :data:`OUTPUTS`, or ``"callable"``.
+    form : callable
+    size : int
+        Number of elements; a target is the index of one.
+    statement : str
+        The score in words.
+    """
+
+    layer: str
+    shape: tuple[int, ...]
+    kind: str
+    form: Callable[[NDArray[Any]], NDArray[Any]]
+    size: int
+    statement: str
+
+    def sized(self, size: int) -> SettledScore:
+        """Set the number of elements."""
+        return replace(self, size=size)
+
+    def __call__(self, outputs: NDArray[Any]) -> NDArray[np.float32]:
+        """Compute the scores of some places.
+
+        Parameters
+        ----------
+        outputs : array of shape (places, ...)
+
+        Returns
+        -------
+        array of float32, of shape (places, elements)
+        """
+        outputs = outputs.reshape(-1, *self.shape)
+        if self.kind == "callable":
+            scores = self.checked(outputs)
+            if scores.shape[1] != self.size:
+                raise ScoreError(
+                    f"{self.statement} returned {scores.shape[1]} numbers per place, and {self.size} for the whole "
+                    "image: it has to return as many for every batch"
+                )
+            return scores
+        flat = outputs.reshape(len(outputs), -1).astype(np.float64)
+        return self.form(flat).astype(np.float32)
+
+    def checked(self, outputs: NDArray[Any]) -> NDArray[np.float32]:
+        """Call the caller's function, and check that it returns numbers for each place."""
+        try:
+            returned = np.asarray(self.form(outputs)).astype(np.float32)
+        except Exception as error:
+            raise ScoreError(
+                f"{self.statement} failed on an array of shape {outputs.shape}: {type(error).__name__}: {error}"
+            ) from error
+        if returned.shape[:1] != outputs.shape[:1] or returned.ndim not in (1, 2) or not returned.size:
+            raise ScoreError(
+                f"{self.statement} returned shape {returned.shape} for outputs of shape {outputs.shape}: it has to "
+                f"return ({len(outputs)},) or ({len(outputs)}, values), as numpy's means over the other axes do"
+            )
+        if not np.isfinite(returned).all():
+            raise ScoreError(f"{self.statement} returned numbers that are not finite")
+        return returned.reshape(len(outputs), -1)
+
+
+def output_layer(model: TracedModel, head: str | int | None) -> str:
+    """Find the layer whose tensor a network returns, or returns under a key or at an index.
+
+    Raises
+    ------
+    ScoreError
+        There are several and none is chosen, or none has that name.
+    """
+    outputs, keys = model.graph.outputs, model.output_keys
+    named = ", ".join(map(repr, keys or outputs))
+    if head is None:
+        if len(outputs) > 1:
+            raise ScoreError(f"the network returns several outputs: choose one by head=, of {named}")
+        return outputs[0]
+    if head in keys:
+        return model.output_layer(head)
+    if isinstance(head, str):
+        hint = nearest(head, [key for key in keys if isinstance(key, str)])
+        raise ScoreError(f"head={head!r}{hint}; one of: {named}" if keys else f"head={head!r}: {_SINGLE}")
+    if not 0 <= head < max(len(keys), 1):
+        raise ScoreError(
+            f"head={head!r}: from 0 to {len(keys) - 1}, of {named}" if keys else f"head={head!r}: {_SINGLE}"
+        )
+    return model.output_layer(keys[head]) if keys else outputs[0]
+
+
+def _no_logits(layer: str, described: str) -> ScoreError:
+    return ScoreError(
+        f'output="logit": the outputs of {layer!r} are probabilities, {described}; take output="log_odds", which is '
+        "computed from them, or leave the last layer out of the network"
+    )
+
+
+def _probability(last: Ending, count: int, plain: str) -> tuple[str, str]:
+    """Name the function that gives probabilities, and describe it."""
+    if last.kind in ("sigmoid", "log_sigmoid"):
+        of = plain if count == 1 else f"each of {plain} on its own"
+        return ("as_is" if last.kind == "sigmoid" else "exp"), f"{of}, {last.described}"
+    if last.kind == "softmax":
+        return "as_is", f"{plain}, {last.described}"
+    if last.kind == "log_softmax":
+        return "exp", f"exp of {plain}, {last.described}"
+    if count == 1:
+        return "sigmoid", f"sigmoid of {plain}"
+    return "softmax", f"softmax over {plain}"
+
+
+def _log_odds(last: Ending, count: int, plain: str) -> tuple[str, str]:
+    """Name the function that gives log-odds, and describe it."""
+    if last.kind == "sigmoid":
+        return "odds_of_each", f"log(p / (1 - p)) of {plain}, {last.described}"
+    if last.kind == "log_sigmoid":
+        return "odds_of_logs", f"log(p / (1 - p)) of exp of {plain}, {last.described}"
+    if last.kind == "softmax":
+        return "odds_of_shares", f"log(p / (1 - p)) of {plain}, {last.described}"
+    if count == 1:
+        return "as_is", f"{plain}, taken for the logit of one class"
+    return "odds_of_logits", f"log(p / (1 - p)) of the softmax over {plain}"
+
+
+def _sums_to_one(flat: NDArray[Any]) -> bool:
+    return bool((flat >= 0).all()) and bool((np.abs(flat.sum(axis=1, dtype=np.float64) - 1) < _ROUNDING).all())
+
+
+def _softmax(flat: NDArray[np.float64]) -> NDArray[np.float64]:
+    powers = np.exp(flat - flat.max(axis=1, keepdims=True))
+    shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _as_is(flat: NDArray[np.float64]) -> NDArray[np.float64]:
+    return flat
+
+
+def _sigmoid(flat: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 0.5 * (1 + np.tanh(0.5 * flat))  # never overflows
+
+
+def _odds_of_each(flat: NDArray[np.float64]) -> NDArray[np.float64]:
+    held = flat.clip(_LEAST, _MOST)
+    return np.log(held) - np.log1p(-held)  # type: ignore[no-any-return]
+
+
+def _odds_of_logs(flat: NDArray[np.float64]) -> NDArray[np.float64]:
+    held = flat.clip(np.log(_LEAST), np.log(_MOST))
+    return held - np.log(-np.expm1(held))  # type: ignore[no-any-return]
+
+
+def _odds_of_shares(flat: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of shares that sum to 1: 1 - p is the sum of the others, which is precise where p is nearly 1."""
+    return _odds_of_logits(np.log(flat.clip(_LEAST, None)))
+
+
+def _odds_of_logits(flat: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each logit less the logsumexp of the others; the largest is left out of its own sum before anything is added."""
+    rows, top = np.arange(len(flat)), flat.argmax(axis=1)
+    powers = np.exp(flat - flat[rows, top][:, None])
+    powers[rows, top] = 0
+    rest = powers.sum(axis=1, keepdims=True)
+    # 1 is the largest's own power, so that nothing cancels.
+    others = np.log(np.maximum(1 + rest - powers, 1)) + flat[rows, top][:, None]
+    without = flat.copy()
+    without[rows, top] = -np.inf
+    second = without.max(axis=1, keepdims=True)
+    others[rows, top] = (second + np.log(np.exp(without - second).sum(axis=1, keepdims=True)))[:, 0]
+    odds: NDArray[np.float64] = flat - others
+    return odds
+
+
+_FORMS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "as_is": _as_is,
+    "exp": np.exp,
+    "softmax": _softmax,
+    "sigmoid": _sigmoid,
+    "odds_of_each": _odds_of_each,
+    "odds_of_logs": _odds_of_logs,
+    "odds_of_shares": _odds_of_shares,
+    "odds_of_logits": _odds_of_logits,
+}
