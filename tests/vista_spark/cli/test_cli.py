@@ -212,7 +212,7 @@ def test_plan_refuses_a_wrong_argument_before_it_measures(
 @pytest.mark.parametrize(
     ("option", "value", "reason"),
     [
-        ("--model", "keras_vgg16", "is not run incrementally"),
+        ("--tau", "0.5", "only in the approximate mode"),
         ("--weights", "{folder}/absent.pt", "absent.pt"),
         ("--mode", "exat", "did you mean 'exact'"),
         ("--perturbation", "grey", "color, mean, blur"),
