@@ -65,7 +65,7 @@ def spread_places(shape: Sequence[int], share: float = _FIRST, *, seed: int = 0)
     Examples
     --------
     >>> spread_places((53, 53)).shape, int(spread_places((53, 53)).sum()), int(spread_places((3, 3)).sum())
-    ((53, 53), 121, 9)
+    ((53, 53), 196, 9)
     """
     side, chosen, random = _side(shape, share), np.zeros(shape, np.bool_), np.random.default_rng(seed)
     for cell in np.ndindex(*(-(-extent // side) for extent in shape)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -155,7 +155,7 @@ class _Search:
     def _likely(self, kind: tuple[float, float], scale: NDArray[np.float64]) -> tuple[float, _Parameters]:
         """Find the most likely roughness, and the logarithm of the likelihood, for one correlation and scale."""
         spectrum, basis = self._spectra[kind]
-        part = tuple(index[self._some] for index in self._known)
+        part: tuple[Any, ...] = tuple(index[self._some] for index in self._known)
         weight, observed = scale[part], self._observed[self._some]
         values = basis.T @ (observed / weight)
         columns = basis.T @ (self._trend[:, *part] / weight).T
