@@ -162,8 +162,9 @@ def demand(
     driver = 0
     if constants.driver_bytes:
         # treeAggregate sends the driver the sums of about the square root of the partitions; a model of a framework
-        # sends none through Spark.
-        partial = 0 if in_dl else (math.isqrt(partitions) + 1) * trained
+        # sends none through Spark, and trees send splits.
+        summed = downstream.summed_on_driver and not in_dl
+        partial = (math.isqrt(partitions) + 1) * trained if summed else 0
         state = downstream.driver_bytes_per_feature * workload.features
         driver = up(constants.driver_bytes + copies + partial + state)
 

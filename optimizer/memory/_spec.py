@@ -137,11 +137,17 @@ class Downstream:
         Where it is trained: in the dataflow system's User Memory, case (a) of equations 10 and 11, or by a deep
         learning framework in DL Execution Memory, case (b).
     bytes_per_feature, fixed_bytes : int
-        ``|M|_mem`` of one worker is ``bytes_per_feature * features + fixed_bytes``.
+        ``|M|_mem`` of one worker is ``bytes_per_feature * features + fixed_bytes``, within ``most_bytes``.
     runtime_gpu_bytes : int
         ``|M|_mem_gpu``.
     driver_bytes_per_feature : int
         What the driver keeps while it trains: the optimiser's vectors.
+    most_bytes : int, optional
+        Bound that the trainer keeps to by working in groups, as Spark's trees do; none by default.
+    group_bytes_per_feature : int
+        The smallest group, which is worked on even where it exceeds ``most_bytes``.
+    summed_on_driver : bool
+        Whether the driver receives workers' sums of the size of ``|M|_mem`` (``treeAggregate``).
 
     Raises
     ------
@@ -162,6 +168,9 @@ class Downstream:
     fixed_bytes: int = 0
     runtime_gpu_bytes: int = 0
     driver_bytes_per_feature: int = 0
+    most_bytes: int | None = None
+    group_bytes_per_feature: int = 0
+    summed_on_driver: bool = True
 
     def __post_init__(self) -> None:
         not_negative(self)
@@ -170,7 +179,10 @@ class Downstream:
 
     def memory_bytes(self, features: int) -> int:
         """``|M|_mem``: bytes of one worker."""
-        return self.bytes_per_feature * features + self.fixed_bytes
+        wanted = self.bytes_per_feature * features + self.fixed_bytes
+        if self.most_bytes is None:
+            return wanted
+        return min(wanted, max(self.most_bytes, self.group_bytes_per_feature * features))
 
     @classmethod
     def logistic_regression(cls, classes: int = 2) -> Downstream:
@@ -178,6 +190,40 @@ class Downstream:
         outputs = 1 if classes <= 2 else classes  # noqa: PLR2004 - a binary model has one row of coefficients
         size = outputs * _FLOAT64
         return cls("logistic regression", "user", 2 * size, 2 * size, 0, _LBFGS_VECTORS * size)
+
+    @classmethod
+    def trees(
+        cls, name: str, classes: int, *, nodes: int = 16, bins: int = 32, most_bytes: int = 256 * 2**20
+    ) -> Downstream:
+        """Size Spark ML's decision trees, boosted or in a forest, by the histograms of the nodes that are split.
+
+        Parameters
+        ----------
+        name : str
+        classes : int
+            The largest label + 1; 0 for a regression, and for boosted trees, which are regressions.
+        nodes : int
+            Split at a time, each on all features.
+        bins, most_bytes : int
+            ``maxBins``, and ``maxMemoryInMB`` in bytes: nodes beyond it wait for the next pass.
+
+        Examples
+        --------
+        A price has as many labels as rows, but three sums and a count for each bin:
+
+        >>> Downstream.trees("RandomForestRegressor", classes=0).bytes_per_feature == 16 * 32 * 4 * 8
+        True
+        """
+        # Of a bin Spark keeps a weight for each class and a count, or sums of 1, y and y * y and a count.
+        statistics = classes + 1 if classes else 4
+        node = bins * statistics * _FLOAT64
+        return cls(
+            name,
+            bytes_per_feature=nodes * node,
+            most_bytes=most_bytes,
+            group_bytes_per_feature=node,
+            summed_on_driver=False,
+        )
 
     @classmethod
     def mlp(cls, hidden: Sequence[int], classes: int = 2) -> Downstream:

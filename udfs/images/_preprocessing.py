@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Literal
 
+from optimizer.errors import InvalidArgumentError
 from udfs.handlers import TensorSpec
 
 __all__ = ["Layout", "Preprocessing", "Preprocessings"]
@@ -36,6 +39,11 @@ class Preprocessing:
     layout : {"NCHW", "NHWC"}
         Where the network wants the channels: the first axis of an image, or the last.
 
+    Raises
+    ------
+    InvalidArgumentError
+        A rectangle, or a size that is not a whole number of pixels.
+
     Examples
     --------
     >>> Preprocessing(crop=224, resize=256).with_size(299).resize
@@ -51,6 +59,11 @@ class Preprocessing:
     layout: Layout = "NCHW"
 
     kind = "image"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "crop", _pixels("crop", self.crop))
+        if self.resize is not None:
+            object.__setattr__(self, "resize", _pixels("resize", self.resize))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -76,6 +89,18 @@ class Preprocessing:
         """Copy for another input size; ``resize`` keeps its proportion to ``crop``."""
         resize = None if self.resize is None else round(self.resize * crop / self.crop)
         return replace(self, crop=crop, resize=resize)
+
+
+def _pixels(name: str, value: object) -> int:
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        raise InvalidArgumentError(
+            f"Preprocessing({name}={value!r}): images are cropped to squares; give one number, "
+            f"{name}={max(value, default=224)!r}, and let the forward of a network that reads rectangles cut its own, "
+            "as x[:, :, :height, :width]"
+        )
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise InvalidArgumentError(f"Preprocessing({name}={value!r}): a number of pixels, 1 or more, such as 224")
+    return int(value)
 
 
 @dataclass(frozen=True, slots=True)

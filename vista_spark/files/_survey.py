@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from vista_spark.errors import EmptyInputError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyarrow import ChunkedArray
 
 __all__ = ["Survey", "check_tables", "survey"]
 
@@ -30,7 +33,7 @@ class Survey:
         Of the structured table.
     structured_features : int
     classes : int
-        Distinct labels.
+        As Spark ML counts them: the largest label + 1; of text, which is indexed, the distinct labels.
     image_bytes : int
         Of an encoded image, on average.
     """
@@ -110,9 +113,16 @@ def survey(
     return Survey(
         rows=len(labels),
         structured_features=len(features or numeric),
-        classes=pc.count_distinct(labels).as_py(),
+        classes=_classes(labels),
         image_bytes=_image_bytes(images, image),
     )
+
+
+def _classes(labels: ChunkedArray) -> int:
+    if not is_numeric(labels.type):
+        return int(pc.count_distinct(labels).as_py())
+    largest = pc.max(labels).as_py()
+    return int(largest) + 1 if largest is not None and 0 <= largest < math.inf else 1
 
 
 def _open(path: str, option: str) -> dataset.Dataset:

@@ -94,7 +94,7 @@ class Matched:
     rows : int
         Ids that both have.
     classes : int
-        Distinct labels.
+        As Spark ML counts them: the largest label + 1, labels that no row has included.
     dropped : mapping of str to int
         By the reason for which rows were left out, how many.
     """
@@ -250,7 +250,8 @@ def _check_structured(
         F.countDistinct(on).alias("distinct"),
         F.count_if(unlabelled).alias("unlabelled"),
         F.count_if(_COMPLETE).alias("complete"),
-        F.countDistinct(F.when(F.col(_COMPLETE), label)).alias("classes"),
+        F.countDistinct(F.when(F.col(_COMPLETE), label)).alias("labels"),
+        F.max(F.when(F.col(_COMPLETE), label.cast("double"))).alias("largest"),
     ).first()
     assert counts is not None  # noqa: S101 - an aggregate without groups has one row
     if not counts["rows"]:
@@ -263,11 +264,11 @@ def _check_structured(
     _settle(errors, dropped, "null structured feature", counts["ids"] - counts["unlabelled"] - counts["complete"])
     if not counts["complete"]:
         raise EmptyInputError(f"no row of the structured table is complete ({_listed(dropped)})")
-    if classification and counts["classes"] < 2:  # noqa: PLR2004 - a classifier tells at least two apart
+    if classification and counts["labels"] < 2:  # noqa: PLR2004 - a classifier tells at least two apart
         raise LabelError(
             f"the label {columns.label!r} has one class among {counts['complete']} complete rows: classifiers need two"
         )
-    return int(counts["complete"]), int(counts["classes"])
+    return int(counts["complete"]), max(0, int(counts["largest"])) + 1
 
 
 def _check_images(df: DataFrame, columns: Columns, errors: str, dropped: dict[str, int]) -> int:

@@ -36,8 +36,9 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 
-# Of Spark's trees, by default: 32 bins of a feature in each of the 32 nodes of a level, a float64 for each class.
-_TREE_BYTES = 32 * 32 * 8
+# Nodes that Spark's trees split at a time by default, in units of all features: the 16 of the last level, in a forest
+# of 20 trees on a third of the features, or for a classifier on their square root (less than a tenth, in a transfer).
+_TREE_NODES = {"RandomForestRegressor": 107, "RandomForestClassifier": 32}
 
 # Tried in this order; activations shrink with the batch.
 _BATCHES = (32, 8, 2)
@@ -307,11 +308,13 @@ def downstream_size(estimator: Any, classes: int) -> Downstream:
     estimator : pyspark.ml.Estimator
         Or one that holds another: the inner one counts.
     classes : int
-        Distinct labels.
+        The largest label + 1, as Spark counts them; a regression has none, whatever is given.
     """
-    for name in ("estimator", "classifier"):
-        if estimator.hasParam(name) and estimator.isDefined(name):
-            return downstream_size(estimator.getOrDefault(name), classes)
+    if estimator.hasParam("estimator") and estimator.isDefined("estimator"):
+        return downstream_size(estimator.getOrDefault("estimator"), classes)
+    if estimator.hasParam("classifier") and estimator.isDefined("classifier"):
+        # OneVsRest: each of its models tells one class from all others.
+        return downstream_size(estimator.getOrDefault("classifier"), 2)
     if hasattr(estimator, "getStages") and estimator.getStages():
         return downstream_size(estimator.getStages()[-1], classes)
     hidden = estimator.getOrDefault("layers") if estimator.hasParam("layers") else ()
@@ -320,8 +323,13 @@ def downstream_size(estimator: Any, classes: int) -> Downstream:
 
 def named_size(kind: str, classes: int, hidden: Sequence[int] = ()) -> Downstream:
     """As :func:`downstream_size`, by the name of an estimator's class, before there is a Spark to make one."""
+    regression = kind.endswith(("Regressor", "Regression")) and kind != "LogisticRegression"
+    classes = 0 if regression else max(2, classes)
     if kind.startswith("MLP"):
         return Downstream.mlp(hidden or _HIDDEN, max(1, classes))
-    if kind.startswith(("RandomForest", "GBT", "DecisionTree")):
-        return Downstream(kind, "user", bytes_per_feature=_TREE_BYTES * max(2, classes))
+    if kind.startswith("GBT"):
+        # Its trees fit residuals, which are numbers, for a classifier too.
+        return Downstream.trees(kind, 0)
+    if kind.startswith(("RandomForest", "DecisionTree")):
+        return Downstream.trees(kind, classes, nodes=_TREE_NODES.get(kind, 16))
     return replace(Downstream.logistic_regression(classes), name=kind)

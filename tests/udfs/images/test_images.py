@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
+from optimizer.errors import InvalidArgumentError
 from udfs.images import MAX_PIXELS, ImageError, Preprocessing, decode, open_rgb
 
 PIXELS = Preprocessing(crop=32, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), scale=1.0)
@@ -111,6 +112,26 @@ def test_the_numbers_are_torchvisions(size: tuple[int, int], preprocessing: Prep
     assert result.dtype == np.float32
     assert result.flags.c_contiguous
     np.testing.assert_allclose(result, torchvision_pipeline(image, preprocessing), rtol=1e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"crop": (224, 160)}, r"crop=\(224, 160\).*squares; give one number, crop=224.*x\[:, :, :height, :width\]"),
+        ({"crop": 224, "resize": [256, 200]}, r"resize=\[256, 200\].*give one number, resize=256"),
+        ({"crop": 0}, "crop=0.*a number of pixels, 1 or more"),
+        ({"crop": 224.5}, r"crop=224\.5.*a number of pixels"),
+        ({"crop": "224"}, "crop='224'.*a number of pixels"),
+    ],
+)
+def test_a_rectangle_is_refused_where_it_is_written(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        Preprocessing(**settings)
+
+
+def test_a_size_of_numpy_is_a_size() -> None:
+    numbers: dict[str, Any] = {"crop": np.int64(224), "resize": np.int32(256)}
+    assert repr(Preprocessing(**numbers)) == repr(Preprocessing(crop=224, resize=256))
 
 
 def test_the_arithmetic_is_float32_of_the_documented_formula_bit_for_bit() -> None:

@@ -23,6 +23,7 @@ from vista_spark.cli import app
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.sessions import _envelope, envelope, memory, not_set
 from vista_spark.transfer import memory_figure
+from vista_spark.transfer._inputs import Columns, match
 from vista_spark.transfer._planning import Decisions, downstream_size, in_session, named_size
 
 if TYPE_CHECKING:
@@ -155,9 +156,42 @@ def test_a_plan_by_name_runs_with_a_warning_where_memory_is_short(caplog: pytest
 def test_the_size_of_a_downstream_model() -> None:
     assert downstream_size(LogisticRegression(), 3).bytes_per_feature == 2 * 3 * 8
     forest = downstream_size(OneVsRest(classifier=RandomForestClassifier()), 2)
-    assert (forest.name, forest.bytes_per_feature) == ("RandomForestClassifier", 2 * 32 * 32 * 8)
+    # One against all others, whatever the classes; Spark counts a bin's rows beside the weights of its classes.
+    assert (forest.name, forest.bytes_per_feature) == ("RandomForestClassifier", 32 * 32 * 3 * 8)
+    assert downstream_size(OneVsRest(classifier=RandomForestClassifier()), 50) == forest
     assert named_size("MLPClassifier", 2) == Downstream.mlp((1024, 1024, 1024), 2)
     assert named_size("MLPClassifier", 5, [16]) == Downstream.mlp([16], 5)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["RandomForestRegressor", "GBTRegressor", "DecisionTreeRegressor", "LinearRegression", "MLPRegressor"],
+)
+def test_a_price_has_no_classes(kind: str) -> None:
+    few, many = (named_size(kind, classes) for classes in (2, 20_000))
+    assert few == many
+    workload = replace(planned().physical.workload, structured_rows=20_000, downstream=many)
+    session = Envelope(1, 2, heap_bytes=4 * GIB, beside_bytes=8 * GIB, local=True)
+    assert in_session(session, Decisions())(workload, "staged").cores == 2
+
+
+def test_labels_that_no_row_has_are_classes_too(spark: SparkSession) -> None:
+    structured = spark.createDataFrame([(1, 0.5, 0), (2, 1.5, 7), (3, None, 9)], "id int, f double, label int")
+    images = spark.createDataFrame([(1, b"x"), (2, b"y"), (3, b"z")], "id int, image binary")
+    matched = match(structured, images, Columns("id", ("f",), "label", "image"), "drop", classification=True)
+    assert (matched.rows, matched.classes) == (2, 8)
+
+
+def test_classes_are_counted_as_spark_does() -> None:
+    forest = named_size("RandomForestClassifier", 10)
+    assert forest.bytes_per_feature == 32 * 32 * 11 * 8
+    # Nodes that do not fit into maxMemoryInMB wait, but one is always split.
+    assert forest.memory_bytes(1000) == 1000 * forest.bytes_per_feature
+    assert forest.memory_bytes(62_720) == 256 * 2**20
+    assert forest.memory_bytes(10**6) == 10**6 * 32 * 11 * 8
+    # Boosted trees fit residuals: sums of 1, y and y * y, and a count.
+    assert named_size("GBTClassifier", 2).bytes_per_feature == named_size("GBTRegressor", 0).bytes_per_feature
+    assert named_size("LogisticRegression", 10).bytes_per_feature == 10 * 2 * 8
 
 
 _PLANNED = """
