@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Literal
+from typing import Any, Literal
 
 from optimizer.errors import InvalidArgumentError
 from udfs.handlers import TensorSpec
@@ -91,14 +91,14 @@ class Preprocessing:
         return replace(self, crop=crop, resize=resize)
 
 
-def _pixels(name: str, value: object) -> int:
+def _pixels(name: str, value: Any) -> int:
     if isinstance(value, Iterable) and not isinstance(value, str):
         raise InvalidArgumentError(
             f"Preprocessing({name}={value!r}): images are cropped to squares; give one number, "
             f"{name}={max(value, default=224)!r}, and let the forward of a network that reads rectangles cut its own, "
             "as x[:, :, :height, :width]"
         )
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+    if value is True or not isinstance(value, Integral) or value < 1:
         raise InvalidArgumentError(f"Preprocessing({name}={value!r}): a number of pixels, 1 or more, such as 224")
     return int(value)
 
