@@ -13,6 +13,14 @@ udfs.check_packages()
 
 from optimizer import __version__
 from vista_spark import roster
+from vista_spark.attribution import (
+    Attribution,
+    Attributor,
+    attribution_of,
+    image_attributor,
+    tensor_attributor,
+    text_attributor,
+)
 from vista_spark.features import (
     CNNFeaturizer,
     TextFeaturizer,
@@ -40,6 +48,8 @@ from vista_spark.transfer import (
 )
 
 __all__ = [
+    "Attribution",
+    "Attributor",
     "CNNFeaturizer",
     "Explanation",
     "FeatureTransfer",
@@ -56,14 +66,18 @@ __all__ = [
     "TextFeaturizer",
     "TransferResult",
     "__version__",
+    "attribution_of",
     "explain_image",
     "explain_image_sizes",
     "explain_image_targets",
     "explain_tensor",
+    "image_attributor",
     "plan_feature_transfer",
     "profile",
     "roster",
     "session",
+    "tensor_attributor",
+    "text_attributor",
 ]
 
 # Pipelines saved before the stages had public paths name them by these modules.

@@ -11,7 +11,7 @@ from ._curves import ScoreCurve, deletion, insertion
 from ._groups import group_masks, groups_along
 from ._lime import Surrogate, lime
 from ._rise import Rise, rise
-from ._scoring import ScoreFunction
+from ._scoring import ScoreFunction, positive
 from ._segments import superpixels
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "insertion",
     "lime",
     "mean_over_places",
+    "positive",
     "rise",
     "superpixels",
 ]

@@ -58,10 +58,9 @@ class ScoreCurve:
 def deletion(
     score: ScoreFunction,
     inputs: Sequence[NDArray[Any]],
-    baseline: NDArray[Any],
+    baselines: Sequence[NDArray[Any] | None],
     values: NDArray[np.floating],
     *,
-    of: int = 0,
     steps: int = 100,
     batch_size: int = 32,
 ) -> ScoreCurve:
@@ -75,13 +74,11 @@ def deletion(
         See :data:`ScoreFunction`.
     inputs : sequence of array
         Without the axis of records.
-    baseline : array
-        In the shape of the changed input.
+    baselines : sequence of array or None
+        For each input an array of its shape, or ``None`` where it stays.
     values : array of float
-        The attribution, in a shape that broadcasts to the changed input's; NaN comes last. Elements of one value come
-        in the order of their index.
-    of : int
-        Which input is changed. Default the first.
+        The attribution, in a shape that broadcasts to every changed input's. An element of NaN stays as it is. Elements
+        of one value come in the order of their index.
     steps : int
         Points of the curve after the first. Default 100; at most the number of values.
     batch_size : int
@@ -97,21 +94,20 @@ def deletion(
     >>> def total(batches):
     ...     return batches[0].sum(axis=1)
     >>> row, zeros = np.array([1.0, 2.0, 4.0]), np.zeros(3)
-    >>> deletion(total, [row], zeros, row).scores.tolist()
+    >>> deletion(total, [row], [zeros], row).scores.tolist()
     [7.0, 3.0, 1.0, 0.0]
-    >>> insertion(total, [row], zeros, row).scores.tolist()
+    >>> insertion(total, [row], [zeros], row).scores.tolist()
     [0.0, 4.0, 6.0, 7.0]
     """
-    return _curve("deletion", score, inputs, np.asarray(inputs[of]), baseline, values, of, steps, batch_size)
+    return _curve("deletion", score, inputs, baselines, values, steps, batch_size)
 
 
 def insertion(
     score: ScoreFunction,
     inputs: Sequence[NDArray[Any]],
-    baseline: NDArray[Any],
+    baselines: Sequence[NDArray[Any] | None],
     values: NDArray[np.floating],
     *,
-    of: int = 0,
     steps: int = 100,
     batch_size: int = 32,
 ) -> ScoreCurve:
@@ -119,40 +115,54 @@ def insertion(
 
     The paper's baseline is the blurred image. A good attribution has a steep rise: a large area.
     """
-    return _curve("insertion", score, inputs, baseline, np.asarray(inputs[of]), values, of, steps, batch_size)
+    return _curve("insertion", score, inputs, baselines, values, steps, batch_size)
 
 
 def _curve(
     kind: str,
     score: ScoreFunction,
     inputs: Sequence[NDArray[Any]],
-    start: NDArray[Any],
-    end: NDArray[Any],
+    baselines: Sequence[NDArray[Any] | None],
     values: NDArray[np.floating],
-    of: int,
     steps: int,
     batch_size: int,
 ) -> ScoreCurve:
-    """Go from one array to another."""
-    shape, size = np.shape(inputs[of]), positive("batch_size", batch_size)
+    """Go from the inputs to their baselines, or the other way."""
+    size = positive("batch_size", batch_size)
     values = np.asarray(values, np.float64)
-    if start.shape != shape or end.shape != shape:
-        raise InvalidArgumentError(f"a baseline of another shape than the input's {shape}")
-    try:
-        np.broadcast_to(values, shape)
-    except ValueError:
-        raise InvalidArgumentError(f"values of shape {values.shape} for an input of shape {shape}") from None
-    if np.isnan(values).all():
+    for array, baseline in zip(inputs, baselines, strict=True):
+        if baseline is not None:
+            _check_shapes(array, baseline, values)
+    known = int((~np.isnan(values)).sum())
+    if not known:
         raise InvalidArgumentError("values that are all NaN have no order")
     order = np.argsort(np.where(np.isnan(values), np.inf, -values), axis=None, kind="stable")
     places = np.empty(values.size, np.int64)
     places[order] = np.arange(values.size)
     rank = places.reshape(values.shape)
-    counts = np.unique(np.rint(np.linspace(0, values.size, min(positive("steps", steps), values.size) + 1)).astype(int))
+    counts = np.unique(np.rint(np.linspace(0, known, min(positive("steps", steps), known) + 1)).astype(int))
     scores = []
     for first in range(0, len(counts), size):
         part = counts[first : first + size]
-        batches = [np.repeat(np.asarray(array)[None], len(part), axis=0) for array in inputs]
-        batches[of] = np.stack([np.where(rank < count, end, start) for count in part]).astype(inputs[of].dtype)
+        batches = []
+        for array, baseline in zip(inputs, baselines, strict=True):
+            if baseline is None:
+                batches.append(np.repeat(array[None], len(part), axis=0))
+                continue
+            # What has no value is the input's in both.
+            own = rank.reshape(*([1] * (array.ndim - rank.ndim)), *rank.shape)
+            changed = (own[None] < part.reshape(-1, *([1] * own.ndim))) == (kind == "deletion")
+            taken = np.broadcast_to(changed & (own < known), (len(part), *array.shape))
+            batches.append(np.where(taken, baseline, array).astype(array.dtype))
         scores.append(checked_scores(score, batches))
-    return ScoreCurve(kind, counts / values.size, np.concatenate(scores))
+    return ScoreCurve(kind, counts / known, np.concatenate(scores))
+
+
+def _check_shapes(array: NDArray[Any], baseline: NDArray[Any], values: NDArray[np.floating]) -> None:
+    """Raise ``InvalidArgumentError`` where they do not go together."""
+    if baseline.shape != array.shape:
+        raise InvalidArgumentError(f"a baseline of shape {baseline.shape} for an input of shape {array.shape}")
+    try:
+        np.broadcast_to(values, array.shape)
+    except ValueError:
+        raise InvalidArgumentError(f"values of shape {values.shape} for an input of shape {array.shape}") from None

@@ -114,7 +114,8 @@ def lime(
         raise InvalidArgumentError(f"ridge={ridge!r}: a number from 0 on")
     there = np.random.default_rng(seed).random((samples, len(masks))) < 0.5  # noqa: PLR2004 - as likely as not
     there[0] = True
-    scores = np.concatenate([_scored(score, inputs, baselines, masks, rows) for rows in in_batches(there, size)])
+    places = _places(groups, masks)
+    scores = np.concatenate([_scored(score, inputs, baselines, places, rows) for rows in in_batches(there, size)])
     kernel = np.sqrt(np.exp(-((1 - np.sqrt(there.mean(axis=1))) ** 2) / kernel_width**2))
     weights, intercept, r2 = _regression(there.astype(np.float64), scores, kernel, ridge)
     values = []
@@ -128,21 +129,34 @@ def lime(
     return Surrogate(weights, intercept, r2, tuple(values), float(scores[0]), samples)
 
 
+def _places(
+    groups: Sequence[NDArray[np.integer]], masks: Sequence[Sequence[NDArray[np.bool_] | None]]
+) -> list[NDArray[np.int64]]:
+    """Give each element the place of its group among all groups, or the place after them where it has none."""
+    places = []
+    for number, array in enumerate(groups):
+        place = np.full(np.shape(array), len(masks), np.int64)
+        for at, mask in enumerate(masks):
+            part = mask[number]
+            if part is not None:
+                place[part] = at
+        places.append(place)
+    return places
+
+
 def _scored(
     score: ScoreFunction,
     inputs: Sequence[NDArray[Any]],
     baselines: Sequence[NDArray[Any]],
-    masks: Sequence[Sequence[NDArray[np.bool_] | None]],
+    places: Sequence[NDArray[np.int64]],
     rows: Sequence[NDArray[np.bool_]],
 ) -> NDArray[np.float64]:
-    """Score the input with some of its groups."""
-    changed = [np.repeat(array[None], len(rows), axis=0) for array in inputs]
-    for row, there in enumerate(rows):
-        for number in map(int, np.flatnonzero(~there)):
-            for array, baseline, mask in zip(changed, baselines, masks[number], strict=True):
-                if mask is not None:
-                    at = np.broadcast_to(mask, baseline.shape)
-                    array[row][at] = baseline[at]
+    """Score the input with some of its groups; an element without a group is always there."""
+    there = np.pad(np.stack(rows), ((0, 0), (0, 1)), constant_values=True)
+    changed = []
+    for array, baseline, place in zip(inputs, baselines, places, strict=True):
+        shape = (len(rows), *array.shape)
+        changed.append(np.where(np.broadcast_to(there[:, place], shape), array, baseline).astype(array.dtype))
     return checked_scores(score, changed)
 
 

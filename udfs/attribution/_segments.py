@@ -38,7 +38,8 @@ def superpixels(image: NDArray[np.uint8], count: int = 50, compactness: float = 
     Raises
     ------
     InvalidArgumentError
-        No image of three channels, a count below 1, a compactness that is not positive.
+        No image of three channels, a count below 1, a compactness that is not positive; or all of the image is one
+        superpixel.
     ImportError
         scikit-image is not installed.
 
@@ -58,6 +59,11 @@ def superpixels(image: NDArray[np.uint8], count: int = 50, compactness: float = 
         from skimage.segmentation import slic  # noqa: PLC0415 - an optional package
     except ImportError:
         raise ImportError('superpixels need scikit-image: pip install "cerebro-spark[explain]"') from None
-    labels = slic(image, positive("count", count), compactness=compactness, start_label=0, channel_axis=2)
+    wanted = positive("count", count)
+    labels = slic(image, wanted, compactness=compactness, start_label=0, channel_axis=2)
     numbers: NDArray[np.int64] = np.unique(labels, return_inverse=True)[1].reshape(labels.shape).astype(np.int64)
+    if wanted > 1 and not numbers.any():
+        raise InvalidArgumentError(
+            "the image has no superpixels: all of it is one; give groups as an array, or a larger compactness"
+        )
     return numbers

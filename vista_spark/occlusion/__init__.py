@@ -1,8 +1,14 @@
 """Occlusion heat maps: of one image or tensor, and of a DataFrame's images (Krypton, chapter 6)."""
 
 from vista_spark.occlusion._checks import check_explainable
-from vista_spark.occlusion._image import Explanation, explain_image, explain_image_sizes, explain_image_targets
-from vista_spark.occlusion._options import OcclusionOptions
+from vista_spark.occlusion._image import (
+    Explanation,
+    explain_image,
+    explain_image_sizes,
+    explain_image_targets,
+    shown_image,
+)
+from vista_spark.occlusion._options import OcclusionOptions, color_fill
 from vista_spark.occlusion._stage import OcclusionExplainer, OcclusionExplainerModel
 from vista_spark.occlusion._tensor import TensorExplanation, explain_tensor
 
@@ -13,8 +19,10 @@ __all__ = [
     "OcclusionOptions",
     "TensorExplanation",
     "check_explainable",
+    "color_fill",
     "explain_image",
     "explain_image_sizes",
     "explain_image_targets",
     "explain_tensor",
+    "shown_image",
 ]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from vista_spark.network import Network
     from vista_spark.roster import ModelCard
 
-__all__ = ["Explanation", "explain_image", "explain_image_sizes", "explain_image_targets"]
+__all__ = ["Explanation", "explain_image", "explain_image_sizes", "explain_image_targets", "shown_image"]
 
 # Options that have the same name for an image as for any tensor.
 _OPTIONS = {each.name for each in fields(OcclusionOptions)} - {"patch", "stride"}
@@ -439,7 +439,7 @@ class _Question:
             except TargetError as error:
                 raise InvalidArgumentError(f"target={chosen[0] if len(chosen) == 1 else chosen!r}: {error}") from None
             seconds = time.perf_counter() - started
-            shown = _shown(pixels, preprocessing)
+            shown = shown_image(pixels, preprocessing)
             answers.append(
                 tuple(
                     Explanation(
@@ -463,7 +463,7 @@ def _element(target: Any) -> int | None:
     return None if target is None else whole_number("target", target)
 
 
-def _shown(pixels: NDArray[np.float32], preprocessing: Preprocessing) -> NDArray[np.uint8]:
+def shown_image(pixels: NDArray[np.float32], preprocessing: Preprocessing) -> NDArray[np.uint8]:
     """Pixels back from the network's input."""
     image = pixels.transpose(1, 2, 0) if preprocessing.layout == "NCHW" else pixels
     last = image * np.array(preprocessing.std) + np.array(preprocessing.mean)

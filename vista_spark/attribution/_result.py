@@ -1,0 +1,179 @@
+"""The attribution of a score to the parts of an input, as every method returns it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from udfs.attribution import mean_over_places
+from vista_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from vista_spark.occlusion import Explanation, TensorExplanation
+
+__all__ = ["Attribution", "attribution_of"]
+
+_IMAGE = 2  # axes of a picture's values
+_NAMED = 5  # parts that explain() names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribution:
+    """How much each part of an input supports the score, with its sign. Made by :class:`vista_spark.Attributor`.
+
+    Attributes
+    ----------
+    values : array of float64
+        Positive where a part supports the target, negative where it counts against; NaN where nothing is known. Of the
+        input's shape; without its channels where these are covered together: (height, width) of an image.
+    method : str
+    target : int
+        The element of the score, such as a class.
+    score : str
+        The score in words.
+    whole : float
+        Score of the whole input.
+    baseline : str
+        What replaces a part, in words.
+    evaluations : int
+        Inputs that the network computed.
+    seconds : float
+    seed : int, optional
+        Of random masks.
+    measures : mapping of str to float
+        What says how far to trust the values: ``"r2"`` of LIME's linear model, ``"agreement"`` of two halves of RISE's
+        masks, ``"gap"`` between the sum of integrated gradients and the score's fall.
+    groups : array of int, optional
+        Of each element, where groups of elements were replaced together.
+    labels : tuple of str
+        Of each value, as a text's tokens.
+    picture : array of uint8, of shape (height, width, 3), optional
+        The image as the network sees it.
+    """
+
+    values: NDArray[np.float64]
+    method: str
+    target: int
+    score: str
+    whole: float
+    baseline: str
+    evaluations: int
+    seconds: float
+    seed: int | None = None
+    measures: Mapping[str, float] = field(default_factory=dict)
+    groups: NDArray[np.integer] | None = None
+    labels: tuple[str, ...] = ()
+    picture: NDArray[np.uint8] | None = None
+
+    def explain(self) -> str:
+        """Say in words what was computed, how, and how far to trust it."""
+        least, most = np.nanmin(self.values), np.nanmax(self.values)
+        lines = [
+            f"{self.method}: target {self.target} with {self.whole:.4f}; values from {least:.4f} to {most:.4f}",
+            *([self.score] if self.score else []),
+        ]
+        if self.labels:
+            order = np.argsort(-np.abs(np.nan_to_num(self.values)), kind="stable")[:_NAMED]
+            lines.append("most: " + ", ".join(f"{self.labels[place]} {self.values[place]:+.4f}" for place in order))
+        seed = "" if self.seed is None else f"; seed {self.seed}"
+        lines.append(f"baseline: {self.baseline}{seed}; {self.evaluations} inputs in {self.seconds:.1f} s")
+        lines += [f"{_MEASURES[name]}: {value:.4g}" for name, value in self.measures.items()]
+        return "\n".join(lines)
+
+    def plot(self) -> Figure:
+        """Draw the values: over the image, as a map, or as bars; red supports the target, blue counts against it.
+
+        The colours' scale is centred on 0 and fits the values.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Values of three axes or more.
+        """
+        from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - only who draws pays for matplotlib
+
+        if self.values.ndim > _IMAGE:
+            raise InvalidArgumentError(
+                f"values of {self.values.ndim} axes: draw their planes, as attribution.values[0]"
+            )
+        most = float(np.nanmax(np.abs(self.values))) or 1.0
+        figure = NotebookFigure(figsize=(8.5, 4), layout="constrained")
+        title = f"{self.method}: what supports target {self.target} ({self.whole:.3f})"
+        if self.values.ndim < _IMAGE:
+            axes = figure.subplots()
+            places = np.arange(self.values.size)
+            axes.bar(places, self.values, color=np.where(self.values < 0, "tab:blue", "tab:red"))
+            axes.axhline(0, color="grey", linewidth=0.8)
+            if self.labels:
+                axes.set_xticks(places, self.labels, rotation=60, ha="right")
+            axes.set_title(title, fontsize=9)
+            return figure
+        drawn = figure.subplots(1, 1 if self.picture is None else 2, squeeze=False)[0]
+        if self.picture is not None:
+            drawn[0].imshow(self.picture)
+            drawn[0].set_axis_off()
+            drawn[-1].imshow(self.picture.mean(axis=2), cmap="gray")
+        shown = drawn[-1].imshow(
+            self.values, cmap="RdBu_r", vmin=-most, vmax=most, alpha=1.0 if self.picture is None else 0.7
+        )
+        drawn[-1].set_axis_off()
+        drawn[-1].set_title(title, fontsize=9)
+        figure.colorbar(shown, ax=drawn[-1])
+        return figure
+
+
+_MEASURES = {
+    "r2": "R2 of the linear model (low: the weights say little)",
+    "agreement": "correlation of two halves of the masks (low: take more masks)",
+    "gap": "sum of the values less the score's fall (not near 0: take more steps)",
+}
+
+
+def attribution_of(explanation: Explanation | TensorExplanation) -> Attribution:
+    """Turn an occlusion heat map into an attribution in the input's own size, with its sign.
+
+    Each element has the mean, over the places whose patch covers it, of the score of the whole input minus the score
+    with the patch there, as captum's ``Occlusion`` gives it.
+
+    Parameters
+    ----------
+    explanation : Explanation or TensorExplanation
+        Of :func:`vista_spark.explain_image` or :func:`vista_spark.explain_tensor`.
+
+    Returns
+    -------
+    Attribution
+        NaN outside of the region.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The heat map has places that are not computed.
+
+    Examples
+    --------
+    >>> from vista_spark import explain_image
+    >>> picture = np.random.default_rng(0).normal(size=(3, 64, 64)).astype("float32")
+    >>> attribution_of(explain_image(picture, "squeezenet1_1", image_size=64, stride=16)).values.shape
+    (64, 64)
+    """
+    effects = explanation.probability - explanation.heat_map.astype(np.float64)
+    rows = " x ".join(map(str, explanation.grid.patch))
+    return Attribution(
+        values=mean_over_places(effects, explanation.grid),
+        method="occlusion",
+        target=explanation.target,
+        score=explanation.score,
+        whole=explanation.probability,
+        baseline=f"a patch of {rows}",
+        evaluations=1 + explanation.heat_map.size,
+        seconds=explanation.seconds,
+        picture=getattr(explanation, "image", None),
+    )
