@@ -41,6 +41,6 @@ def test_occlusion() -> None:
 
 
 def test_theory() -> None:
-    found = ratios("occlusion", "--theory", "--stride", "4")
+    found = ratios("occlusion", "--figure", "6.3", "--stride", "4")
     assert found["theory.vgg16.16"] == pytest.approx(9.78, abs=0.005)
     assert found["theory.vgg16.4"] > found["theory.vgg16.64"]

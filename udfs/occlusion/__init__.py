@@ -8,6 +8,7 @@ from ._curve import TAUS, Curve, fitted
 from ._drill import Lattice
 from ._explaining import DETAILS, Explaining
 from ._naive import NaiveOccluder, open_occluder
+from ._sampling import Sampling, coordinates, spread_places
 from ._score import OUTPUTS, Output, Score, ScoreError, SettledScore
 from ._settings import (
     MODES,
@@ -22,6 +23,7 @@ from ._settings import (
 )
 from ._share import COST, VALUES, Share, ShareCost
 from ._similarity import similarity
+from ._surface import Surface
 
 __all__ = [
     "COST",
@@ -43,13 +45,17 @@ __all__ = [
     "Output",
     "Perturbation",
     "Precision",
+    "Sampling",
     "Score",
     "ScoreError",
     "SettledScore",
     "Share",
     "ShareCost",
+    "Surface",
     "TargetError",
+    "coordinates",
     "fitted",
     "open_occluder",
     "similarity",
+    "spread_places",
 ]

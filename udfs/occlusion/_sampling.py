@@ -1,0 +1,180 @@
+"""Choice of the places of a heat map that are computed exactly, until the others are known well enough."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from udfs.occlusion._similarity import averages, deviations
+from udfs.occlusion._surface import Surface
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from optimizer.occlusion import OcclusionGrid
+
+__all__ = ["Sampling", "coordinates", "spread_places"]
+
+# Share of the places that come first, and the fewest of them.
+_FIRST = 0.05
+_FEWEST = 16
+
+# How many more each round computes, as a share of those known.
+_MORE = 0.3
+
+# From this share of all places on, the rest is computed too: little would be saved.
+_MOST = 0.6
+
+# The fewest places along an axis with which heat maps can be compared.
+_COMPARABLE = 3
+
+# The time of a surface grows with the cube of the known places.
+_MOST_KNOWN = 2500
+
+# The estimate's own error, of which half the heat maps would otherwise be too unlike.
+_MARGIN = 0.01
+
+_DRAWS = 16
+
+# SSIM's constant: a share of the span of values, below which a window counts as flat.
+_FLAT = 0.03
+_TINY = 1e-300
+
+
+def coordinates(grid: OcclusionGrid) -> list[NDArray[np.float64]]:
+    """Compute where a grid's places are along each axis, in strides."""
+    return [grid.starts(axis) / grid.stride[axis] for axis in range(len(grid.shape))]
+
+
+def spread_places(shape: Sequence[int], share: float = _FIRST, *, seed: int = 0) -> NDArray[np.bool_]:
+    """Choose places of a heat map for a sample: one from each cell of a coarse grid, by chance.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Of the heat map.
+    share : float
+        About how much of it; at least 16 places, or all.
+    seed : int
+
+    Examples
+    --------
+    >>> spread_places((53, 53)).shape, int(spread_places((53, 53)).sum()), int(spread_places((3, 3)).sum())
+    ((53, 53), 196, 9)
+    """
+    side, chosen, random = _side(shape, share), np.zeros(shape, np.bool_), np.random.default_rng(seed)
+    for cell in np.ndindex(*(-(-extent // side) for extent in shape)):
+        first = [at * side for at in cell]
+        sizes = [min(side, extent - at) for at, extent in zip(first, shape, strict=True)]
+        chosen[tuple(at + int(random.integers(size)) for at, size in zip(first, sizes, strict=True))] = True
+    return chosen
+
+
+@dataclass(slots=True)
+class Sampling:
+    """Rounds of places for heat maps of one image; made anew for each.
+
+    The first round is a lattice. After each, surfaces through the known values estimate the SSIM of their most likely
+    maps; while that is too low, the next round has the places that would raise it most. From three fifths of all places
+    on, the rest is computed too, and the heat maps are exact.
+
+    Parameters
+    ----------
+    grid : OcclusionGrid
+    target : float
+        SSIM to reach, below 1.
+
+    Attributes
+    ----------
+    likeness : tuple of float
+        By heat map, after the last round: the estimate, or 1 where all places are known.
+
+    Examples
+    --------
+    >>> from optimizer.occlusion import OcclusionGrid
+    >>> grid = OcclusionGrid((96, 96), (16, 16), (2, 2))
+    >>> rows, columns = np.indices(grid.shape)
+    >>> hill = np.exp(-((rows - 20) ** 2 + (columns - 12) ** 2) / 60)
+    >>> values, sampling = np.full((1, *grid.shape), np.nan), Sampling(grid, 0.9)
+    >>> for places in sampling.rounds(values):
+    ...     values[0, places] = hill[places]
+    >>> bool(sampling.likeness[0] > 0.9), bool(np.isnan(values).mean() > 0.8)
+    (True, True)
+    >>> bool(np.abs(sampling.filled(values)[0] - hill).max() < 0.1)
+    True
+    """
+
+    grid: OcclusionGrid
+    target: float
+    likeness: tuple[float, ...] = field(default=(), init=False)
+    _surfaces: list[Surface] = field(default_factory=list, init=False)
+
+    def rounds(self, values: NDArray[np.floating]) -> Iterator[NDArray[np.bool_]]:
+        """Yield the places to compute next; the caller writes their values before it asks for more.
+
+        Parameters
+        ----------
+        values : array of float, of shape (heat maps, *grid.shape)
+            NaN where nothing is computed.
+        """
+        shape, random = self.grid.shape, np.random.default_rng(0)
+        side = _side(shape, _FIRST)
+        lines = [np.unique(np.append(np.arange(0, extent, side), extent - 1)) for extent in shape]
+        wanted = np.zeros(shape, np.bool_)
+        wanted[np.ix_(*lines)] = True
+        known = np.zeros(shape, np.bool_)
+        most = min(_MOST * math.prod(shape), _MOST_KNOWN)
+        while min(shape) >= _COMPARABLE and known.sum() + wanted.sum() <= most:
+            yield wanted
+            known |= wanted
+            self._surfaces = [Surface.through(one, coordinates(self.grid)) for one in values]
+            self.likeness = tuple(surface.likeness(surface.mean) for surface in self._surfaces)
+            if min(self.likeness) >= min(self.target + _MARGIN, 1.0):
+                return
+            worst = self._surfaces[int(np.argmin(self.likeness))]
+            wanted = _uncertain(worst, known, round(_MORE * int(known.sum())), random)
+        yield ~known
+        self._surfaces, self.likeness = [], (1.0,) * len(values)
+
+    def filled(self, values: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Fill in the most likely values at the places that no round computed."""
+        if not self._surfaces:
+            return values.astype(np.float64)
+        return np.stack([surface.mean for surface in self._surfaces])
+
+
+def _side(shape: Sequence[int], share: float) -> int:
+    """Compute the side of the cells of which each has one place of the sample."""
+    side = max(1, int(np.rint(share ** (-1 / len(shape)))))
+    while side > 1 and math.prod(-(-extent // side) for extent in shape) < _FEWEST:
+        side -= 1
+    return side
+
+
+def _uncertain(
+    surface: Surface, known: NDArray[np.bool_], count: int, random: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Choose the places whose values may be far off beside the contrast around them: there SSIM loses most.
+
+    Neighbours tell of each other, so none are chosen together while others are there.
+    """
+    variance = np.mean([(surface.draw(random) - surface.mean) ** 2 for _ in range(_DRAWS)], axis=0)
+    flat = (_FLAT * float(np.ptp(surface.mean))) ** 2 + _TINY
+    loss = averages(variance / (deviations(surface.mean) ** 2 + averages(variance) + flat), 3)  # draws are few
+    loss = np.where(known, -1.0, loss * random.uniform(0.9, 1.0, loss.shape))
+    order = np.argsort(-loss, axis=None)
+    chosen, taken = np.zeros(known.shape, np.bool_), known.copy()
+    for is_apart in (True, False):
+        for at in order:
+            if chosen.sum() >= count:
+                return chosen
+            place = tuple(int(index) for index in np.unravel_index(at, known.shape))
+            around = tuple(slice(max(0, index - 1), index + 2) for index in place)
+            if not (taken[around].any() if is_apart else taken[place]):
+                chosen[place] = taken[place] = True
+    return chosen
