@@ -14,6 +14,7 @@ from optimizer.errors import (
     nearest,
 )
 from udfs.driver import JavaNotFoundError
+from udfs.occlusion import VerificationError
 from udfs.weights import WeightsError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ __all__ = [
     "RandomWeightsWarning",
     "UnknownLayerError",
     "UnknownModelError",
+    "VerificationError",
     "VistaError",
     "WeightsError",
 ]

@@ -24,6 +24,7 @@ from ._settings import (
 from ._share import COST, VALUES, Share, ShareCost
 from ._similarity import similarity
 from ._surface import Surface
+from ._verification import VerificationError, places_to_verify
 
 __all__ = [
     "COST",
@@ -53,9 +54,11 @@ __all__ = [
     "ShareCost",
     "Surface",
     "TargetError",
+    "VerificationError",
     "coordinates",
     "fitted",
     "open_occluder",
+    "places_to_verify",
     "similarity",
     "spread_places",
 ]

@@ -15,6 +15,7 @@ from udfs.occlusion._naive import open_occluder
 from udfs.occlusion._score import ScoreError
 from udfs.occlusion._settings import TargetError
 from udfs.occlusion._task_model import task_model
+from udfs.occlusion._verification import VerificationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,7 @@ _IMAGES = 8
 class Explaining:
     """Heat maps of the images of a batch. A :class:`udfs.arrow.BatchFunction`.
 
-    A row is bad where its image cannot be read, or its target is not an element of the score.
+    A row is bad where its image cannot be read, its target is not an element of the score, or a verified place differs.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ class Explaining:
                 image = next(images)
                 try:
                     explained = self._explained(occluder, image, target)
-                except (ScoreError, TargetError) as error:
+                except (ScoreError, TargetError, VerificationError) as error:
                     reasons[row] = str(error)
             maps.append(explained[0])
             details.append(explained[1])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from udfs.occlusion._settings import HeatMap, TargetError
+from udfs.occlusion._verification import Verification, places_to_verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -131,6 +132,8 @@ class HeatMaps(ABC):
             The score has no such element.
         udfs.occlusion.ScoreError
             The output for the whole image is not finite, or has no such score.
+        udfs.occlusion.VerificationError
+            Unless the mode is approximate: a place is not what the untouched network gives.
         """
         told = None if on_update is None else lambda maps: on_update(maps[0])
         (mapped,) = self.heat_maps(image, [target], told, elsewhere)
@@ -171,14 +174,83 @@ class HeatMaps(ABC):
                 values[(slice(None), *index.T)] = at_places.T
                 if on_update is not None:
                     on_update(values.copy())
-        if np.isnan(values).any():
-            values = self._filled(values)
-            if on_update is not None:
-                on_update(values.copy())
+        filled = self._filled(values)
+        if filled is not values and on_update is not None:
+            on_update(filled.copy())
+        places_again, difference = self._verified(image, score, counted, values)
         return tuple(
-            HeatMap(mapped, target, predicted, float(scores[target]), score.statement)
-            for mapped, target in zip(values, counted, strict=True)
+            HeatMap(mapped, target, predicted, float(scores[target]), score.statement, places_again, difference)
+            for mapped, target in zip(filled, counted, strict=True)
         )
+
+    def _verified(
+        self, image: Any, score: SettledScore, targets: Sequence[int], values: NDArray[np.float32]
+    ) -> tuple[int, float]:
+        """Compute some places again with the untouched network; returns their number and the largest difference."""
+        occlusion = self._occlusion
+        if occlusion.mode == "approximate":
+            return 0, 0.0
+        # The naive mode is the network itself: one place tells whether it depends on the other records of a batch.
+        wanted = 1 if occlusion.mode == "naive" and occlusion.verify is None else occlusion.verify
+        places = places_to_verify(wanted, occlusion.grid.shape, occlusion.seed)
+        if not places:
+            return 0, 0.0
+        under = self.under(image)
+
+        def laid(place: tuple[int, ...]) -> NDArray[np.float32]:
+            covered = self.covered(place)
+            pixels: NDArray[np.float32] = image.pixels.copy()
+            pixels[covered] = under[covered]
+            return pixels
+
+        def untouched(place: tuple[int, ...]) -> NDArray[np.float32]:
+            return score(self.untouched(image, laid(place)))[0, targets]
+
+        def precise(place: tuple[int, ...]) -> NDArray[np.float32] | None:
+            outputs = self.untouched_precisely(image, laid(place))
+            return None if outputs is None else score(outputs)[0, targets]
+
+        def reason(place: tuple[int, ...], expected: NDArray[np.floating]) -> str:
+            only = np.zeros(occlusion.grid.shape, np.bool_)
+            only[place] = True
+            ((_, alone),) = self.values(image, score, targets, only)
+            if np.allclose(alone[0], expected, rtol=0, atol=1e-5 * largest):
+                return (
+                    "computed alone it is the same, so the network's output for one record depends on the other "
+                    'records of its batch, as by a mean over the first axis; take mode="naive" and batch_size=1'
+                )
+            return self.difference(image, laid(place), place)
+
+        largest = max(1.0, float(np.abs(score(self.whole(image))[0]).max()))
+        return len(places), Verification(untouched, precise, reason, largest)(values, targets, places)
+
+    def covered(self, place: tuple[int, ...]) -> tuple[slice, ...]:
+        """Index the elements of the input that the patch covers at a place of the heat map."""
+        grid = self._occlusion.grid
+        begin = [int(grid.starts(axis)[at]) for axis, at in enumerate(place)]
+        covered = tuple(slice(at, at + extent) for at, extent in zip(begin, grid.patch, strict=True))
+        return covered if self.channels_last else (slice(None), *covered)
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether the input's channels are its last axis."""
+        return self.patches.graph[self.patches.source].output_shape[1:] != self._occlusion.grid.image
+
+    @abstractmethod
+    def under(self, image: Any) -> NDArray[np.float32]:
+        """Content of the patch wherever it is laid: an array of the opened image's shape."""
+
+    @abstractmethod
+    def untouched(self, image: Any, pixels: NDArray[np.float32]) -> NDArray[Any]:
+        """Run the network as its author wrote it for one input, beside the opened image's other inputs."""
+
+    def untouched_precisely(self, image: Any, pixels: NDArray[np.float32]) -> NDArray[Any] | None:  # noqa: ARG002
+        """Run it in float64, where it runs in it."""
+        return None
+
+    def difference(self, image: Any, pixels: NDArray[np.float32], place: tuple[int, ...]) -> str:  # noqa: ARG002
+        """Say where the computation departs from the untouched network."""
+        return "please report it with the network"
 
     def _stages(self, values: NDArray[np.float32]) -> Iterator[NDArray[np.bool_]]:
         """Yield the places to compute, stage after stage; `values` has what is computed by then."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,27 +112,24 @@ class NaiveOccluder(HeatMaps):
             yield index, score(outputs)[:, targets]
 
     def _results(self, image: _Opened, places: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-        grid, under = self._occlusion.grid, self._under(image.pixels)
-        index = np.argwhere(places)
-        starts = [grid.starts(axis) for axis in range(len(grid.image))]
+        under, index = self.under(image), np.argwhere(places)
         for first in range(0, len(index), self._occlusion.batch_size):
             part = index[first : first + self._occlusion.batch_size]
             batch = np.repeat(image.pixels[None], len(part), axis=0)
             for row, place in zip(batch, part, strict=True):
-                begin = [int(start[at]) for start, at in zip(starts, place, strict=True)]
-                covered = tuple(slice(at, at + extent) for at, extent in zip(begin, grid.patch, strict=True))
-                at = covered if self._channels_last else (slice(None), *covered)
-                row[at] = under[at]
+                covered = self.covered(tuple(place))
+                row[covered] = under[covered]
             yield part, self._run(batch, image.beside)
 
-    @cached_property
-    def _channels_last(self) -> bool:
-        return self.patches.graph[self.patches.source].output_shape[1:] != self._occlusion.grid.image
+    def untouched(self, image: _Opened, pixels: NDArray[np.float32]) -> NDArray[Any]:
+        """Run the network for one input."""
+        return self._run(pixels[None], image.beside)
 
-    def _under(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-        """A whole image of what lies under the patch, wherever it is."""
+    def under(self, image: _Opened) -> NDArray[np.float32]:
+        """Content of the patch wherever it is laid."""
+        pixels = image.pixels
         axes = tuple(range(len(self._occlusion.grid.image)))
-        spatial = axes if self._channels_last else tuple(axis + 1 for axis in axes)
+        spatial = axes if self.channels_last else tuple(axis + 1 for axis in axes)
         if self._occlusion.perturbation == "blur":
             return _blurred(pixels, spatial, self._occlusion.grid.patch)
         if self._occlusion.perturbation == "mean":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from udfs.occlusion._cost import CostModel
 from udfs.occlusion._drill import Lattice
 from udfs.occlusion._heat_maps import HeatMaps, Values
 from udfs.occlusion._score import output_layer
+from udfs.occlusion._untouched import UntouchedNetwork, layers_in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -74,7 +76,7 @@ class Occluder(HeatMaps):
 
     def __init__(self, model: TorchModel, occlusion: Occlusion, source: str | None = None) -> None:
         super().__init__(model, occlusion)
-        self._device = model.device
+        self._traced, self._device = model, model.device
         tau = occlusion.tau if occlusion.mode == "approximate" else 1.0
         self._network = IncrementalNetwork(
             model, occlusion.grid, threshold=tau, source=source, bfloat16=occlusion.in_bfloat16
@@ -145,6 +147,41 @@ class Occluder(HeatMaps):
             scores = score(outputs if moved is None else outputs + moved)[:, targets]
             yield index, scores.clip(0, 1) if lean and score.kind == "probability" else scores
 
+    def under(self, image: Opened) -> NDArray[np.float32]:
+        """Content of the patch wherever it is laid."""
+        fill = _array(self._fill(image.whole))
+        whole = fill.reshape(-1, *(1,) * (image.pixels.ndim - 1)) if fill.ndim == 1 else fill[0]
+        return np.broadcast_to(whole, image.pixels.shape)
+
+    def untouched(self, image: Opened, pixels: NDArray[np.float32]) -> NDArray[Any]:
+        """Run the user's own module for one input."""
+        return self._untouched.output(self._tensors(image, pixels))
+
+    def untouched_precisely(self, image: Opened, pixels: NDArray[np.float32]) -> NDArray[Any] | None:
+        """Run a copy of the module in float64."""
+        return self._untouched.precise(self._tensors(image, pixels))
+
+    def difference(self, image: Opened, pixels: NDArray[np.float32], place: tuple[int, ...]) -> str:
+        """Name the first layer that departs from the user's own module."""
+        way_out = 'take mode="naive", and report it with the network'
+        fill = self._fill(image.whole)
+        grid, source = self._occlusion.grid, self.patches.source
+        try:
+            partial = layers_in_parts(self._traced, grid, source, image.whole, fill, image.beside, place)
+            layer = self._untouched.first_difference(self._tensors(image, pixels), partial)
+        except Exception as error:  # noqa: BLE001 - a search that fails must not hide what it was to explain
+            return f"no layer can be named ({type(error).__name__}: {error}); {way_out}"
+        if layer is None:
+            return f"all layers agree before they are fused or joined into batches; {way_out}"
+        return f"the first layer that differs is {layer}; {way_out}"
+
+    def _tensors(self, image: Opened, pixels: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
+        return {name: _array(tensor)[0] for name, tensor in image.beside.items()} | {self.patches.source: pixels}
+
+    @cached_property
+    def _untouched(self) -> UntouchedNetwork:
+        return UntouchedNetwork(self._traced, self._occlusion.score.head)
+
     def _results(
         self, image: Opened, places: NDArray[np.bool_]
     ) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
@@ -176,6 +213,8 @@ class Occluder(HeatMaps):
         yield np.logical_or.reduce([lattice.second(mapped, self._occlusion.fraction) for mapped in values])
 
     def _filled(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        if self._occlusion.mode != "approximate" or self._occlusion.step == 1:
+            return values
         return np.stack([self._lattice.filled(mapped) for mapped in values]).astype(np.float32)
 
 

@@ -203,6 +203,8 @@ def explain_image(  # noqa: PLR0913 - every option by its name
         A patch that does not fit, a region outside of the image, a tau that is no fraction.
     udfs.images.ImageError
         The image cannot be read.
+    VerificationError
+        A place is not what the untouched network gives; the message names the first layer that differs.
 
     Examples
     --------

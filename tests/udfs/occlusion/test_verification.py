@@ -1,0 +1,137 @@
+"""The guard of exact heat maps: a wrong value is found by the untouched network, and the layer is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn
+
+import udfs.incremental._network as incremental
+from optimizer.occlusion import OcclusionGrid
+from udfs.handlers import TensorSpec, framework
+from udfs.occlusion import HeatMap, NaiveOccluder, Occlusion, Score, VerificationError, places_to_verify
+from udfs.occlusion.occluder import Occluder
+
+SIDE = 16
+GRID = OcclusionGrid((SIDE, SIDE), (4, 4), (4, 4))
+
+
+def small() -> nn.Module:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 3)).eval()
+
+
+def traced(module: nn.Module) -> Any:
+    return framework("torch").trace(module, [TensorSpec((2, SIDE, SIDE))])
+
+
+def mapped(model: Any, **options: Any) -> HeatMap:
+    occluder = Occluder(model, Occlusion(GRID, (0.0, 0.0), **options))
+    picture = np.random.default_rng(1).normal(size=(2, SIDE, SIDE)).astype(np.float32)
+    return occluder.heat_map(occluder.opened(picture))
+
+
+def test_an_exact_map_says_how_many_places_were_verified_and_how_near_they_are() -> None:
+    model = traced(small())
+    exact = mapped(model)
+    assert exact.verified == 1
+    assert 0 <= exact.difference < 1e-5
+    assert mapped(model, verify=100).verified == 16, "no more than there are"
+    assert mapped(model, mode="naive").verified == 1
+    for options in ({"verify": 0}, {"mode": "approximate", "tau": 0.7}):
+        assert (mapped(model, **options).verified, mapped(model, **options).difference) == (0, 0.0)
+
+
+def test_places_are_chosen_by_the_seed_and_are_all_different() -> None:
+    some = [places_to_verify(4, (53, 53), seed) for seed in (0, 0, 1)]
+    assert some[0] == some[1] != some[2]
+    assert len(set(some[0])) == 4
+
+
+def test_a_wrong_padding_is_found_and_its_layer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = traced(small())
+    assert mapped(model, verify=16).difference < 1e-5
+    monkeypatch.setattr(incremental, "_outside", lambda _: 1.0)
+    with pytest.raises(VerificationError, match="the untouched network gives") as raised:
+        mapped(model, verify=16)
+    assert "the first layer that differs is '0' (Conv2d), as it is computed in parts" in str(raised.value)
+    assert 'mode="naive"' in str(raised.value)
+
+
+def test_a_wrong_value_in_a_layer_above_names_that_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = incremental._unpadded
+
+    def wrong(module: Any, window: Any, context: torch.Tensor) -> torch.Tensor:
+        computed = right(module, window, context)
+        return computed + 0.1 if module.in_channels == 4 else computed
+
+    monkeypatch.setattr(incremental, "_unpadded", wrong)
+    with pytest.raises(VerificationError, match=r"differs is '3' \(Conv2d\), as it is computed in parts"):
+        mapped(traced(small()), verify=16)
+
+
+def test_what_the_trace_lacks_is_found_too() -> None:
+    module = small()
+    model = traced(module)
+    module[4].register_forward_hook(lambda *given: given[-1] * 1.5)
+    with pytest.raises(VerificationError, match=r"differs is '4' \(ReLU\), as it was traced from the module"):
+        mapped(model)
+    with pytest.raises(VerificationError):
+        mapped(model, mode="naive")
+
+
+class Centred(nn.Module):
+    """A network whose output for one record depends on the others of its batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.below, self.top = nn.Conv2d(2, 4, 3, padding=1), nn.Linear(4, 3)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        seen = self.below(image).relu().mean((2, 3))
+        return self.top(seen - 0.5 * seen.mean(0))
+
+
+@pytest.mark.parametrize("mode", ["exact", "naive"])
+def test_a_network_that_mixes_the_records_of_a_batch_is_found(mode: str) -> None:
+    with pytest.raises(VerificationError, match="depends on the other records of its batch"):
+        mapped(traced(Centred().eval()), mode=mode, score=Score("logit"), verify=16)
+    alone = mapped(traced(Centred().eval()), mode="naive", score=Score("logit"), verify=16, batch_size=1)
+    assert alone.difference < 1e-5
+
+
+def test_a_network_that_float32_computes_coarsely_is_not_refused() -> None:
+    """Its own module is as far from float64 as the heat map is."""
+
+    class Coarse(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.below, self.top = nn.Conv2d(2, 4, 3, padding=1), nn.Linear(4, 3)
+
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            far = self.below(image) + 3000.0
+            return self.top((far - 3000.0).mean((2, 3)) * 100)
+
+    assert mapped(traced(Coarse().eval()), score=Score("logit"), verify=16).verified == 16
+
+
+def test_networks_of_other_frameworks_are_run_one_at_a_time() -> None:
+    keras = pytest.importorskip("keras")
+    inputs = keras.Input((SIDE, SIDE, 2))
+    seen = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(4, 3, activation="relu")(inputs))
+    image = np.random.default_rng(1).normal(size=(SIDE, SIDE, 2)).astype(np.float32)
+    spec = TensorSpec((SIDE, SIDE, 2))
+    plain = framework("keras").trace(keras.Model(inputs, keras.layers.Dense(3)(seen)), [spec])
+    occluder = NaiveOccluder(plain, Occlusion(GRID, (0.0, 0.0)))
+    assert occluder.heat_map(occluder.opened(image)).verified == 1
+    centred = keras.Model(inputs, keras.layers.Dense(3)(seen - 0.5 * keras.ops.mean(seen, axis=0, keepdims=True)))
+    mixing = NaiveOccluder(framework("keras").trace(centred, [spec]), Occlusion(GRID, (0.0, 0.0), verify=16))
+    with pytest.raises(VerificationError, match="depends on the other records of its batch"):
+        mixing.heat_map(mixing.opened(image))

@@ -1,0 +1,104 @@
+"""The guard of exact heat maps: some places, computed again by the network as its author wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.errors import CerebroError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Verification", "VerificationError", "places_to_verify"]
+
+# Of a heat map's places, and the most of them by default.
+_SHARE, _MOST = 50, 4
+
+_TOLERANCE = 1e-5
+
+# How many times its own rounding error a network may differ where float32 is coarser than the tolerance.
+_ROUNDING = 4
+
+
+class VerificationError(CerebroError, ArithmeticError):
+    """A place of an exact heat map is not what the untouched network gives; the message names the first layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A comparison of a heat map's places with the untouched network.
+
+    Parameters
+    ----------
+    untouched : callable
+        From the index of a place to the targets' scores there, by the untouched network, one record at a time.
+    precise : callable
+        The same in float64; ``None`` where the network does not run in it.
+    reason : callable
+        From the index of a place and the scores of :attr:`untouched` to a sentence about what is wrong.
+    largest : float
+        The largest score of the whole image, in magnitude.
+    """
+
+    untouched: Callable[[tuple[int, ...]], NDArray[np.floating]]
+    precise: Callable[[tuple[int, ...]], NDArray[np.floating] | None]
+    reason: Callable[[tuple[int, ...], NDArray[np.floating]], str]
+    largest: float
+
+    def __call__(self, values: NDArray[np.float32], targets: Sequence[int], places: Sequence[tuple[int, ...]]) -> float:
+        """Compare the heat maps of some targets at some places, and return the largest difference.
+
+        Raises
+        ------
+        VerificationError
+            They differ by more than 1e-5, or 1e-5 of the largest score, and by more than float32 rounds the network.
+        """
+        most, tolerance = 0.0, _TOLERANCE * max(1.0, self.largest)
+        for place in places:
+            at: Any = (slice(None), *place)
+            mapped, expected = values[at], self.untouched(place)
+            differences = np.abs(mapped - expected)
+            if not (differences <= tolerance).all() and not self._is_rounding(place, mapped, expected):
+                worst = int(np.argmax(np.where(np.isnan(differences), np.inf, differences)))
+                raise VerificationError(
+                    f"the heat map of target {targets[worst]} has {mapped[worst]:.6g} at place "
+                    f"{', '.join(map(str, place))}, where the untouched network gives {expected[worst]:.6g}: "
+                    f"{self.reason(place, expected)}"
+                )
+            most = max(most, float(differences.max()))
+        return most
+
+    def _is_rounding(self, place: tuple[int, ...], mapped: NDArray[np.float32], expected: NDArray[np.floating]) -> bool:
+        """Whether the untouched network itself is that far from what it gives in float64."""
+        precise = self.precise(place)
+        if precise is None:
+            return False
+        return bool((np.abs(mapped - precise) <= _ROUNDING * np.abs(expected - precise)).all())
+
+
+def places_to_verify(verify: int | None, shape: tuple[int, ...], seed: int) -> list[tuple[int, ...]]:
+    """Choose places of a heat map to compute again.
+
+    Parameters
+    ----------
+    verify : int or None
+        How many; ``None`` is 1 in 50, at least 1 and at most 4.
+    shape : tuple of int
+        Of the heat map.
+    seed : int
+        Of the choice.
+
+    Examples
+    --------
+    >>> [len(places_to_verify(None, shape, 0)) for shape in ((53, 53), (12, 10), (2,))]
+    [4, 2, 1]
+    """
+    count = int(np.prod(shape))
+    wanted = max(1, min(_MOST, count // _SHARE)) if verify is None else min(verify, count)
+    chosen = np.random.default_rng(seed).choice(count, wanted, replace=False)
+    return [tuple(int(at) for at in np.unravel_index(place, shape)) for place in np.sort(chosen)]
