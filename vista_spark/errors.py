@@ -20,12 +20,16 @@ from udfs.weights import WeightsError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
 __all__ = [
     "CerebroError",
     "ColumnError",
     "DiskFullError",
     "DuplicateIdError",
     "EmptyInputError",
+    "ExplanationCancelledError",
     "InvalidArgumentError",
     "JavaNotFoundError",
     "LabelError",
@@ -53,6 +57,22 @@ class MissingIdError(VistaError, ValueError):
 
 class DiskFullError(VistaError, OSError):
     """Tables that do not fit into storage memory go to disk, and the disk is full; the message has the remedies."""
+
+
+class ExplanationCancelledError(VistaError):
+    """A request for an explanation was cancelled before its heat map was complete.
+
+    Parameters
+    ----------
+    heat_map : array of float32, optional
+        The heat map so far; NaN where it is not computed. ``None`` where the request had not begun.
+    """
+
+    def __init__(self, heat_map: NDArray[np.float32] | None = None) -> None:
+        self.heat_map = heat_map
+        done = 0 if heat_map is None else int((heat_map == heat_map).sum())  # noqa: PLR0124 - NaN is not computed
+        places = "" if heat_map is None else f" of {heat_map.size}"
+        super().__init__(f"cancelled after {done}{places} places; the error's heat_map has what was computed")
 
 
 class RandomWeightsWarning(UserWarning):

@@ -3,11 +3,12 @@
 What needs torch is in :mod:`udfs.occlusion.occluder` and :mod:`udfs.occlusion.tuning`.
 """
 
-from ._cost import CostModel
+from ._cost import Pace
 from ._curve import TAUS, Curve, fitted
 from ._drill import Lattice
 from ._explaining import DETAILS, Explaining
 from ._naive import NaiveOccluder, open_occluder
+from ._order import coarse_to_fine, nearest_known
 from ._sampling import Sampling, coordinates, spread_places
 from ._score import OUTPUTS, Output, Score, ScoreError, SettledScore
 from ._settings import (
@@ -35,7 +36,6 @@ __all__ = [
     "PRECISIONS",
     "TAUS",
     "VALUES",
-    "CostModel",
     "Curve",
     "Explaining",
     "HeatMap",
@@ -44,6 +44,7 @@ __all__ = [
     "NaiveOccluder",
     "Occlusion",
     "Output",
+    "Pace",
     "Perturbation",
     "Precision",
     "Sampling",
@@ -55,8 +56,10 @@ __all__ = [
     "Surface",
     "TargetError",
     "VerificationError",
+    "coarse_to_fine",
     "coordinates",
     "fitted",
+    "nearest_known",
     "open_occluder",
     "places_to_verify",
     "similarity",

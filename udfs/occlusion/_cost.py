@@ -1,52 +1,168 @@
-"""Estimate of a heat map's duration: a line through the times of some places (Krypton, section 7.1.3)."""
+"""Seconds that a heat map takes: FLOPs of its places, at the pace of those that were computed (Krypton, 7.1.3)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from udfs.occlusion._order import coarse_to_fine
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
-__all__ = ["CostModel"]
+    from numpy.typing import NDArray
+
+    from optimizer.occlusion import UpdatePatches
+    from udfs.occlusion._settings import Occlusion
+
+__all__ = ["Pace", "place_flops"]
+
+# Share of a batch that a bucket of rows and one of columns fill on average, and the most buckets along an axis.
+_FULL = 0.6
+_BUCKETS = 12
+
+# Most batches whose places are known at once.
+_TOGETHER = 4
 
 
-@dataclass(frozen=True, slots=True)
-class CostModel:
-    """Seconds by the number of places, for one network, patch and mode.
+def place_flops(patches: UpdatePatches) -> NDArray[np.float64]:
+    """Count the FLOPs of each place of a heat map, those of layers that are computed in full included.
 
     Parameters
     ----------
-    fixed : float
-        Seconds whatever the number.
-    place : float
-        Seconds per place.
+    patches : UpdatePatches
+
+    Returns
+    -------
+    array of float64, of the heat map's shape
+        1 for each place of a network that counts no FLOPs.
+    """
+    shape = patches.grid.shape
+    flops = np.full(shape, float(patches.whole_flops))
+    for name, spans in patches.spans.items():
+        layer = np.full((1,) * len(shape), float(patches.graph[name].flops))
+        for axis, span in enumerate(spans):
+            share = span.lengths / patches.extent(name, axis)
+            layer = layer * share.reshape([-1 if at == axis else 1 for at in range(len(shape))])
+        flops += layer
+    return flops if flops.any() else np.ones(shape)
+
+
+class Pace:
+    """Estimate of the remaining seconds of a heat map, corrected by each batch of places that is computed.
+
+    A place counts by its FLOPs, and by what batches of padded update patches waste: more where a level of the heat map
+    has few places. The seconds for each FLOP are those of the last half of the time, so that the estimate follows the
+    load of the machine.
+
+    Parameters
+    ----------
+    patches : UpdatePatches
+    occlusion : Occlusion
+    places : int
+        To compute, over both stages of drill-down.
+
+    Examples
+    --------
+    >>> from optimizer.graph import Layer, LayerGraph, Window
+    >>> from optimizer.occlusion import OcclusionGrid, update_patches
+    >>> from udfs.occlusion import Occlusion
+    >>> image = Layer("image", "input", (), (3, 8, 8))
+    >>> conv = Layer("conv", "Conv2d", ("image",), (4, 8, 8), flops=64, window=Window((1, 1), (1, 1), (0, 0), (1, 1)))
+    >>> occlusion = Occlusion(OcclusionGrid((8, 8), (2, 2), (2, 2)), (0.0, 0.0, 0.0))
+    >>> pace = Pace(update_patches(LayerGraph([image, conv], ["conv"]), occlusion.grid), occlusion, 16)
+    >>> quarter = np.zeros((4, 4), np.bool_)
+    >>> quarter[:2, :2] = True
+    >>> pace.add(quarter, 2.0)
+    >>> pace.seconds_left
+    6.0
     """
 
-    fixed: float
-    place: float
+    def __init__(self, patches: UpdatePatches, occlusion: Occlusion, places: int) -> None:
+        shape = patches.grid.shape
+        self._levels = list(coarse_to_fine(np.ones(shape, np.bool_)))
+        self._batch_size = occlusion.batch_size
+        self._work = np.ones(shape)
+        if occlusion.mode != "naive":
+            self._work = _work(patches, self._levels, occlusion.batch_size)
+        self._remaining = np.ones(shape, np.bool_)
+        self._places = places
+        self._assumed: float | None = None
+        self._done = [(0.0, 0.0)]  # seconds and work, cumulated
 
-    @classmethod
-    def fit(cls, measured: Sequence[tuple[int, float]]) -> CostModel:
-        """Fit the least-squares line through places and seconds; neither part is negative.
+    @property
+    def done(self) -> int:
+        """Number of places that were computed."""
+        return int(self._remaining.size - self._remaining.sum())
+
+    @property
+    def work(self) -> float:
+        """Runs of the whole network that all places are worth."""
+        return self._places * float(self._work.mean())
+
+    @property
+    def places(self) -> int:
+        """Number of places to compute."""
+        return max(self._places, self.done)
+
+    def assume(self, seconds: float) -> None:
+        """Take so many seconds for a run of the whole network, until places were computed."""
+        self._assumed = seconds
+
+    def add(self, places: NDArray[np.bool_], seconds: float) -> None:
+        """Note places that were computed, and the seconds since those before.
 
         Parameters
         ----------
-        measured : sequence of pairs of int and float
-
-        Examples
-        --------
-        >>> CostModel.fit([(10, 1.5), (30, 3.5), (50, 5.5)]).seconds(100)
-        10.5
+        places : array of bool, of the heat map's shape
+            Those computed before may be among them.
+        seconds : float
         """
-        places, seconds = (np.array(column, np.float64) for column in zip(*measured, strict=True))
-        slope, start = np.polyfit(places, seconds, 1)
-        if slope <= 0 or start < 0:  # what was measured is noisier than it is long
-            return cls(0.0, float(seconds.sum() / places.sum()))
-        return cls(float(start), float(slope))
+        computed = places & self._remaining
+        if not computed.any():
+            return
+        self._remaining &= ~computed
+        last_seconds, last_work = self._done[-1]
+        self._done.append((last_seconds + seconds, last_work + float(self._work[computed].sum())))
 
-    def seconds(self, places: int) -> float:
-        """Estimate the seconds that so many places take."""
-        return round(self.fixed + self.place * places, 6)
+    @property
+    def run_seconds(self) -> float | None:
+        """Seconds of work that is worth a run of the whole network; ``None`` before the first."""
+        seconds, work = self._done[-1]
+        if work == 0:
+            return self._assumed
+        since = max((entry for entry in self._done[:-1] if entry[0] <= seconds / 2), key=lambda entry: entry[0])
+        return (seconds - since[0]) / (work - since[1])
+
+    @property
+    def next_seconds(self) -> float:
+        """Seconds until the next news: those of the next level of places, or of a part of it; 0 if nothing is known."""
+        left = [level & self._remaining for level in self._levels if (level & self._remaining).any()]
+        if not left:
+            return 0.0
+        most = _TOGETHER * self._batch_size
+        return (self.run_seconds or 0.0) * float(self._work[left[0]].mean()) * min(int(left[0].sum()), most)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds that the remaining places will take; ``None`` before any pace is known."""
+        pace, count = self.run_seconds, self.places - self.done
+        if pace is None or count == 0:
+            return None if pace is None else 0.0
+        return round(pace * count * float(self._work[self._remaining].mean()), 6)
+
+
+def _work(patches: UpdatePatches, levels: Iterable[NDArray[np.bool_]], batch_size: int) -> NDArray[np.float64]:
+    """Cost of each place in runs of the whole network, with what its level's batches waste on padded update patches."""
+    naive = float(patches.full_flops + patches.whole_flops)
+    work = place_flops(patches)
+    if naive:
+        work /= naive
+    mean = patches.mean_flops + patches.whole_flops
+    waste = (patches.uniform_flops + patches.whole_flops) / mean - 1 if mean else 0.0
+    for level in levels:
+        # As many buckets along each axis as leave batches half full: each wastes its share of what one would.
+        buckets = min(_BUCKETS, max(1.0, (level.sum() / (_FULL * batch_size)) ** (1 / work.ndim)))
+        work[level] *= 1 + waste / buckets
+    return work

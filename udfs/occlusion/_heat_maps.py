@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from udfs.occlusion._cost import Pace
+from udfs.occlusion._order import coarse_to_fine
 from udfs.occlusion._settings import HeatMap, TargetError
 from udfs.occlusion._verification import Verification, places_to_verify
 
@@ -17,9 +20,11 @@ if TYPE_CHECKING:
 
     from optimizer.occlusion import UpdatePatches
     from udfs.handlers import TracedModel
-    from udfs.occlusion._cost import CostModel
     from udfs.occlusion._score import SettledScore
     from udfs.occlusion._settings import Occlusion
+
+# A measurement of the pace ends after this many seconds.
+_MEASURE = 1.0
 
 __all__ = ["Elsewhere", "HeatMaps", "Values"]
 
@@ -55,10 +60,6 @@ class HeatMaps(ABC):
     @abstractmethod
     def places(self) -> int:
         """Number of places of the patch that are computed."""
-
-    @abstractmethod
-    def cost_model(self) -> CostModel:
-        """Fit a line to the seconds of a few batches."""
 
     @abstractmethod
     def opened(self, pixels: NDArray[np.float32], others: Mapping[str, NDArray[Any]] | None = None) -> Any:
@@ -97,6 +98,30 @@ class HeatMaps(ABC):
             The scores there.
         """
 
+    @abstractmethod
+    def _results(self, image: Any, places: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.int64], Any]]:
+        """Yield as :meth:`values` does, with the network's outputs for scores."""
+
+    def pace(self) -> Pace:
+        """Estimate the seconds of a heat map, from no place yet."""
+        return Pace(self.patches, self._occlusion, self.places)
+
+    def measured_pace(self) -> Pace:
+        """Measure the pace on an empty image, coarse to fine, for about a second."""
+        pace = self.pace()
+        image = self.opened(np.zeros(self.patches.graph[self.patches.source].output_shape, np.float32))
+        computed = np.zeros(self._occlusion.grid.shape, np.bool_)
+        started = last = time.perf_counter()
+        for level in coarse_to_fine(np.ones_like(computed)):
+            for index, _ in self._results(image, level):
+                now = time.perf_counter()
+                computed[tuple(index.T)] = True
+                pace.add(computed, now - last)
+                last = now
+                if now - started > _MEASURE:
+                    return pace
+        return pace
+
     def settle(self, image: Any) -> SettledScore:
         """Decide how scores are computed for an opened image; see :meth:`udfs.occlusion.Score.settle`."""
         return self._occlusion.score.settle(self._model, self.whole(image))
@@ -122,7 +147,8 @@ class HeatMaps(ABC):
         target : int, optional
             The element of the score that is mapped; the largest one of the whole image by default.
         on_update : callable, optional
-            Called with the heat map so far after each batch; what is not there yet is NaN.
+            Called with the heat map so far after each batch; places that are not computed yet are NaN. With it, places
+            are computed from coarse to fine: each level is a lattice of half the stride.
         elsewhere : callable, optional
             What computes the places instead of this process.
 
@@ -164,16 +190,18 @@ class HeatMaps(ABC):
         predicted = int(scores.argmax())
         counted = [predicted if target is None else _element(target, score) for target in targets]
         values = np.full((len(counted), *self._occlusion.grid.shape), np.nan, np.float32)
-        for places in self._stages(values):
-            computed = (
-                self.values(image, score, counted, places)
-                if elsewhere is None
-                else elsewhere(image.pixels, score, counted, places)
-            )
-            for index, at_places in computed:
-                values[(slice(None), *index.T)] = at_places.T
-                if on_update is not None:
-                    on_update(values.copy())
+        for stage in self._stages(values):
+            levels = [stage] if on_update is None or elsewhere is not None else coarse_to_fine(stage)
+            for places in levels:
+                computed = (
+                    self.values(image, score, counted, places)
+                    if elsewhere is None
+                    else elsewhere(image.pixels, score, counted, places)
+                )
+                for index, at_places in computed:
+                    values[(slice(None), *index.T)] = at_places.T
+                    if on_update is not None:
+                        on_update(values.copy())
         filled = self._filled(values)
         if filled is not values and on_update is not None:
             on_update(filled.copy())
@@ -183,16 +211,21 @@ class HeatMaps(ABC):
             for mapped, target in zip(filled, counted, strict=True)
         )
 
+    @property
+    def places_again(self) -> list[tuple[int, ...]]:
+        """Places that are computed again with the untouched network."""
+        occlusion = self._occlusion
+        if occlusion.mode == "approximate":
+            return []
+        # The naive mode is the network itself: one place tells whether it depends on the other records of a batch.
+        wanted = 1 if occlusion.mode == "naive" and occlusion.verify is None else occlusion.verify
+        return places_to_verify(wanted, occlusion.grid.shape, occlusion.seed)
+
     def _verified(
         self, image: Any, score: SettledScore, targets: Sequence[int], values: NDArray[np.float32]
     ) -> tuple[int, float]:
         """Compute some places again with the untouched network; returns their number and the largest difference."""
-        occlusion = self._occlusion
-        if occlusion.mode == "approximate":
-            return 0, 0.0
-        # The naive mode is the network itself: one place tells whether it depends on the other records of a batch.
-        wanted = 1 if occlusion.mode == "naive" and occlusion.verify is None else occlusion.verify
-        places = places_to_verify(wanted, occlusion.grid.shape, occlusion.seed)
+        occlusion, places = self._occlusion, self.places_again
         if not places:
             return 0, 0.0
         under = self.under(image)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optimizer.occlusion import UpdatePatches, update_patches
-from udfs.occlusion._cost import CostModel
 from udfs.occlusion._heat_maps import HeatMaps, Values
 
 if TYPE_CHECKING:
@@ -82,20 +80,6 @@ class NaiveOccluder(HeatMaps):
     def places(self) -> int:
         """How many times the patch is laid."""
         return self._occlusion.grid.count
-
-    def cost_model(self) -> CostModel:
-        """Fit a line to the seconds of a few batches."""
-        spec = self.patches.graph[self.patches.source]
-        image = self.opened(np.zeros(spec.output_shape, np.float32))
-        measured = []
-        for batches in (1, 1, 2, 3):  # the first warms up
-            places = np.zeros(self._occlusion.grid.count, np.bool_)
-            places[: batches * self._occlusion.batch_size] = True
-            started = time.perf_counter()
-            for _ in self._results(image, places.reshape(self._occlusion.grid.shape)):
-                pass
-            measured.append((int(places.sum()), time.perf_counter() - started))
-        return CostModel.fit(measured[1:])
 
     def opened(self, pixels: NDArray[np.float32], others: Mapping[str, NDArray[Any]] | None = None) -> _Opened:
         """Run the network once over an image; see :meth:`udfs.occlusion.occluder.Occluder.opened`."""

@@ -26,8 +26,8 @@ __all__ = ["COST", "VALUES", "Share", "ShareCost"]
 VALUES = pa.schema([("place", pa.int64()), ("values", pa.list_(pa.float32()))])
 """Schema of a place, counted row by row, and the targets' scores there."""
 
-COST = pa.schema([("place", pa.float64())])
-"""Schema of the seconds per place that a task measures."""
+COST = pa.schema([("run", pa.float64())])
+"""Schema of the seconds that a task takes for work that is worth a run of the whole network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class ShareCost:
-    """Measurement of the cost per place in a task while others measure beside it; each input row is a task.
+    """Measurement of the pace of a task while others measure beside it; each input row is a task.
 
     Parameters
     ----------
@@ -93,8 +93,8 @@ class ShareCost:
         """Yield one row of :data:`COST` per input row."""
         for batch in batches:
             for _ in range(batch.num_rows):
-                costs = _occluder(self.source, self.occlusion, self.device).cost_model()
-                yield pa.record_batch([pa.array([costs.place])], schema=COST)
+                pace = _occluder(self.source, self.occlusion, self.device).measured_pace()
+                yield pa.record_batch([pa.array([pace.run_seconds])], schema=COST)
 
 
 def _occluder(source: ModelSource, occlusion: Occlusion, device: str) -> Any:

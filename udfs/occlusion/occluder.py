@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ import torch
 from torch.nn import functional
 
 from udfs.incremental import IncrementalNetwork
-from udfs.occlusion._cost import CostModel
 from udfs.occlusion._drill import Lattice
 from udfs.occlusion._heat_maps import HeatMaps, Values
 from udfs.occlusion._score import output_layer
@@ -91,32 +89,6 @@ class Occluder(HeatMaps):
         if self._occlusion.mode != "approximate" or self._occlusion.step == 1:
             return self._occlusion.grid.count
         return self._lattice.places(self._occlusion.fraction)
-
-    def cost_model(self) -> CostModel:
-        """Fit a line to what some places in the middle take, each worth as much as places are on average.
-
-        Takes as long as a few batches do.
-        """
-        occlusion, grid = self._occlusion, self._occlusion.grid
-        shape = self.patches.graph[self.patches.source].output_shape
-        pixels = np.zeros(shape, np.float32)
-        middle = tuple(extent // 2 for extent in grid.shape)
-        worth = 1.0
-        if occlusion.mode != "naive":
-            patches = self.patches
-            worth = (patches.flops(*middle) + patches.whole_flops) / (patches.mean_flops + patches.whole_flops)
-        # The places nearest to the middle: one size of update patches, as most of the heat map has.
-        offsets = np.indices(grid.shape) - np.reshape(middle, (-1, *(1,) * len(middle)))
-        order = np.argsort(np.abs(offsets).sum(axis=0), axis=None, kind="stable")
-        measured = []
-        for batches in (1, 1, 2, 3):  # the first warms up
-            places = np.zeros(grid.count, np.bool_)
-            places[order[: batches * occlusion.batch_size]] = True
-            started = time.perf_counter()
-            for _ in self._results(self.opened(pixels), places.reshape(grid.shape)):
-                pass
-            measured.append((round(int(places.sum()) * worth), time.perf_counter() - started))
-        return CostModel.fit(measured[1:])
 
     def opened(self, pixels: NDArray[np.float32], others: Mapping[str, NDArray[np.generic]] | None = None) -> Opened:
         """Run the network once over an image.

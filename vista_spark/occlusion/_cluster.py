@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from udfs.occlusion import COST, VALUES, CostModel, Share, ShareCost
+from udfs.occlusion import COST, VALUES, Share, ShareCost, coarse_to_fine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +36,8 @@ class Spread:
     slots : int
         Tasks that run at a time.
     rounds : int
-        Jobs for the places that are asked for, one after the other: the heat map so far is known after each.
+        Jobs for the places that are asked for, one after the other: the heat map so far is known after each. The first
+        of several computes a lattice of twice the stride.
     """
 
     spark: SparkSession
@@ -49,16 +50,19 @@ class Spread:
         self, pixels: NDArray[np.float32], score: SettledScore, targets: Sequence[int], places: NDArray[np.bool_]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """Yield indices of the heat map and its values there, as :meth:`Occluder.values` does."""
-        wanted = np.flatnonzero(places)
-        for number in range(self.rounds):
-            part = wanted[number :: self.rounds]
+        for part in self._parts(places):
             if len(part):
                 yield self._computed(pixels, score, targets, part)
 
-    def cost_model(self) -> CostModel:
-        """Measure the cost of all places with every task at work: an empty job, and a task's slope shared by all.
+    def run_seconds(self, work: float) -> float:
+        """Measure the seconds of work that is worth a run of the whole network, with every task at work.
 
-        Takes the time of a few batches.
+        Takes a job of about a second, and an empty one, whose seconds are shared out over all work.
+
+        Parameters
+        ----------
+        work : float
+            Of all places, in runs of the network.
         """
         cost = ShareCost(self.source, self.occlusion, "auto")
         measured = self._numbers.mapInArrow(cost, from_arrow_schema(COST)).collect()
@@ -66,7 +70,15 @@ class Spread:
         started = time.perf_counter()
         self._computed(np.zeros(spec.shape, np.float32), None, (), np.zeros(0, np.int64))
         job = time.perf_counter() - started
-        return CostModel(self.rounds * job, max(float(row["place"]) for row in measured) / self.slots)
+        return max(float(row["run"]) for row in measured) / self.slots + self.rounds * job / work
+
+    def _parts(self, places: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+        """Split places into rounds of about as many."""
+        if self.rounds == 1:
+            return [np.flatnonzero(places)]
+        fine = list(coarse_to_fine(places))[-1]
+        rest, rounds = np.flatnonzero(fine), self.rounds - 1
+        return [np.flatnonzero(places & ~fine), *(rest[number::rounds] for number in range(rounds))]
 
     @property
     def _numbers(self) -> DataFrame:

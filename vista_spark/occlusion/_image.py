@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import numpy as np
 from udfs.driver import hint_keywords, task_slots
 from udfs.handlers import framework
 from udfs.images import decode
-from udfs.occlusion import Score, TargetError, open_occluder
+from udfs.occlusion import TargetError, open_occluder
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import network, warn_of_random_weights
@@ -22,9 +22,9 @@ from vista_spark.occlusion._arguments import as_array, whole_number, whole_numbe
 from vista_spark.occlusion._base import Explained, notes_of
 from vista_spark.occlusion._checks import check_explainable
 from vista_spark.occlusion._cluster import Spread
-from vista_spark.occlusion._cost import cost_model
 from vista_spark.occlusion._options import OcclusionOptions, color_fill
 from vista_spark.occlusion._picture import draw_over_image, plot_image
+from vista_spark.occlusion._progress import Monitor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -176,10 +176,11 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     batch_size : int
         Places at a time. Default 32.
     on_update : callable, optional
-        Called after each batch with the heat map so far; places that are not computed yet are NaN.
+        Called after each batch with the heat map so far; places that are not computed yet are NaN. Places are computed
+        from coarse to fine: each level is a lattice of half the stride.
     on_estimate : callable, optional
-        Called before the first place with the seconds that all will take, by a line fitted to what a few batches took
-        on this machine; remembered in the node's cache folder for this network, patch and mode.
+        Called within about two seconds with the seconds that the heat map takes from the network's first run to the
+        last place, at the pace of the places computed by then; and again whenever the estimate has changed by a tenth.
     verify : int, optional
         Number of places that are computed again with the untouched network, one at a time, unless the mode is
         approximate. Default 1 in 50, at least 1 and at most 4; 0 for none.
@@ -410,7 +411,6 @@ class _Question:
 
         own = framework(card.framework)
         warn_of_random_weights(card, self.weights, self.seed)
-        where: tuple[object, ...] = (own.threads(),)
         spreading: Callable[[Occlusion], Spread] | None = None
         traced: Any
         if self.spark is None:
@@ -422,22 +422,30 @@ class _Question:
         occlusions = [option.occlusion(traced, extents, fill, incremental=own.incremental) for option in options]
         if self.spark is not None:
             slots, rounds = task_slots(self.spark), 1 if self.on_update is None else _ROUNDS
-            where = (self.spark.conf.get("spark.master", ""), slots, rounds)
             source = net.shipped(self.spark).source
             spreading = partial(Spread, self.spark, source, slots=slots, rounds=rounds)
         ready = traced.prepare(own.threads())
-        opened, answers = None, []
+        opened, run, answers = None, 0.0, []
         for occlusion in occlusions:
             occluder, spread = open_occluder(own, ready, occlusion), spreading and spreading(occlusion)
-            if self.on_estimate is not None:
-                timed = replace(occlusion, score=Score(), verify=None, seed=0)  # what makes no difference to the time
-                cost = cost_model((spread or occluder).cost_model, (card.name, preprocessing.size, timed, *where))
-                self.on_estimate(cost.seconds(occluder.places))
+            pace = occluder.pace()
+            if spread is not None and self.on_estimate is not None:
+                pace.assume(spread.run_seconds(pace.work))
             started = time.perf_counter()
-            opened = opened or occluder.opened(pixels)
+            if opened is None:
+                opened = occluder.opened(pixels)
+                run = time.perf_counter() - started
+                if spread is None:
+                    pace.assume(run)
+            single = not isinstance(wanted, int) and wanted == [_element(self.target)]
+            beside = run * len(occluder.places_again)
+            monitor = Monitor(
+                pace, at_once=spread is not None, single=single, beside=beside, started=started,
+                on_update=self.on_update, on_estimate=self.on_estimate,
+            )  # fmt: skip
             chosen = occluder.largest(opened, wanted) if isinstance(wanted, int) else wanted
             try:
-                maps = occluder.heat_maps(opened, chosen, self._told(targets), spread)
+                maps = occluder.heat_maps(opened, chosen, monitor if monitor.listens else None, spread)
             except TargetError as error:
                 raise InvalidArgumentError(f"target={chosen[0] if len(chosen) == 1 else chosen!r}: {error}") from None
             seconds = time.perf_counter() - started
@@ -453,12 +461,6 @@ class _Question:
                 )
             )  # fmt: skip
         return tuple(answers)
-
-    def _told(self, targets: Sequence[int | None] | int) -> Callable[[NDArray[np.float32]], object] | None:
-        """The caller's ``on_update``, which gets one heat map where there is one target by default."""
-        told = self.on_update
-        single = not isinstance(targets, int) and list(targets) == [self.target]
-        return told if told is None or not single else lambda maps: told(maps[0])
 
 
 def _element(target: Any) -> int | None:

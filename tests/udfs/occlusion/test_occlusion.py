@@ -14,7 +14,7 @@ from torch import nn
 
 from optimizer.occlusion import OcclusionGrid, PatchError
 from udfs.handlers import TensorSpec, framework
-from udfs.occlusion import TAUS, CostModel, Curve, HeatMap, Lattice, Occlusion, TargetError, fitted, similarity
+from udfs.occlusion import TAUS, Curve, HeatMap, Lattice, Occlusion, TargetError, fitted, similarity
 from udfs.occlusion.occluder import Occluder
 from udfs.occlusion.tuning import Tuning
 
@@ -98,12 +98,6 @@ def test_the_lowest_tau_is_reached_without_falling_below_the_target_on_the_way()
     curve = fitted([[1.0, 0.8, 0.68, 0.64, 0.68, 0.8, 1.0]])
     assert curve.at(0.4) > 0.95
     assert curve.lowest(0.75) == pytest.approx(0.86, abs=0.03)
-
-
-def test_times_lie_on_a_line_and_none_is_negative() -> None:
-    line = CostModel.fit([(32, 1.32), (64, 1.64), (96, 1.96)])
-    assert line.seconds(1000) == pytest.approx(11)
-    assert CostModel.fit([(32, 2.0), (64, 1.0)]).seconds(96) == pytest.approx(3), "noise: what a place took at all"
 
 
 def occlusion(**options: object) -> Occlusion:
