@@ -13,6 +13,7 @@ from ._lime import Surrogate, lime
 from ._rise import Rise, rise
 from ._scoring import ScoreFunction, positive
 from ._segments import superpixels
+from ._shapley import Shapley, shapley
 
 __all__ = [
     "BASELINES",
@@ -20,6 +21,7 @@ __all__ = [
     "Rise",
     "ScoreCurve",
     "ScoreFunction",
+    "Shapley",
     "Surrogate",
     "ablate",
     "baseline_of",
@@ -32,5 +34,6 @@ __all__ = [
     "mean_over_places",
     "positive",
     "rise",
+    "shapley",
     "superpixels",
 ]

@@ -10,7 +10,8 @@ import numpy as np
 from optimizer.errors import InvalidArgumentError
 
 from ._groups import group_masks
-from ._scoring import checked_scores, in_batches, positive
+from ._scoring import positive
+from ._subsets import Subsets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,50 +115,11 @@ def lime(
         raise InvalidArgumentError(f"ridge={ridge!r}: a number from 0 on")
     there = np.random.default_rng(seed).random((samples, len(masks))) < 0.5  # noqa: PLR2004 - as likely as not
     there[0] = True
-    places = _places(groups, masks)
-    scores = np.concatenate([_scored(score, inputs, baselines, places, rows) for rows in in_batches(there, size)])
+    subsets = Subsets(inputs, baselines, groups, masks)
+    scores = subsets.scores(score, there, size)
     kernel = np.sqrt(np.exp(-((1 - np.sqrt(there.mean(axis=1))) ** 2) / kernel_width**2))
     weights, intercept, r2 = _regression(there.astype(np.float64), scores, kernel, ridge)
-    values = []
-    for number, array in enumerate(inputs):
-        value = np.full(array.shape, np.nan)
-        for mask, weight in zip(masks, weights, strict=True):
-            part = mask[number]
-            if part is not None:
-                value[np.broadcast_to(part, array.shape)] = weight
-        values.append(value)
-    return Surrogate(weights, intercept, r2, tuple(values), float(scores[0]), samples)
-
-
-def _places(
-    groups: Sequence[NDArray[np.integer]], masks: Sequence[Sequence[NDArray[np.bool_] | None]]
-) -> list[NDArray[np.int64]]:
-    """Give each element the place of its group among all groups, or the place after them where it has none."""
-    places = []
-    for number, array in enumerate(groups):
-        place = np.full(np.shape(array), len(masks), np.int64)
-        for at, mask in enumerate(masks):
-            part = mask[number]
-            if part is not None:
-                place[part] = at
-        places.append(place)
-    return places
-
-
-def _scored(
-    score: ScoreFunction,
-    inputs: Sequence[NDArray[Any]],
-    baselines: Sequence[NDArray[Any]],
-    places: Sequence[NDArray[np.int64]],
-    rows: Sequence[NDArray[np.bool_]],
-) -> NDArray[np.float64]:
-    """Score the input with some of its groups; an element without a group is always there."""
-    there = np.pad(np.stack(rows), ((0, 0), (0, 1)), constant_values=True)
-    changed = []
-    for array, baseline, place in zip(inputs, baselines, places, strict=True):
-        shape = (len(rows), *array.shape)
-        changed.append(np.where(np.broadcast_to(there[:, place], shape), array, baseline).astype(array.dtype))
-    return checked_scores(score, changed)
+    return Surrogate(weights, intercept, r2, subsets.values(weights), float(scores[0]), samples)
 
 
 def _regression(

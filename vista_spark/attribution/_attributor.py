@@ -17,6 +17,7 @@ from udfs.attribution import (
     insertion,
     lime,
     rise,
+    shapley,
     superpixels,
 )
 from vista_spark.attribution._result import Attribution
@@ -159,6 +160,46 @@ class Attributor:
         return self._made(
             "LIME", surrogate.values[self._place], started, surrogate.evaluations,
             baseline=self._words(baseline), groups=numbers, seed=seed, measures={"r2": surrogate.r2},
+        )  # fmt: skip
+
+    def shapley(
+        self,
+        *,
+        groups: Groups | None = None,
+        baseline: Baseline | None = None,
+        orders: int = 20,
+        seed: int = 0,
+    ) -> Attribution:
+        """Average what each group adds to the score over random orders of the groups (Lundberg and Lee, NIPS 2017).
+
+        Parameters
+        ----------
+        groups, baseline
+            As for :meth:`ablation`; the baseline is one array.
+        orders : int
+            Even. Default 20: each takes as many runs as there are groups. Few groups have few subsets; all of them are
+            taken then, and the values are exact.
+        seed : int
+
+        Returns
+        -------
+        Attribution
+            The groups' values add up to the score's fall from the input to the baseline; ``measures["error"]`` is the
+            largest standard error.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Groups or a baseline that do not do; an odd number of orders.
+        """
+        started, numbers = time.perf_counter(), self._numbers(groups)
+        result = shapley(
+            self._scores, list(self.inputs.values()), self._beside(self._one(baseline)), self._groups_of_all(numbers),
+            orders=orders, seed=seed, batch_size=self.batch_size,
+        )  # fmt: skip
+        return self._made(
+            "Shapley values", result.values[self._place], started, result.evaluations,
+            baseline=self._words(baseline), groups=numbers, seed=seed, measures={"error": result.error},
         )  # fmt: skip
 
     def rise(

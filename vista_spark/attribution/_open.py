@@ -131,7 +131,7 @@ def tensor_attributor(
         Which input is attributed to. Default the first.
     channels : int, optional
         Axis of its channels; ``None`` where it has none. By default the first of a network of PyTorch and the last of
-        another one, if the input has two axes or more.
+        one of Keras, if the input has two axes or more.
     target, output, head
         As for :func:`vista_spark.explain_tensor`.
     batch_size : int
@@ -168,7 +168,7 @@ def tensor_attributor(
         raise InvalidArgumentError(f"of={of}: there are {len(arrays)} inputs, counted from 0")
     rank = arrays[of].ndim
     if channels == "auto":
-        channels = None if rank < 2 else 0 if own.name == "torch" else rank - 1  # noqa: PLR2004 - channels and an axis
+        channels = None if rank < 2 else rank - 1 if own.channels_last else 0  # noqa: PLR2004 - channels and an axis
     if isinstance(channels, bool | str) or (channels is not None and not -rank <= channels < rank):
         raise InvalidArgumentError(f"channels={channels!r}: the input has {rank} axes")
     arrays = [array.astype(np.float32) if array.dtype == np.float64 else array for array in arrays]

@@ -13,7 +13,9 @@ from vista_spark.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
     from numpy.typing import NDArray
 
     from vista_spark.occlusion import Explanation, TensorExplanation
@@ -49,7 +51,7 @@ class Attribution:
         Of random masks.
     measures : mapping of str to float
         What says how far to trust the values: ``"r2"`` of LIME's linear model, ``"agreement"`` of two halves of RISE's
-        masks, ``"gap"`` between the sum of integrated gradients and the score's fall.
+        masks, ``"error"`` of Shapley values, ``"gap"`` between the sum of integrated gradients and the score's fall.
     groups : array of int, optional
         Of each element, where groups of elements were replaced together.
     labels : tuple of str
@@ -90,8 +92,6 @@ class Attribution:
     def plot(self) -> Figure:
         """Draw the values: over the image, as a map, or as bars; red supports the target, blue counts against it.
 
-        The colours' scale is centred on 0 and fits the values.
-
         Raises
         ------
         InvalidArgumentError
@@ -99,17 +99,11 @@ class Attribution:
         """
         from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - only who draws pays for matplotlib
 
-        if self.values.ndim > _IMAGE:
-            raise InvalidArgumentError(
-                f"values of {self.values.ndim} axes: draw their planes, as attribution.values[0]"
-            )
-        most = float(np.nanmax(np.abs(self.values))) or 1.0
         figure = NotebookFigure(figsize=(8.5, 4), layout="constrained")
         title = f"{self.method}: what supports target {self.target} ({self.whole:.3f})"
         if self.values.ndim < _IMAGE:
-            axes = figure.subplots()
-            places = np.arange(self.values.size)
-            axes.bar(places, self.values, color=np.where(self.values < 0, "tab:blue", "tab:red"))
+            axes, places = figure.subplots(), np.arange(self.values.size)
+            axes.bar(places, np.atleast_1d(self.values), color=np.where(self.values < 0, "tab:blue", "tab:red"))
             axes.axhline(0, color="grey", linewidth=0.8)
             if self.labels:
                 axes.set_xticks(places, self.labels, rotation=60, ha="right")
@@ -119,19 +113,40 @@ class Attribution:
         if self.picture is not None:
             drawn[0].imshow(self.picture)
             drawn[0].set_axis_off()
-            drawn[-1].imshow(self.picture.mean(axis=2), cmap="gray")
-        shown = drawn[-1].imshow(
-            self.values, cmap="RdBu_r", vmin=-most, vmax=most, alpha=1.0 if self.picture is None else 0.7
-        )
-        drawn[-1].set_axis_off()
+        figure.colorbar(self.draw(drawn[-1]), ax=drawn[-1])
         drawn[-1].set_title(title, fontsize=9)
-        figure.colorbar(shown, ax=drawn[-1])
         return figure
+
+    def draw(self, axes: Axes) -> AxesImage:
+        """Draw a map on the caller's axes, over the image in grey where there is one; returns what a colour bar needs.
+
+        The colours' scale is centred on 0 and fits the values.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidArgumentError
+            Values that have not two axes.
+        """
+        if self.values.ndim != _IMAGE:
+            raise InvalidArgumentError(
+                f"values of {self.values.ndim} axes: draw their planes, as attribution.values[0]"
+            )
+        if self.picture is not None:
+            axes.imshow(self.picture.mean(axis=2), cmap="gray")
+        most = float(np.nanmax(np.abs(self.values))) or 1.0
+        axes.set_axis_off()
+        alpha = 1.0 if self.picture is None else 0.7
+        return axes.imshow(self.values, cmap="RdBu_r", vmin=-most, vmax=most, alpha=alpha)
 
 
 _MEASURES = {
     "r2": "R2 of the linear model (low: the weights say little)",
     "agreement": "correlation of two halves of the masks (low: take more masks)",
+    "error": "largest standard error (not small: take more orders)",
     "gap": "sum of the values less the score's fall (not near 0: take more steps)",
 }
 

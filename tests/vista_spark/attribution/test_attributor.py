@@ -67,6 +67,7 @@ def convolution() -> Attributor:
 METHODS: dict[str, Callable[[Attributor], Attribution]] = {
     "ablation": lambda attributor: attributor.ablation(baseline=0.0),
     "LIME": lambda attributor: attributor.lime(baseline=0.0, samples=40, ridge=0.0),
+    "Shapley values": lambda attributor: attributor.shapley(baseline=0.0),
     "integrated gradients": lambda attributor: attributor.integrated_gradients(baseline=0.0, steps=4),
 }
 
