@@ -46,6 +46,11 @@ DETAILS = pa.struct(
         ("score", pa.string()),
         ("verified", pa.int32()),
         ("difference", pa.float32()),
+        ("elements", pa.int32()),
+        ("top", pa.list_(pa.struct([("element", pa.int32()), ("score", pa.float32())]))),
+        ("theoretical_speed_up", pa.float32()),
+        ("model", pa.string()),
+        ("random_weights", pa.bool_()),
     ]
 )
 """Type of the details of a heat map."""
@@ -70,6 +75,9 @@ class Explaining:
     output, details : str
         Columns to add: the heat map, row by row, and a struct of :data:`DETAILS`.
     device : str
+    model : str
+        Its name in the roster.
+    has_random_weights : bool
     estimated_ssim : float or None
         The tuning's estimate for such heat maps.
     tuning : bool
@@ -83,6 +91,8 @@ class Explaining:
     output: str
     details: str
     device: str
+    model: str = ""
+    has_random_weights: bool = False
     estimated_ssim: float | None = None
     tuning: bool = False
 
@@ -151,6 +161,11 @@ class Explaining:
             "score": heat_map.score,
             "verified": heat_map.verified,
             "difference": heat_map.difference,
+            "elements": heat_map.elements,
+            "top": [{"element": element, "score": score} for element, score in heat_map.top],
+            "theoretical_speed_up": occluder.patches.overall_speed_up,
+            "model": self.model,
+            "random_weights": self.has_random_weights,
             **self._geometry,
         }
 

@@ -34,6 +34,9 @@ Values: TypeAlias = "Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]"
 Elsewhere: TypeAlias = "Callable[[NDArray[np.float32], SettledScore, Sequence[int], NDArray[np.bool_]], Values]"
 """A function of pixels, a score, targets and places of the heat map that yields as :meth:`HeatMaps.values` does."""
 
+# Elements of the whole image's score that a heat map names.
+_TOP = 5
+
 
 class HeatMaps(ABC):
     """The base of what makes heat maps of images of one size by one network.
@@ -206,8 +209,19 @@ class HeatMaps(ABC):
         if filled is not values and on_update is not None:
             on_update(filled.copy())
         places_again, difference = self._verified(image, score, counted, values)
+        top = tuple((int(element), float(scores[element])) for element in np.argsort(-scores, kind="stable")[:_TOP])
         return tuple(
-            HeatMap(mapped, target, predicted, float(scores[target]), score.statement, places_again, difference)
+            HeatMap(
+                mapped,
+                target,
+                predicted,
+                float(scores[target]),
+                score.statement,
+                places_again,
+                difference,
+                elements=score.size,
+                top=top,
+            )
             for mapped, target in zip(filled, counted, strict=True)
         )
 

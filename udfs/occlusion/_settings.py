@@ -109,6 +109,10 @@ class HeatMap:
         Number of places that were computed again with the untouched network.
     difference : float
         The largest difference found there.
+    elements : int
+        Number of elements of the score.
+    top : tuple of (int, float)
+        The five largest elements of the score for the whole image, the largest first, and their scores.
     """
 
     values: NDArray[np.float32]
@@ -118,3 +122,5 @@ class HeatMap:
     score: str
     verified: int = 0
     difference: float = 0.0
+    elements: int = 0
+    top: tuple[tuple[int, float], ...] = ()

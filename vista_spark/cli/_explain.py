@@ -31,7 +31,12 @@ def explain_command(
     image: Annotated[str, typer.Argument(help="Path or URI of an image.")],
     model: Model,
     out: Annotated[
-        Path, typer.Option(help="Where to draw the heat map: .png, .svg or .pdf.", parser=picture_file, metavar="FILE")
+        Path,
+        typer.Option(
+            help="Where to draw the heat map, .png, .svg or .pdf; its numbers go beside it, as .json.",
+            parser=picture_file,
+            metavar="FILE",
+        ),
     ],
     weights: Weights = None,
     target: Annotated[
@@ -95,6 +100,10 @@ def explain_command(
         typer.Option(min=0, help="Places that the whole network computes again; 1 in 50, at most 4, by default."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of random weights, and of the verified places.")] = 0,
+    class_names: Annotated[
+        str | None,
+        typer.Option(help="File of the classes' names, one per line or JSON; by default ImageNet's where installed."),
+    ] = None,
     master: Master = None,
 ) -> None:
     """Show which parts of an image a prediction depends on; with --master, Spark's tasks share the places."""
@@ -119,7 +128,8 @@ def explain_command(
         "seed": seed,
     }
     with refused_before_spark():
-        _check_writable(out)
+        for written in (out, out.with_suffix(".json")):
+            _check_writable(written)
         card = roster.card(model)
         check_explainable(card, {mode})
         net = network(card, weights, seed, image_size)
@@ -130,6 +140,8 @@ def explain_command(
             incremental=framework(card.framework).incremental,
         )
         decode(image, net.preprocessing)
+        if class_names is not None:
+            roster.read_class_names(class_names)
     warn_of_random_weights(net.card, net.weights, net.seed)
     spark = None
     if master is not None:
@@ -152,12 +164,13 @@ def explain_command(
             image_size=image_size,
             on_update=show,
             on_estimate=lambda seconds: _CONSOLE.print(f"about {seconds:.0f} s", highlight=False),
+            class_names=class_names,
             spark=spark,
             **options,
         )
-    explanation.plot().savefig(out, dpi=120)
+    picture, numbers = explanation.save(out)
     typer.echo(explanation.explain())
-    typer.echo(f"drawn: {out}")
+    typer.echo(f"drawn: {picture}; numbers: {numbers}")
 
 
 def _check_writable(out: Path) -> None:

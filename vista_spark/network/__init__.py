@@ -4,7 +4,7 @@ from vista_spark.network._inputs import TEXT_POOLINGS
 from vista_spark.network._network import Network, network
 from vista_spark.network._params import HasImageSize, HasNetwork, HasNetworkInput, layer_list
 from vista_spark.network._profile import profile, profile_network
-from vista_spark.network._random import warn_of_random_weights
+from vista_spark.network._random import has_random_weights, warn_of_random_weights
 
 __all__ = [
     "TEXT_POOLINGS",
@@ -12,6 +12,7 @@ __all__ = [
     "HasNetwork",
     "HasNetworkInput",
     "Network",
+    "has_random_weights",
     "layer_list",
     "network",
     "profile",

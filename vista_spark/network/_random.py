@@ -10,10 +10,23 @@ from vista_spark.errors import RandomWeightsWarning
 if TYPE_CHECKING:
     from vista_spark.roster import ModelCard
 
-__all__ = ["warn_of_random_weights"]
+__all__ = ["has_random_weights", "warn_of_random_weights"]
 
 # Modules of the roster's own builders. A user's builder may bring trained weights.
 _ROSTER = "vista_spark.roster."
+
+
+def has_random_weights(card: ModelCard, weights: object) -> bool:
+    """Whether the roster draws a network's weights at random.
+
+    Parameters
+    ----------
+    card : ModelCard
+    weights : object
+        As the network is opened with; ``None`` are random ones.
+    """
+    builder = getattr(card.builder, "func", card.builder)  # of a partial
+    return weights is None and builder.__module__.startswith(_ROSTER)
 
 
 def warn_of_random_weights(card: ModelCard, weights: object, seed: int) -> None:
@@ -30,8 +43,7 @@ def warn_of_random_weights(card: ModelCard, weights: object, seed: int) -> None:
     seed : int
         Of the random weights.
     """
-    builder = getattr(card.builder, "func", card.builder)  # of a partial
-    if weights is not None or not builder.__module__.startswith(_ROSTER):
+    if not has_random_weights(card, weights):
         return
     # All callers share this line: Python's default filter then shows the message once per network.
     warnings.warn(

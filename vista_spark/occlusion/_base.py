@@ -32,25 +32,48 @@ class Explained:
     verified: int = field(default=0, kw_only=True)
     difference: float = field(default=0.0, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
+    top: tuple[tuple[int, float], ...] = field(default=(), kw_only=True)
+    class_names: tuple[str, ...] = field(default=(), kw_only=True)
+    likeness: float | None = field(default=None, kw_only=True)
+    model: str = field(default="", kw_only=True)
+    has_random_weights: bool = field(default=False, kw_only=True)
+
+    @property
+    def kind(self) -> str:
+        """Kind of number that is mapped: ``"probability"``, ``"logit"``, ``"log_odds"``, ``"value"`` or another."""
+        return self.score.partition(":")[0] or "probability"
+
+    def name_of(self, element: int) -> str:
+        """Name an element of the score: a class's own name where it is known, else ``"class 281"``."""
+        if element < len(self.class_names) and self.class_names[element]:
+            return self.class_names[element]
+        return f"{self._element} {element}"
 
     def explain(self) -> str:
         """Say in words what was computed, by which score, how it was checked and how long it took."""
         rows, extents = (" x ".join(map(str, numbers)) for numbers in (self.grid.shape, self.grid.patch))
-        kind = self.score.partition(":")[0] or "probability"
-        element = "class" if kind in ("probability", "log_odds", "logit") else "element"
-        predicted = f" (predicted: {element} {self.predicted})" if self.predicted != self.target else ""
+        predicted = f" (predicted: {self._numbered(self.predicted)})" if self.predicted != self.target else ""
         lowest = f"lowest {np.nanmin(self.heat_map):.4f} without a patch of {extents}, of {rows} places"
         theory = f"theoretical speed-up of a place over naive: {self.theoretical_speed_up:.2f}"
         lines = [
-            f"{element} {self.target} with {kind} {self.probability:.4f}{predicted}; {lowest}",
+            f"{self._numbered(self.target)} with {self.kind} {self.probability:.4f}{predicted}; {lowest}",
             *([self.score] if self.score else []),
             f"{self.mode}: {self.seconds:.1f} s; {theory}",
+            *([f"estimated SSIM with the exact heat map: {self.likeness:.2f}"] if self.likeness is not None else []),
             *self.notes,
         ]
         if self.verified:
             places = "1 place" if self.verified == 1 else f"{self.verified} places"
             lines.append(f"{places} verified by the whole network; largest difference {self.difference:.1e}")
         return "\n".join(lines)
+
+    @property
+    def _element(self) -> str:
+        return "class" if self.kind in ("probability", "log_odds", "logit") else "element"
+
+    def _numbered(self, element: int) -> str:
+        name, plain = self.name_of(element), f"{self._element} {element}"
+        return plain if name == plain else f"{plain} ({name})"
 
 
 def notes_of(framework: Framework, mode: str) -> tuple[str, ...]:

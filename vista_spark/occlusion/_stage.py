@@ -31,7 +31,7 @@ from udfs.driver import (
 from udfs.handlers import framework
 from udfs.occlusion import Explaining, Lattice, fitted
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
-from vista_spark.network import Network, network, warn_of_random_weights
+from vista_spark.network import Network, has_random_weights, network, warn_of_random_weights
 from vista_spark.occlusion._checks import check_explainable
 from vista_spark.occlusion._options import OcclusionOptions, color_fill
 from vista_spark.occlusion._params import HasOcclusion
@@ -107,6 +107,8 @@ class _OcclusionStage(HasOcclusion):
             output=self.getOutputCol(),
             details=self.getDetailsCol(),
             device=self.getDevice(),
+            model=net.card.name,
+            has_random_weights=has_random_weights(net.card, net.weights),
             **options,
         )
 
@@ -135,9 +137,11 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
     detailsCol : str
         A struct: ``target``, ``predicted`` (elements of the score), ``probability`` (the target's score for the whole
         image), ``rows``, ``columns`` (of the heat map), ``estimated_ssim`` (of approximate ones), ``seconds``,
-        ``score`` (in words), ``verified`` (places that the untouched network computed again), ``difference`` (the
-        largest found there), ``mode``; and where the places are, in pixels of the network's input: ``patch``,
-        ``stride``, ``image_rows``, ``image_columns``, ``row_starts``, ``column_starts``. Default ``"explanation"``.
+        ``score`` (in words), ``elements`` (their number), ``top`` (the five largest and their scores), ``verified``
+        (places that the untouched network computed again), ``difference`` (the largest found there), ``mode``,
+        ``theoretical_speed_up``, ``model``, ``random_weights``; and where the places are, in pixels of the network's
+        input: ``patch``, ``stride``, ``image_rows``, ``image_columns``, ``row_starts``, ``column_starts``. Default
+        ``"explanation"``. :meth:`vista_spark.Explanation.of` draws a row.
     targetCol : str, optional
         A column of int: the class to explain; the predicted one without it, and where it is null.
     output : {"probability", "logit", "log_odds", "value"}, optional

@@ -13,9 +13,11 @@ from udfs.handlers import TensorSpec, framework_of
 from udfs.occlusion import TargetError, open_occluder
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.occlusion._arguments import as_array, finite, real_number, whole_number, whole_numbers
-from vista_spark.occlusion._base import Explained, notes_of
+from vista_spark.occlusion._base import notes_of
 from vista_spark.occlusion._options import OcclusionOptions
-from vista_spark.occlusion._picture import plot_tensor
+from vista_spark.occlusion._picture import PALETTE, plot_tensor
+from vista_spark.occlusion._record import Recorded
+from vista_spark.roster import fitting_class_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.occlusion import Output
+    from vista_spark.roster import ClassNames
 
 __all__ = ["TensorExplanation", "explain_tensor"]
 
@@ -33,7 +36,7 @@ _RANKS = range(2, 5)
 
 
 @dataclass(frozen=True)
-class TensorExplanation(Explained):
+class TensorExplanation(Recorded):
     """How much a network's answer depends on each part of a tensor. Made by :func:`explain_tensor`.
 
     Has the attributes of :class:`vista_spark.Explanation`, with a tensor for the image.
@@ -46,15 +49,20 @@ class TensorExplanation(Explained):
 
     tensor: NDArray[np.float32]
 
-    def plot(self) -> Figure:
+    def plot(self, palette: str = PALETTE) -> Figure:
         """Draw the channels of a series, and below them the heat map; or the heat map of a plane.
+
+        Parameters
+        ----------
+        palette : str
+            Of a plane, as for :meth:`vista_spark.Explanation.plot`.
 
         Raises
         ------
         InvalidArgumentError
             A heat map of three axes.
         """
-        return plot_tensor(self, self.tensor)
+        return plot_tensor(self, self.tensor, palette)
 
 
 @hint_keywords
@@ -78,6 +86,7 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
     on_update: Callable[[NDArray[np.float32]], object] | None = None,
     verify: int | None = None,
     seed: int = 0,
+    class_names: ClassNames | None = None,
 ) -> TensorExplanation:
     """Lay a patch on every place of a tensor and see what a network predicts then (Krypton, equations 6.1 to 6.6).
 
@@ -118,7 +127,7 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
         Places at a time. Default 32.
     on_update : callable, optional
         Called after each batch with the heat map so far.
-    verify, seed
+    verify, seed, class_names
         As for :func:`vista_spark.explain_image`.
 
     Returns
@@ -201,14 +210,17 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
     others = {name: array for name, array in zip(names, arrays, strict=True) if name != names[laid_on]}
     started = time.perf_counter()
     try:
-        heat = occluder.heat_map(occluder.opened(tensor, others), wanted, on_update)
+        opened = occluder.opened(tensor, others)
+        named = fitting_class_names(class_names, None, occluder.settle(opened).size)
+        heat = occluder.heat_map(opened, wanted, on_update)
     except TargetError as error:
         raise InvalidArgumentError(f"target={target!r}: {error}") from None
     return TensorExplanation(
         heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, mode,
         occluder.patches.overall_speed_up, time.perf_counter() - started,
         np.moveaxis(tensor, -1, 0) if own.channels_last else tensor, score=heat.score, verified=heat.verified,
-        difference=heat.difference, notes=notes_of(own, mode),
+        difference=heat.difference, notes=notes_of(own, mode), top=heat.top, class_names=named,
+        model=type(network).__name__,
     )  # fmt: skip
 
 

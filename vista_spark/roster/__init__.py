@@ -16,6 +16,19 @@ Examples
 """
 
 from vista_spark.roster._card import FeatureLayer, ModelCard
+from vista_spark.roster._class_names import ClassNames, fitting_class_names, read_class_names
 from vista_spark.roster._registry import card, load, names, register, text_encoder, unregister
 
-__all__ = ["FeatureLayer", "ModelCard", "card", "load", "names", "register", "text_encoder", "unregister"]
+__all__ = [
+    "ClassNames",
+    "FeatureLayer",
+    "ModelCard",
+    "card",
+    "fitting_class_names",
+    "load",
+    "names",
+    "read_class_names",
+    "register",
+    "text_encoder",
+    "unregister",
+]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from udfs.images import Preprocessing
 from vista_spark.roster._card import FeatureLayer, ModelCard
+from vista_spark.roster._class_names import IMAGENET
 
 if TYPE_CHECKING:
     from torch import nn
@@ -78,6 +79,7 @@ BUILT_IN: dict[str, ModelCard] = {
             ),
             parameters=61_100_840,
             reference="Krizhevsky, One weird trick for parallelizing convolutional neural networks, arXiv:1404.5997",
+            class_names=IMAGENET,
         ),
         ModelCard(
             name="vgg16",
@@ -86,6 +88,7 @@ BUILT_IN: dict[str, ModelCard] = {
             layers=_vgg16(),
             parameters=138_357_544,
             reference="Simonyan, Zisserman, Very deep convolutional networks for large-scale image recognition, 2015",
+            class_names=IMAGENET,
         ),
         ModelCard(
             name="resnet18",
@@ -94,6 +97,7 @@ BUILT_IN: dict[str, ModelCard] = {
             layers=_resnet((2, 2, 2, 2)),
             parameters=11_689_512,
             reference="He et al., Deep residual learning for image recognition, CVPR 2016",
+            class_names=IMAGENET,
         ),
         ModelCard(
             name="resnet50",
@@ -102,6 +106,7 @@ BUILT_IN: dict[str, ModelCard] = {
             layers=_resnet((3, 4, 6, 3)),
             parameters=25_557_032,
             reference="He et al., Deep residual learning for image recognition, CVPR 2016",
+            class_names=IMAGENET,
         ),
         ModelCard(
             name="inception_v3",
@@ -120,6 +125,7 @@ BUILT_IN: dict[str, ModelCard] = {
             ),
             parameters=27_161_264,
             reference="Szegedy et al., Rethinking the inception architecture for computer vision, CVPR 2016",
+            class_names=IMAGENET,
         ),
         ModelCard(
             name="mobilenet_v2",
@@ -132,6 +138,7 @@ BUILT_IN: dict[str, ModelCard] = {
             ),
             parameters=3_504_872,
             reference="Sandler et al., MobileNetV2: inverted residuals and linear bottlenecks, CVPR 2018",
+            class_names=IMAGENET,
         ),
         ModelCard(
             name="squeezenet1_1",
@@ -152,6 +159,7 @@ BUILT_IN: dict[str, ModelCard] = {
             ),
             parameters=1_235_496,
             reference="Iandola et al., SqueezeNet: AlexNet-level accuracy with 50x fewer parameters, arXiv:1602.07360",
+            class_names=IMAGENET,
         ),
     )
 }

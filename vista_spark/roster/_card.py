@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from udfs.images import Preprocessing, Preprocessings
     from udfs.inference import Tokenization
+    from vista_spark.roster._class_names import ClassNames
 
 __all__ = ["FeatureLayer", "ModelCard"]
 
@@ -61,6 +62,9 @@ class ModelCard:
         Name of the network's framework: ``"torch"`` (default), ``"keras"``, or one that you added.
     weights : str, optional
         Path or URI of the weights to use where the user names none. By default random ones.
+    class_names : sequence, mapping or str, optional
+        Names of the classes of the network's output, as :func:`vista_spark.roster.read_class_names` reads them; by
+        default classes are numbers.
 
     Examples
     --------
@@ -77,6 +81,7 @@ class ModelCard:
     reference: str
     framework: str = "torch"
     weights: str | None = None
+    class_names: ClassNames | None = None
 
     @property
     def kind(self) -> str:

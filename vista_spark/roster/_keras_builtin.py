@@ -8,6 +8,7 @@ from typing import Any
 
 from udfs.images import Preprocessing
 from vista_spark.roster._card import FeatureLayer, ModelCard
+from vista_spark.roster._class_names import IMAGENET
 
 __all__ = ["KERAS_BUILT_IN"]
 
@@ -102,6 +103,7 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
             parameters=138_357_544,
             reference="Simonyan, Zisserman, Very deep convolutional networks for large-scale image recognition, 2015",
             framework="keras",
+            class_names=IMAGENET,
         ),
         ModelCard(
             name="keras_resnet50",
@@ -111,6 +113,7 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
             parameters=25_636_712,
             reference="He et al., Deep residual learning for image recognition, CVPR 2016",
             framework="keras",
+            class_names=IMAGENET,
         ),
         ModelCard(
             name="keras_inception_v3",
@@ -124,6 +127,7 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
             parameters=23_851_784,
             reference="Szegedy et al., Rethinking the inception architecture for computer vision, CVPR 2016",
             framework="keras",
+            class_names=IMAGENET,
         ),
         ModelCard(
             name="keras_densenet121",
@@ -145,6 +149,7 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
             parameters=8_062_504,
             reference="Huang et al., Densely connected convolutional networks, CVPR 2017",
             framework="keras",
+            class_names=IMAGENET,
         ),
         ModelCard(
             name="keras_mobilenet_v2",
@@ -154,6 +159,7 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
             parameters=3_538_984,
             reference="Sandler et al., MobileNetV2: inverted residuals and linear bottlenecks, CVPR 2018",
             framework="keras",
+            class_names=IMAGENET,
         ),
         ModelCard(
             name="keras_efficientnet_b0",
@@ -163,6 +169,7 @@ KERAS_BUILT_IN: dict[str, ModelCard] = {
             parameters=5_330_571,
             reference="Tan, Le, EfficientNet: rethinking model scaling for convolutional neural networks, ICML 2019",
             framework="keras",
+            class_names=IMAGENET,
         ),
     )
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +42,13 @@ def test_exact_is_naive() -> None:
     assert "class 990" in exact.explain()
     # The object is in the left half: what is laid over the right one changes little.
     assert np.abs(exact.heat_map[:, 6] - exact.probability).max() < np.abs(exact.heat_map - exact.probability).max()
-    figure = exact.plot()
-    assert figure.axes[1].collections[0].get_clim() == pytest.approx((0.75 * exact.probability, 1.0))
+    low, high = exact.plot().axes[1].collections[0].get_clim()
+    assert (low + high) / 2 == pytest.approx(exact.probability), "the colours are centred on the whole image"
+    assert exact.top[0][0] == label
+    assert [score for _, score in exact.top] == sorted((score for _, score in exact.top), reverse=True)
+    assert exact.top[0][1] == pytest.approx(exact.probability)
+    assert len(exact.top) == 5
+    assert (exact.model, exact.has_random_weights) == ("mobilenet_v2", False)
 
 
 def test_a_region_a_class_and_news_of_it() -> None:
@@ -151,6 +158,16 @@ def test_sizes_of_the_patch_share_the_views(monkeypatch: pytest.MonkeyPatch) -> 
         explain_image_sizes(path, "mobilenet_v2", patch_sizes=(), **common)
 
 
+def test_a_card_may_name_its_own_weights() -> None:
+    card = replace(roster.card("mobilenet_v2"), weights=str(mobilenet_v2_weights()))
+    common: dict[str, Any] = {"image_size": 64, "patch_size": 32, "stride": 32, "verify": 0}
+    path, _ = foolbox_images()[3]
+    own = explain_image(path, card, **common)
+    given = explain_image(path, "mobilenet_v2", mobilenet_v2_weights(), **common)
+    np.testing.assert_array_equal(own.heat_map, given.heat_map)
+    assert not own.has_random_weights
+
+
 def test_a_network_without_convolutions_has_the_naive_mode_alone() -> None:
     def flat() -> torch.nn.Module:
         return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 4))
@@ -195,8 +212,14 @@ def test_the_command(tmp_path: Path) -> None:
     out = tmp_path / "heat.png"
     command = [sys.executable, "-m", "vista_spark", "explain", str(path), "--model", "mobilenet_v2", "--out", str(out)]
     command += ["--weights", str(mobilenet_v2_weights()), "--stride", "32", "--patch-size", "32"]
+    names = tmp_path / "names.txt"
+    names.write_text("".join(f"plant {number}\n" for number in range(1000)))
+    command += ["--class-names", str(names)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "about " in done.stdout
-    assert f"class {label} with probability 0.9" in done.stdout
+    assert f"class {label} (plant {label}) with probability 0.9" in done.stdout
+    numbers = json.loads((tmp_path / "heat.json").read_text())
+    assert (numbers["target"], numbers["target_name"]) == (label, f"plant {label}")
+    assert np.shape(numbers["heat_map"]) == (7, 7)
     assert out.read_bytes().startswith(b"\x89PNG")

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 
 from optimizer.occlusion import PatchError
 from udfs.occlusion import similarity
-from vista_spark import OcclusionExplainer, explain_image
+from vista_spark import Explanation, OcclusionExplainer, explain_image
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -55,6 +55,13 @@ def test_heat_maps_of_a_data_frame_are_those_of_single_images(df: DataFrame, pho
             found[number]["heat_map"].toArray().reshape(7, 7), alone.heat_map, rtol=1e-4, atol=1e-7
         )
         assert np.ptp(alone.heat_map) > 1e-4
+        drawn = Explanation.of(found[number], image=photographs[number])
+        np.testing.assert_allclose(drawn.heat_map, alone.heat_map, rtol=1e-4, atol=1e-7)
+        np.testing.assert_array_equal(drawn.image, alone.image)
+        assert drawn.grid.starts(1).tolist() == alone.grid.starts(1).tolist()
+        assert [element for element, _ in drawn.top] == [element for element, _ in alone.top]
+        assert (drawn.model, drawn.has_random_weights, drawn.score) == ("squeezenet1_1", True, alone.score)
+        assert drawn.explain().splitlines()[:2] == alone.explain().splitlines()[:2]
 
 
 def test_the_target_may_be_a_column_and_a_class_that_is_none_costs_its_row(df: DataFrame) -> None:
