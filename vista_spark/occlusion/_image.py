@@ -455,7 +455,7 @@ class _Question:
     def options(self, patch_size: int) -> OcclusionOptions:
         """Check the options for one size of the patch."""
         return OcclusionOptions(
-            patch=(patch_size,) * 2,
+            patch=(whole_number("patch_size", patch_size),) * 2,
             stride=(self.stride,) * 2,
             **{name: getattr(self, name) for name in _OPTIONS},
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -13,7 +15,7 @@ from torch import nn
 import udfs.incremental._network as incremental
 from optimizer.occlusion import OcclusionGrid
 from udfs.handlers import TensorSpec, framework
-from udfs.occlusion import HeatMap, NaiveOccluder, Occlusion, Score, VerificationError, places_to_verify
+from udfs.occlusion import Explaining, HeatMap, NaiveOccluder, Occlusion, Score, VerificationError, places_to_verify
 from udfs.occlusion.occluder import Occluder
 
 SIDE = 16
@@ -104,6 +106,25 @@ def test_a_network_that_mixes_the_records_of_a_batch_is_found(mode: str) -> None
         mapped(traced(Centred().eval()), mode=mode, score=Score("logit"), verify=16)
     alone = mapped(traced(Centred().eval()), mode="naive", score=Score("logit"), verify=16, batch_size=1)
     assert alone.difference < 1e-5
+
+
+def test_a_failed_verification_costs_its_row_with_the_reason() -> None:
+    class Feed:
+        columns = ("image",)
+
+        def take(self, batch: pa.RecordBatch) -> Any:
+            pixels = np.random.default_rng(1).normal(size=(batch.num_rows, 2, SIDE, SIDE)).astype(np.float32)
+            return SimpleNamespace(arrays={"image": pixels}, reasons=[None] * batch.num_rows)
+
+    occlusion = Occlusion(GRID, (0.0, 0.0), score=Score("logit"), verify=16)
+    explaining = Explaining(cast("Any", None), cast("Any", Feed()), None, occlusion, "heat_map", "details", "cpu")
+    batch = pa.record_batch([pa.array([b"", b""])], names=["image"])
+    good = explaining._explain(Occluder(traced(small()), occlusion), batch)
+    assert good.reasons == [None, None]
+    assert good.columns[1].to_pylist()[0]["verified"] == 16
+    bad = explaining._explain(Occluder(traced(Centred().eval()), occlusion), batch)
+    assert bad.columns[0].to_pylist() == [None, None]
+    assert all("depends on the other records of its batch" in str(reason) for reason in bad.reasons)
 
 
 def test_a_network_that_float32_computes_coarsely_is_not_refused() -> None:

@@ -221,6 +221,9 @@ def test_plan_refuses_a_wrong_argument_before_it_measures(
         ("--precision", "float16", "did you mean 'bfloat16'"),
         ("--out", "heat.txt", "a picture ends with"),
         ("--out", "s3://bucket/heat.png", "is a URI"),
+        ("--out", "{folder}/image.jpg/heat.png", "name a file that can be written"),
+        ("--output", "logits", "did you mean 'logit'"),
+        ("--head", "boxes", "the network returns one tensor"),
     ],
 )
 def test_explain_refuses_a_wrong_argument_before_spark_starts(

@@ -77,6 +77,20 @@ def test_the_target_may_be_a_column_and_a_class_that_is_none_costs_its_row(df: D
         model.transform(wanted.withColumn("class", F.lit("cat")))
 
 
+def test_the_score_and_its_verification_are_params(df: DataFrame) -> None:
+    explainer = OcclusionExplainer(**SETTINGS, output="log_odds", verify=2, region=[16, 48, 16, 48])
+    (row,) = explainer.fit(df).transform(df.limit(1)).collect()
+    said = row["explanation"]
+    assert said["score"].startswith("log_odds: log(p / (1 - p)) of the softmax over the 1000 outputs of")
+    assert said["verified"] == 2
+    assert 0 <= said["difference"] < 1e-4
+    assert said["probability"] < 0, "no class of a random network is likelier than all others together"
+    with pytest.raises(InvalidArgumentError, match="head='boxes': the network returns one tensor"):
+        explainer.copy().setHead("boxes").fit(df)
+    with pytest.raises(TypeError, match="output='logits'; did you mean 'logit'"):
+        explainer.copy().setOutput("logits")
+
+
 def test_a_corrupt_image_costs_one_row(df: DataFrame) -> None:
     broken = df.withColumn("image", F.when(F.col("id") == 3, F.lit(b"no picture")).otherwise(F.col("image")))
     model = OcclusionExplainer(**SETTINGS).fit(broken)

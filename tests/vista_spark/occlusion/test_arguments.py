@@ -1,0 +1,197 @@
+"""Arguments of explanations: accepted as numpy and torch give them, or refused before anything is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn
+
+from udfs.images import Preprocessing
+from udfs.incremental import IncrementalNetwork
+from vista_spark import explain_image, explain_image_sizes, explain_image_targets, explain_tensor, roster
+from vista_spark.errors import InvalidArgumentError
+
+SIDE = 16
+
+
+def small() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5)).eval()
+
+
+CARD = roster.ModelCard("small", small, Preprocessing(SIDE), (roster.FeatureLayer("fc", "4"),), 1000, "none")
+PICTURE = np.random.default_rng(0).normal(size=(3, SIDE, SIDE)).astype(np.float32)
+SQUARE: dict[str, Any] = {"patch_size": 4, "stride": 4}
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise AssertionError("the network ran")
+
+    monkeypatch.setattr(IncrementalNetwork, "materialise", run)
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"batch_size": 0}, "batch_size=0: at least 1"),
+        ({"batch_size": -3}, "batch_size=-3: at least 1"),
+        ({"batch_size": 2.5}, "batch_size=2.5: a whole number"),
+        ({"patch_size": "cat"}, "patch_size='cat': a whole number"),
+        ({"stride": True}, "stride=True: a whole number"),
+        ({"target": "cat"}, "target='cat': a whole number"),
+        ({"target": 1.0}, "target=1.0: a whole number"),
+        ({"target": True}, "target=True: a whole number"),
+        ({"image_size": "cat"}, "image_size='cat': a whole number"),
+        ({"patch_color": (1.5, 2, 3)}, "patch_color=1.5: a whole number"),
+        ({"patch_color": 7}, "patch_color=7: a sequence of whole numbers"),
+        ({"region": ((0, 8), (0, 8.5))}, "region=8.5: a whole number"),
+        ({"region": (0, 8, 0, 8)}, "region=0: a sequence"),
+        ({"seed": None}, "seed=None: a whole number"),
+        ({"tau": 0.5}, 'tau=0.5: only in the approximate mode; leave it out of mode="exact"'),
+        ({"mode": "naive", "precision": "bfloat16"}, "precision='bfloat16': only in the approximate mode"),
+        ({"target_speed_up": 2}, "target_speed_up=2: only in the approximate mode"),
+        ({"drill_down_fraction": 0.1}, "drill_down_fraction=0.1: only in the approximate mode"),
+        ({"mode": "approximate", "tau": "much"}, "tau='much': a finite number"),
+        ({"mode": "approximate", "tau": float("nan")}, "tau=nan: a finite number"),
+        ({"mode": "approximate", "verify": 3}, "verify=3: the values of the approximate mode differ"),
+        ({"verify": -1}, "verify=-1: at least 0"),
+        ({"output": "logits"}, "output='logits'; did you mean 'logit'"),
+        ({"head": "boxes"}, "head='boxes': the network returns one tensor; leave it out"),
+        ({"head": 1.5}, "head=1.5: a whole number"),
+    ],
+)
+def test_a_wrong_argument_of_an_image_is_refused_before_the_network_runs(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidArgumentError) as raised:
+        explain_image(PICTURE, CARD, **SQUARE | settings)
+    assert said in str(raised.value)
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"value": 1.0}, 'value=1.0: the patch holds it with perturbation="color" alone'),
+        ({"perturbation": "color", "value": "grey"}, "value='grey': a finite number"),
+        ({"perturbation": "color", "value": True}, "value=True: a finite number"),
+        ({"tau": 0.5}, "tau=0.5: only in the approximate mode"),
+        ({"patch": 4.0}, "patch=4.0: a whole number"),
+        ({"stride": "cat"}, "stride='cat': a whole number"),
+        ({"of": True}, "of=True: a whole number"),
+        ({"inputs": np.full_like(PICTURE, np.nan)}, "input 0 has 768 elements that are NaN or infinite"),
+        ({"network": lambda tensor: tensor}, "a network of type function: no framework knows it"),
+    ],
+)
+def test_a_wrong_argument_of_a_tensor_is_refused_before_the_network_runs(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidArgumentError) as raised:
+        explain_tensor(**{"network": small(), "inputs": PICTURE, "patch": 4, "stride": 4} | settings)
+    assert said in str(raised.value)
+
+
+def test_numbers_of_numpy_and_tensors_of_torch_are_taken() -> None:
+    plain = explain_image(PICTURE, CARD, target=2, **SQUARE)
+    sizes = {name: np.int64(extent) for name, extent in SQUARE.items()}
+    given = explain_image(
+        torch.from_numpy(PICTURE).requires_grad_(), CARD, target=np.int32(2), batch_size=np.int64(3), **sizes
+    )
+    np.testing.assert_allclose(given.heat_map, plain.heat_map, atol=1e-6)
+    rough = explain_image(
+        PICTURE, CARD, mode="approximate", tau=np.float32(0.5), target_speed_up=np.float64(1), **SQUARE
+    )
+    assert rough.mode == "approximate"
+    by_tensor = explain_tensor(
+        small(), torch.from_numpy(PICTURE).requires_grad_(), patch=np.int64(4), stride=(4, np.int16(4)), target=2,
+        perturbation="color", value=np.float32(0.5),
+    )  # fmt: skip
+    by_array = explain_tensor(
+        small(), [PICTURE], patch=4, stride=4, target=2, perturbation="color", value=[0.5, 0.5, 0.5]
+    )
+    np.testing.assert_allclose(by_tensor.heat_map, by_array.heat_map, atol=1e-6)
+
+
+def test_an_explanation_says_its_score_and_what_was_verified() -> None:
+    said = explain_image(PICTURE, CARD, **SQUARE).explain()
+    assert "probability: softmax over the 5 outputs of '4'" in said
+    assert "1 place verified by the whole network; largest difference" in said
+    odds = explain_image(PICTURE, CARD, output="log_odds", head=None, verify=0, **SQUARE)
+    assert odds.score.startswith("log_odds")
+    assert "verified" not in odds.explain()
+    called = explain_image(PICTURE, CARD, output=lambda outputs: outputs[:, 0] - outputs[:, 1], **SQUARE)
+    assert called.explain().startswith("element 0 with callable")
+
+
+def test_several_targets_and_sizes_take_the_same_options() -> None:
+    seen: list[np.ndarray] = []
+    largest = explain_image_targets(PICTURE, CARD, top=3, on_update=seen.append, **SQUARE)
+    assert largest[0].target == largest[0].predicted
+    assert [each.probability for each in largest] == sorted((each.probability for each in largest), reverse=True)
+    assert seen[-1].shape == (3, *largest[0].heat_map.shape)
+    for each in largest:
+        alone = explain_image(PICTURE, CARD, target=each.target, **SQUARE)
+        np.testing.assert_allclose(each.heat_map, alone.heat_map, atol=1e-6)
+    chosen = explain_image_targets(PICTURE, CARD, targets=(4, 0), output="value", **SQUARE)
+    assert [each.target for each in chosen] == [4, 0]
+    assert all(each.score.startswith("value") for each in chosen)
+    (small_patch,) = explain_image_sizes(PICTURE, CARD, patch_sizes=[4], stride=4, output="value", target=4)
+    np.testing.assert_allclose(small_patch.heat_map, chosen[0].heat_map, atol=1e-6)
+    with pytest.raises(InvalidArgumentError, match="target=5: from 0 to 4"):
+        explain_image_targets(PICTURE, CARD, targets=[5], **SQUARE)
+    with pytest.raises(InvalidArgumentError, match="no target"):
+        explain_image_targets(PICTURE, CARD, targets=[], **SQUARE)
+    with pytest.raises(TypeError, match="has no parameter 'perturbatoin'; did you mean 'perturbation'"):
+        explain_image_sizes(PICTURE, CARD, perturbatoin="blur")
+    with pytest.raises(TypeError, match="has no parameter 'patch_size'; did you mean 'patch_sizes'"):
+        explain_image_sizes(PICTURE, CARD, patch_size=4)
+
+
+def test_a_network_of_keras_is_explained_exactly_and_says_that_it_is_computed_in_full() -> None:
+    keras = pytest.importorskip("keras")
+    keras.utils.set_random_seed(0)
+    series = keras.Input((20, 3))
+    beside = keras.Input((4,))
+    seen = keras.layers.GlobalAveragePooling1D()(keras.layers.Conv1D(5, 3, activation="relu")(series))
+    joined = keras.layers.Concatenate()([seen, beside])
+    network = keras.Model([series, beside], keras.layers.Dense(3, activation="softmax")(joined))
+    draw = np.random.default_rng(0)
+    window, other = draw.normal(size=(20, 3)).astype(np.float32), draw.normal(size=4).astype(np.float32)
+    explained = explain_tensor(network, [window, other], patch=4, stride=2, perturbation="color", value=[0, 1, 2])
+    assert explained.heat_map.shape == (9,)
+    assert "computed in full: keras networks are not run in parts" in explained.explain()
+    assert explained.score.startswith("probability: the 3 outputs of")
+    for place in range(9):
+        laid = window.copy()
+        laid[2 * place : 2 * place + 4] = [0, 1, 2]
+        expected = network.predict([laid[None], other[None]], verbose=0)[0, explained.target]
+        assert explained.heat_map[place] == pytest.approx(float(expected), abs=1e-6)
+    assert explained.tensor.shape == (3, 20), "channels first for the picture"
+    with pytest.raises(InvalidArgumentError, match="a keras network is not run in parts, as the approximate mode does"):
+        explain_tensor(network, [window, other], patch=4, stride=2, mode="approximate")
+
+
+def test_a_network_of_several_outputs_asks_which_one() -> None:
+    class Heads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.below, self.classes, self.boxes = nn.Conv2d(3, 4, 3), nn.Linear(4, 3), nn.Linear(4, 4)
+
+        def forward(self, image: torch.Tensor) -> dict[str, torch.Tensor]:
+            seen = self.below(image).relu().mean((2, 3))
+            return {"classes": self.classes(seen), "boxes": self.boxes(seen).relu()}
+
+    common: dict[str, Any] = {"patch": 4, "stride": 4}
+    with pytest.raises(InvalidArgumentError, match="choose one by head=, of 'classes', 'boxes'"):
+        explain_tensor(Heads().eval(), PICTURE, **common)
+    with pytest.raises(InvalidArgumentError, match="head='boxs'; did you mean 'boxes'"):
+        explain_tensor(Heads().eval(), PICTURE, head="boxs", **common)
+    named = explain_tensor(Heads().eval(), PICTURE, head="boxes", **common)
+    at = explain_tensor(Heads().eval(), PICTURE, head=np.int64(1), **common)
+    np.testing.assert_array_equal(named.heat_map, at.heat_map)
+    assert named.score.startswith("value: the 4 outputs of")
+    assert named.verified == 1
