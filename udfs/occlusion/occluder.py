@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,12 +13,14 @@ from torch.nn import functional
 
 from udfs.incremental import IncrementalNetwork
 from udfs.occlusion._drill import Lattice
+from udfs.occlusion._float32 import full_float32
 from udfs.occlusion._heat_maps import HeatMaps, Values
 from udfs.occlusion._score import output_layer
 from udfs.occlusion._untouched import UntouchedNetwork, layers_in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import Any
 
     from numpy.typing import NDArray
@@ -103,7 +106,8 @@ class Occluder(HeatMaps):
         if whole.dim() == _IMAGE:
             whole = whole.contiguous(memory_format=torch.channels_last)
         beside = {name: torch.from_numpy(array)[None].to(self._device) for name, array in (others or {}).items()}
-        return Opened(pixels, whole, beside, self._network.materialise(whole, beside))
+        with self._precision():
+            return Opened(pixels, whole, beside, self._network.materialise(whole, beside))
 
     def whole(self, image: Opened) -> NDArray[Any]:
         """The network's output for the image without a patch."""
@@ -158,9 +162,15 @@ class Occluder(HeatMaps):
         self, image: Opened, places: NDArray[np.bool_]
     ) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
         fill, size = self._fill(image.whole), self._occlusion.batch_size
-        if self._occlusion.mode == "naive":
-            return self._network.naive(image.whole, fill, batch_size=size, places=places, others=image.beside)
-        return self._network.outputs(image.views, fill, batch_size=size, places=places)
+        with self._precision():
+            if self._occlusion.mode == "naive":
+                yield from self._network.naive(image.whole, fill, batch_size=size, places=places, others=image.beside)
+            else:
+                yield from self._network.outputs(image.views, fill, batch_size=size, places=places)
+
+    def _precision(self) -> AbstractContextManager[None]:
+        """Exact numbers are float32's on an accelerator too."""
+        return nullcontext() if self._occlusion.in_bfloat16 else full_float32(self._device)
 
     def _fill(self, whole: torch.Tensor) -> torch.Tensor:
         if self._occlusion.perturbation == "mean":

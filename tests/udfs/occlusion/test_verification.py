@@ -16,6 +16,7 @@ import udfs.incremental._network as incremental
 from optimizer.occlusion import OcclusionGrid
 from udfs.handlers import TensorSpec, framework
 from udfs.occlusion import Explaining, HeatMap, NaiveOccluder, Occlusion, Score, VerificationError, places_to_verify
+from udfs.occlusion._float32 import full_float32
 from udfs.occlusion.occluder import Occluder
 
 SIDE = 16
@@ -141,6 +142,17 @@ def test_a_network_that_float32_computes_coarsely_is_not_refused() -> None:
             return self.top((far - 3000.0).mean((2, 3)) * 100)
 
     assert mapped(traced(Coarse().eval()), score=Score("logit"), verify=16).verified == 16
+
+
+def test_float32_stays_float32_on_a_gpu_and_the_setting_is_put_back() -> None:
+    owners = (torch.backends.cudnn.conv, torch.backends.cudnn.rnn, torch.backends.cuda.matmul)
+    before = [owner.fp32_precision for owner in owners]
+    assert before[0] == "tf32", "what torch does unless it is told otherwise"
+    with full_float32("cpu"):
+        assert [owner.fp32_precision for owner in owners] == before
+    with full_float32("cuda:0"):
+        assert [owner.fp32_precision for owner in owners] == ["ieee"] * 3
+    assert [owner.fp32_precision for owner in owners] == before
 
 
 def test_networks_of_other_frameworks_are_run_one_at_a_time() -> None:
