@@ -49,7 +49,7 @@ def built(make: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
         torch.manual_seed(seed)
         model = make().eval()
         for inner in model.modules():
-            if isinstance(inner, nn.BatchNorm2d):
+            if isinstance(inner, nn.BatchNorm2d) and inner.running_mean is not None:
                 inner.running_mean.normal_()
                 inner.running_var.uniform_(0.5, 2)
     return model
@@ -155,6 +155,39 @@ def twice() -> nn.Module:
     return Forward(lambda self, x: self.fc(self.relu(self.fc(x))), fc=nn.Linear(4, 4), relu=nn.ReLU())
 
 
+def lenet() -> nn.Module:
+    """As it is written most often: ``view`` after the last pooling."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        x = x.view(x.size(0), -1)
+        return self.fc2(F.relu(self.fc1(x)))
+
+    return Forward(
+        forward,
+        conv1=nn.Conv2d(3, 4, 3, padding=1),
+        conv2=nn.Conv2d(4, 4, 3, padding=1),
+        fc1=nn.Linear(16, 6),
+        fc2=nn.Linear(6, 2),
+    )
+
+
+def exported() -> nn.Module:
+    """What the quick tracer refuses, with a flatten that ``torch.export`` writes as a view."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        y = self.bn(self.conv(x))
+        z = y
+        z += x.mean(1, keepdim=True)
+        return F.normalize(self.fc(torch.flatten(self.relu(z), 1) + torch.flatten(y, 1)))
+
+    return Forward(
+        forward, conv=nn.Conv2d(3, 4, 3, padding=1), bn=nn.BatchNorm2d(4), relu=nn.ReLU(inplace=True),
+        fc=nn.Linear(256, 2),
+    )  # fmt: skip
+
+
 # FLOPs: 2 x kernel x channels in x channels out x positions. Bytes: 4 a float, 8 for num_batches_tracked.
 _BN = 4 * 4 * 4 + 8
 SAMPLES = (
@@ -225,6 +258,26 @@ SAMPLES = (
         param_bytes=2 * 80,
         perturb=nudge("fc.weight"),
         modules={"fc": (4,), "relu": (4,)},
+    ),
+    sample(
+        "LeNet",
+        lenet,
+        [IMAGE],
+        output_shapes=((2,),),
+        flops=2 * (27 * 4 * 64 + 36 * 4 * 16 + 16 * 6 + 6 * 2),
+        param_bytes=4 * (27 * 4 + 4 + 36 * 4 + 4 + 17 * 6 + 7 * 2),
+        perturb=nudge("conv1.weight"),
+        modules={"conv1": (4, 8, 8), "fc2": (2,)},
+    ),
+    sample(
+        "exported, with views",
+        exported,
+        [IMAGE],
+        output_shapes=((2,),),
+        flops=2 * (27 * 4 * 64 + 256 * 2),
+        param_bytes=4 * (27 * 4 + 4 + 257 * 2) + _BN - 8,
+        perturb=nudge("conv.weight"),
+        modules={"conv": (4, 8, 8)},
     ),
 )
 
@@ -725,6 +778,186 @@ def test_the_network_in_bfloat16_keeps_its_last_layers_and_leaves_the_original_a
     assert torch.equal(exact, net(x))
     torch.testing.assert_close(found, exact, atol=0.05, rtol=0.05)
     assert not torch.equal(found, exact)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda self, x: self.conv(x).view(x.size(0), 4, -1),
+        lambda self, x: self.conv(x).view_as(self.conv(x).flatten(1)),
+        lambda self, x: self.conv(x).as_strided((x.size(0), 64), (256, 4), 0),
+        lambda self, x: self.conv(x).view(torch.int32).float(),
+        lambda self, x: self.conv(x) * (2.0 if self.conv(x).is_contiguous() else 3.0),
+        lambda self, x: self.conv(x) + x.mean(1, keepdim=True).expand(-1, 4, -1, -1).contiguous().view(-1, 4, 8, 8),
+    ],
+)
+def test_what_reads_memory_gives_the_same_where_the_layout_is_chosen(forward: Callable[..., Any]) -> None:
+    check(built(lambda: Forward(forward, conv=nn.Conv2d(3, 4, 3, padding=1))), [IMAGE], prepared=True)
+
+
+def test_a_module_that_reads_memory_leaves_channels_last() -> None:
+    class Rows(nn.Flatten):  # of torch.nn by name: both tracers call it as it is
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.view(x.size(0), -1)
+
+    Rows.__module__ = "torch.nn.modules.flatten"
+    model = built(lambda: nn.Sequential(nn.Conv2d(3, 4, 3), Rows(), nn.Linear(144, 2)))
+    x = records(IMAGE)
+    traced = FRAMEWORK.trace(model, [IMAGE]).prepare(torch.get_num_threads())
+    for opened in (traced, traced.fused()):
+        result = opened.run({"input_1": x}, ["2"])["2"]
+        np.testing.assert_allclose(result, own(model, [x])[0], rtol=1e-4, atol=1e-5)
+        assert opened._layout is torch.contiguous_format
+
+
+def test_volumes_beside_images_are_prepared() -> None:
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return self.deep(self.flat(x)[:, None])
+
+    model = built(lambda: Forward(forward, flat=nn.Conv2d(3, 4, 3), deep=nn.Conv3d(1, 2, 3)))
+    check(model, [IMAGE], prepared=True)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile on its own internals
+@pytest.mark.parametrize("within", [False, True])
+def test_compiled_modules_are_opened_as_what_they_wrap(*, within: bool) -> None:
+    model = built(chain)
+    compiled = nn.Sequential(torch.compile(model)).eval() if within else torch.compile(model)
+    traced = FRAMEWORK.trace(compiled, [IMAGE])
+    assert traced.original is (compiled if within else model)
+    x = records(IMAGE)
+    outputs = traced.prepare(1).run({"input_1": x}, traced.graph.outputs)
+    np.testing.assert_allclose(outputs[traced.graph.outputs[0]], own(model, [x])[0], rtol=1e-4, atol=1e-5)
+    assert len(traced.graph) == len(FRAMEWORK.trace(model, [IMAGE]).graph)
+
+
+def _with_computed_weights() -> dict[str, Callable[[], nn.Module]]:
+    def each(norm: Callable[[nn.Module], nn.Module]) -> Callable[[], nn.Module]:
+        return lambda: nn.Sequential(
+            norm(nn.Conv2d(3, 4, 3)), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), norm(nn.Linear(144, 5))
+        )
+
+    return {
+        "weight_norm, old form": each(torch.nn.utils.weight_norm),
+        "spectral_norm, old form": each(lambda inner: torch.nn.utils.spectral_norm(inner, n_power_iterations=5)),
+        "weight_norm": each(torch.nn.utils.parametrizations.weight_norm),
+        "spectral_norm": each(torch.nn.utils.parametrizations.spectral_norm),
+        "orthogonal": each(torch.nn.utils.parametrizations.orthogonal),
+        "pruned": each(lambda inner: torch.nn.utils.prune.l1_unstructured(inner, "weight", 0.5)),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.parametrize("kind", _with_computed_weights())
+def test_computed_weights_are_those_of_inference_and_the_original_keeps_its_own(kind: str) -> None:
+    model = _with_computed_weights()[kind]().train()
+    with torch.no_grad():
+        model(torch.randn(8, 3, 8, 8))  # spectral norms learn their vectors; a hook leaves a weight with a history
+    model(torch.randn(8, 3, 8, 8))
+    model.eval()
+    model(torch.randn(8, 3, 8, 8))
+    before, types = state(model), [type(inner) for inner in model.modules()]
+    held = {name: value for name, value in vars(model[0]).items() if isinstance(value, torch.Tensor)}
+    x = records(IMAGE)
+    traced = FRAMEWORK.trace(model, [IMAGE])
+    (output,) = traced.graph.outputs
+    expected = own(model, [x])[0]
+    for opened in (traced, traced.fused(), traced.prepare(1), traced.fused()):
+        np.testing.assert_allclose(opened.run({"input_1": x}, [output])[output], expected, rtol=1e-4, atol=1e-5)
+    assert "1" not in traced.fused().graph.names, "the batch norm is folded"
+    own(model, [x])
+    assert [type(inner) for inner in model.modules()] == types
+    assert state(model)[0] == before[0]  # type: ignore[index]
+    assert {name for name in vars(model[0]) if isinstance(vars(model[0])[name], torch.Tensor)} == set(held)
+    model.train()(torch.randn(8, 3, 8, 8)).sum().backward()  # still trainable
+
+
+def test_hooks_are_honoured_where_layers_are_fused() -> None:
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
+
+    x = records(IMAGE)
+    plain = own(built(make), [x])[0]
+    hooks: list[Callable[[nn.Module], Any]] = [
+        lambda model: model[0].register_forward_hook(lambda _, __, y: y * 2),
+        lambda model: model[0].register_forward_pre_hook(lambda _, args: (args[0] + 1,)),
+        lambda model: model[1].register_forward_hook(lambda _, __, y: y * y),
+        lambda model: model[1].register_forward_pre_hook(lambda _, args, __: ((args[0] + 1,), {}), with_kwargs=True),
+        lambda model: model[2].register_forward_hook(lambda _, args, y: y - args[0]),
+        lambda model: setattr(model[0], "forward", lambda y: y[:, :1, 1:-1, 1:-1].expand(-1, 4, -1, -1)),
+        lambda _: torch.nn.modules.module.register_module_forward_hook(
+            lambda inner, _, y: y + 1 if isinstance(inner, nn.Conv2d) else None
+        ),
+    ]
+    for number, register in enumerate(hooks):
+        model = built(make)
+        handle = register(model)
+        try:
+            expected = own(model, [x])[0]
+            assert not np.allclose(expected, plain), number
+            traced = FRAMEWORK.trace(model, [IMAGE])
+            (source,), (output,) = traced.graph.inputs, traced.graph.outputs
+            for opened in (traced, traced.fused()):
+                result = opened.run({source: x}, [output])[output]
+                np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5, err_msg=str(number))
+        finally:
+            if handle is not None:
+                handle.remove()
+
+
+def test_a_fused_network_gives_each_record_what_it_gets_alone() -> None:
+    def modules(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.bn(self.conv(x)).relu().flatten(1))
+
+    def functions(self: Any, x: torch.Tensor) -> torch.Tensor:
+        x = F.batch_norm(self.conv(x), None, None, self.bn.weight, self.bn.bias, training=True)
+        return self.fc(x.relu().flatten(1))
+
+    def by_export(self: Any, x: torch.Tensor) -> torch.Tensor:
+        x = self.conv(x)
+        y = self.bn(x)
+        y += 0 * x
+        return self.fc(y.relu().flatten(1))
+
+    for forward in (modules, functions, by_export):
+        bn = nn.BatchNorm2d(4, track_running_stats=False)
+        nn.init.normal_(bn.weight)
+        model = built(
+            lambda forward=forward, bn=bn: Forward(forward, conv=nn.Conv2d(3, 4, 3), bn=bn, fc=nn.Linear(144, 2))
+        )
+        x = records(IMAGE)
+        alone = np.concatenate([own(model, [x[at : at + 1]])[0] for at in range(len(x))])
+        fused = FRAMEWORK.trace(model, [IMAGE]).fused()
+        (source,), (output,) = fused.graph.inputs, fused.graph.outputs
+        np.testing.assert_allclose(fused.run({source: x}, [output])[output], alone, rtol=1e-4, atol=1e-5)
+        assert "PerRecordNorm" in [layer.op for layer in fused.graph]
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_functions_are_fused_as_the_modules_that_do_the_same(
+    monkeypatch: pytest.MonkeyPatch, *, exported: bool
+) -> None:
+    if exported:
+        monkeypatch.setattr("udfs.handlers.torch._fx._by_fx", lambda *_: 1 / 0)
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        x = F.conv2d(F.pad(x, (1, 2, 0, 1), value=0.5), self.conv.weight * 2, self.conv.bias, dilation=2)
+        x = self.norm(self.conv2(x))
+        x = F.avg_pool2d(F.max_pool2d(x, 2, stride=1, padding=1), (2, 1), count_include_pad=False)
+        return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1) + x.mean((-1, 2)))
+
+    model = built(
+        lambda: Forward(
+            forward, conv=nn.Conv2d(3, 4, 3), conv2=nn.Conv2d(4, 4, 1), norm=nn.BatchNorm2d(4), fc=nn.Linear(4, 2)
+        )
+    )
+    fused = FRAMEWORK.trace(model, [IMAGE]).fused()
+    (source,), (output,) = fused.graph.inputs, fused.graph.outputs
+    kinds = [layer.op for layer in fused.graph]
+    expected = ["ConstantPad2d", "Conv2d", "Conv2d", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "Mean"]
+    assert [kind for kind in kinds if kind in {*expected, "BatchNorm2d"}] == expected
+    x = records(IMAGE)
+    np.testing.assert_allclose(fused.run({source: x}, [output])[output], own(model, [x])[0], rtol=1e-4, atol=1e-5)
 
 
 def test_weights_are_shared_until_the_layout_changes() -> None:

@@ -12,6 +12,8 @@ from torch import fx, nn
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from udfs.handlers._protocol import TensorSpec, UntraceableModelError
+from udfs.handlers.torch._hooks import bake, has_global_hooks, not_copyable
+from udfs.handlers.torch._layout import reshape_views
 from udfs.handlers.torch._names import returned_by_stack
 from udfs.handlers.torch._pure import InplaceProxy, MutationError, purify
 from udfs.handlers.torch._sizes import free_sizes
@@ -70,7 +72,8 @@ def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
 
     The first takes milliseconds and keeps the modules whole; the second takes seconds, but follows control flow that
     depends on shapes and rewrites in-place operations into pure ones. The graph's modules are its own, their parameters
-    share the memory of ``model``'s.
+    share the memory of ``model``'s; a weight that a norm computes from others (``weight_norm``, ``spectral_norm``) is a
+    parameter of its own. Views are reshapes, so that the graph runs in any memory layout.
 
     Returns
     -------
@@ -103,6 +106,7 @@ def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
                 "Usual causes: branches or loops on tensor *values*, calls out of torch (numpy, .item(), print), a "
                 "batch size fixed in the code. Move that code out of forward, or use torch.cond or torch.where."
             ) from export_error
+    reshape_views(module)
     free_sizes(module, inputs)
     module.meta["leaves"] = {path for path, inner in model.named_modules() if path and not any(inner.children())}
     return module
@@ -115,11 +119,16 @@ def _private(model: nn.Module) -> nn.Module:
     """
     memo: dict[int, Any] = {id(tensor): tensor.detach() for tensor in model.buffers()}
     memo |= {id(tensor): nn.Parameter(tensor.detach(), tensor.requires_grad) for tensor in model.parameters()}
-    return copy.deepcopy(model, memo)
+    private: nn.Module = copy.deepcopy(model, not_copyable(model) | memo)
+    bake(private)
+    for inner in private.modules():
+        for name, child in inner.named_children():
+            setattr(inner, name, unwrapped(child))
+    return private
 
 
 def _by_fx(model: nn.Module, arity: int) -> fx.GraphModule:
-    if model._forward_hooks or model._forward_pre_hooks:  # noqa: SLF001 - no public reader
+    if model._forward_hooks or model._forward_pre_hooks or has_global_hooks():  # noqa: SLF001 - no public reader
         raise TypeError("hooks on the model itself are not part of its forward")
     tracer = _Tracer(arity)
     graph = tracer.trace(model)

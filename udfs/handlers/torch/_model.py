@@ -11,9 +11,11 @@ from torch import fx, nn
 
 from optimizer.errors import GraphError, UnknownLayerError
 from udfs.handlers._outputs import keyed_outputs, output_at
+from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._bfloat16 import to_bfloat16
 from udfs.handlers.torch._fuse import fuse
 from udfs.handlers.torch._graph import layer_graph
+from udfs.handlers.torch._layout import needs_contiguous
 from udfs.handlers.torch._measure import strides
 from udfs.handlers.torch._names import node_names, returned_structure
 from udfs.handlers.torch._sizes import is_batch_size, reads
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from udfs.handlers._protocol import TensorSpec
 
 __all__ = ["TorchModel"]
+
+_IMAGE_RANK = 4
 
 
 class TorchModel:
@@ -62,19 +66,27 @@ class TorchModel:
         self._schedules: dict[tuple[frozenset[str], tuple[str, ...]], list[tuple[fx.Node, tuple[fx.Node, ...]]]] = {}
         self._layout = torch.contiguous_format
         self._prepared = False
+        self._reads_strides = needs_contiguous(module)
 
     def prepare(self, threads: int) -> TorchModel:
         """Make ready to run many batches; see :meth:`udfs.handlers.TracedModel.prepare`."""
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         if not self._prepared:
-            self._layout = torch.channels_last if self._has_convolutions() else torch.contiguous_format
+            fastest = self._has_convolutions() and not self._reads_strides
             self._module.to(self._device)
-            self._module.to(memory_format=self._layout)  # type: ignore[call-overload]  # missing from torch's overloads
+            self._lay_out(torch.channels_last if fastest else torch.contiguous_format)
             self._prepared = True
-            for made_before in ("_strides", "_fused", "_bfloat16"):
+            for made_before in ("_fused", "_bfloat16"):
                 self.__dict__.pop(made_before, None)
         return self
+
+    def _lay_out(self, layout: torch.memory_format) -> None:
+        self._layout = layout
+        self.__dict__.pop("_strides", None)
+        for held in (*self._module.parameters(), *self._module.buffers()):
+            if held.dim() == _IMAGE_RANK:
+                held.data = held.data.contiguous(memory_format=layout)
 
     def fused(self) -> TorchModel:
         """The same network in fewer passes: batch norms folded into convolutions, activations in place.
@@ -96,7 +108,7 @@ class TorchModel:
     @cached_property
     def _fused(self) -> TorchModel:
         fused = TorchModel(fuse(self._module), self._inputs, self._device, original=self._original)
-        fused._layout, fused._prepared = self._layout, self._prepared
+        fused._layout, fused._prepared, fused._reads_strides = self._layout, self._prepared, self._reads_strides
         return fused
 
     def bfloat16(self) -> TorchModel:
@@ -120,7 +132,7 @@ class TorchModel:
     @cached_property
     def _bfloat16(self) -> TorchModel:
         lean = TorchModel(to_bfloat16(self._module), self._inputs, self._device, original=self._original)
-        lean._layout, lean._prepared = self._layout, self._prepared
+        lean._layout, lean._prepared, lean._reads_strides = self._layout, self._prepared, self._reads_strides
         lean.graph = self.graph  # the layers are the same, and it is measured in float32
         return lean
 
@@ -209,6 +221,34 @@ class TorchModel:
             By layer.
         want : sequence of str
         """
+        if self._reads_strides:
+            feeds = {name: self._as_computed(name, tensor) for name, tensor in feeds.items()}
+        try:
+            return self._computed(feeds, want)
+        except RuntimeError as error:
+            if self._reads_strides or "stride" not in str(error):
+                raise
+        # A module reads a tensor's memory as if it were in C order.
+        self._reads_strides = True
+        self._lay_out(torch.contiguous_format)
+        return self.tensors(feeds, want)
+
+    def _as_computed(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """Lay a layer's whole tensor out in memory as a run of the network does."""
+        if not isinstance(tensor, torch.Tensor) or name not in self.graph:
+            return tensor
+        whole = tuple(tensor.shape[1:]) == self.graph[name].output_shape
+        return self._laid(self._node(name), tensor) if whole else tensor
+
+    def _laid(self, node: fx.Node, tensor: torch.Tensor) -> torch.Tensor:
+        if node.op == "placeholder":
+            return tensor.contiguous(memory_format=self._layout) if _is_image(tensor) else tensor
+        layout = self._strides.get(node.name)
+        if layout is None or tensor.stride() == layout:
+            return tensor
+        return torch.empty_strided(tensor.shape, layout, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+    def _computed(self, feeds: Mapping[str, Any], want: Sequence[str]) -> dict[str, Any]:
         schedule = self._schedule(frozenset(feeds), tuple(want))
         values: dict[fx.Node, Any] = {self._node(name): tensor for name, tensor in feeds.items()}
         records = len(next(iter(feeds.values())))
@@ -231,17 +271,17 @@ class TorchModel:
         return node
 
     def _tensor(self, name: str, array: NDArray[np.generic]) -> torch.Tensor:
-        tensor = torch.from_numpy(_lent(array)).to(self._device)
-        node = self._node(name)
-        if node.op == "placeholder":
-            return tensor.contiguous(memory_format=self._layout) if tensor.dim() == 4 else tensor  # noqa: PLR2004 - NCHW
-        layout = self._strides.get(node.name)
-        if layout is None or tensor.stride() == layout:
-            return tensor
-        return torch.empty_strided(tensor.shape, layout, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+        return self._laid(self._node(name), torch.from_numpy(_lent(array)).to(self._device))
 
     @cached_property
     def _strides(self) -> dict[str, tuple[int, ...]]:
+        try:
+            return strides(self._module, self._inputs, self._layout)
+        except UntraceableModelError:
+            if self._layout is torch.contiguous_format:
+                raise
+        self._reads_strides = True
+        self._lay_out(torch.contiguous_format)
         return strides(self._module, self._inputs, self._layout)
 
     def _evaluate(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
@@ -250,7 +290,9 @@ class TorchModel:
             return getattr(self._modules[parent], leaf)
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
         if node.op == "call_module":
-            return self._modules[str(node.target)](*args, **kwargs)
+            inner = self._modules[str(node.target)]
+            call = inner.forward if node.target in self._module.meta.get("lowered", ()) else inner
+            return call(*args, **kwargs)
         if node.op == "call_method":
             return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         return node.target(*args, **kwargs)  # type: ignore[operator]
@@ -293,6 +335,10 @@ class TorchModel:
                 )
             ahead.extend(reads(node))
         return needed
+
+
+def _is_image(tensor: Any) -> bool:
+    return isinstance(tensor, torch.Tensor) and tensor.dim() == _IMAGE_RANK
 
 
 class _Lent:

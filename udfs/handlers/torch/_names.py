@@ -27,8 +27,12 @@ def node_names(module: fx.GraphModule) -> dict[str, str]:
         path = _leaf(node, module)
         count[path] = count.get(path, 0) + 1
     names: dict[str, str] = {}
-    taken: set[str] = set()
+    given: dict[str, str] = module.meta.get("names", {})  # of the graph that this one was made from
+    taken = set(given.values())
     for node in module.graph.nodes:
+        if node.name in given:
+            names[node.name] = given[node.name]
+            continue
         path, stack = _leaf(node, module), _stack(node)
         if node.op not in _CALLS:
             wanted = str(node.name)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
+from udfs.handlers.torch._hooks import has_hooks
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -81,7 +83,7 @@ def _is_inplace(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
         raise MutationError(f"in-place operation {name}")
     if node.op == "call_method":
         return False
-    if "out" in node.kwargs or node.target is operator.setitem:
+    if node.kwargs.get("out") is not None or node.target is operator.setitem:
         raise MutationError(f"{name} writes to its argument")
     return node.target in _PURE or bool(node.kwargs.get("inplace")) or _has_positional_flag(node)
 
@@ -102,5 +104,6 @@ def is_only_reader(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
     if not isinstance(source, fx.Node) or len(source.users) != 1:
         return False
     if source.op == "call_module":
-        return isinstance(modules[str(source.target)], _OWNING_MODULES)
+        inner = modules[str(source.target)]
+        return isinstance(inner, _OWNING_MODULES) and not has_hooks(inner)  # a hook may hold what it returns
     return source.op == "call_function" and (source.target in _OWNING_FUNCTIONS or source.target in _PURE)

@@ -1,0 +1,86 @@
+"""Hooks around a module's forward pass, and weights that a hook or a parametrization computes."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+from torch.nn.utils import parametrize
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
+
+__all__ = ["bake", "has_global_hooks", "has_hooks", "not_copyable"]
+
+
+def has_global_hooks() -> bool:
+    """Say whether torch calls a hook around every module of this process."""
+    return bool(torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks)  # noqa: SLF001
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Say whether calling a module does more than its class's ``forward``: a hook, or a ``forward`` of its own."""
+    own = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)  # noqa: SLF001 - no reader
+    return bool(own) or has_global_hooks()
+
+
+def not_copyable(model: nn.Module) -> dict[int, torch.Tensor]:
+    """Find tensors of modules' attributes that :func:`copy.deepcopy` refuses, by id, each without its history."""
+    held = (value for inner in model.modules() for value in vars(inner).values())
+    return {id(value): value.detach() for value in held if isinstance(value, torch.Tensor) and not value.is_leaf}
+
+
+def bake(model: nn.Module) -> None:
+    """Give modules the weights that they have in inference mode: of weight norms, spectral norms, pruning and others.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        In inference mode, and a copy: it loses hooks and parametrizations.
+    """
+    for inner in list(model.modules()):
+        for key, hook in list(inner._forward_pre_hooks.items()):  # noqa: SLF001 - has no public reader
+            weight = _weight(inner, hook)
+            if weight is not None:
+                del inner._forward_pre_hooks[key]  # noqa: SLF001
+                _put(inner, *weight)
+        if parametrize.is_parametrized(inner):
+            _leave_parametrized(inner)
+
+
+def _leave_parametrized(inner: nn.Module) -> None:
+    """As torch does, but for the class, which the module shares with the one that it is a copy of."""
+    trained = any(parameter.requires_grad for parameter in inner.parametrizations.parameters())  # type: ignore[union-attr]
+    with torch.no_grad():
+        values = {name: getattr(inner, name).detach().clone() for name in inner.parametrizations}  # type: ignore[union-attr]
+    inner.__class__ = type(inner).__bases__[0]
+    del inner.parametrizations
+    for name, value in values.items():
+        inner.register_parameter(name, nn.Parameter(value, requires_grad=trained and value.is_floating_point()))
+
+
+def _weight(inner: nn.Module, hook: Any) -> tuple[str, torch.Tensor, tuple[str, ...]] | None:
+    """Compute a weight as a hook does: its name, its value, and the names of what it is computed from."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # the older form of two that are both in use
+        if isinstance(hook, WeightNorm):
+            return hook.name, hook.compute_weight(inner), (f"{hook.name}_g", f"{hook.name}_v")
+        if isinstance(hook, SpectralNorm):
+            value = hook.compute_weight(inner, do_power_iteration=False)
+            return hook.name, value, tuple(f"{hook.name}_{part}" for part in ("orig", "u", "v"))
+        if isinstance(hook, BasePruningMethod):
+            name = hook._tensor_name  # noqa: SLF001 - has no public reader
+            masked: torch.Tensor = hook.apply_mask(inner)  # type: ignore[no-untyped-call]
+            return name, masked, (f"{name}_orig", f"{name}_mask")
+    return None
+
+
+def _put(inner: nn.Module, name: str, value: torch.Tensor, parts: tuple[str, ...]) -> None:
+    trained = any(part.requires_grad for key, part in inner.named_parameters(recurse=False) if key in parts)
+    for part in (*parts, name):
+        if hasattr(inner, part):
+            delattr(inner, part)
+    inner.register_parameter(name, nn.Parameter(value.detach().clone(), requires_grad=trained))
