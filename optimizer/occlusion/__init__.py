@@ -6,6 +6,7 @@ Krypton, sections 6.2 to 6.4 and appendix B.3. All of it is computed before any 
 from ._drill_down import DrillDown, stage_one_step, stage_one_stride
 from ._errors import PatchError
 from ._grid import OcclusionGrid
+from ._local import is_broadcasting, is_per_channel
 from ._span import Span
 from ._updates import UpdatePatches, update_patches
 
@@ -15,6 +16,8 @@ __all__ = [
     "PatchError",
     "Span",
     "UpdatePatches",
+    "is_broadcasting",
+    "is_per_channel",
     "stage_one_step",
     "stage_one_stride",
     "update_patches",

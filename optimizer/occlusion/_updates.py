@@ -39,6 +39,8 @@ class UpdatePatches:
         second. The axes are independent: the change along one depends only on the patch's position along it.
     whole : tuple of str
         Layers above them, computed in full for every position.
+    means : tuple of str
+        Means over all places of an incremental layer, computed from that of the image and the patch's difference.
     """
 
     graph: LayerGraph
@@ -47,6 +49,25 @@ class UpdatePatches:
     threshold: float
     spans: Mapping[str, tuple[Span, ...]]
     whole: tuple[str, ...]
+    means: tuple[str, ...] = ()
+
+    @property
+    def ended_by(self) -> tuple[tuple[str, str], ...]:
+        """Layers, each with its operator, that read a patch and whose output changes everywhere.
+
+        All above them is computed in full. A merge with a tensor that has changed everywhere already is not listed.
+        """
+        reading = [self.graph[name] for name in (*self.whole, *self.means)]
+        return tuple(
+            (layer.name, layer.op)
+            for layer in reading
+            if any(name in self.spans for name in layer.inputs)
+            and not any(name in self.whole and self._like_image(name) for name in layer.inputs)
+        )
+
+    def _like_image(self, name: str) -> bool:
+        shape, axes = self.graph[name].output_shape, len(self.grid.image)
+        return len(shape) == axes + 1 and max(shape[:-1] if self._last else shape[1:]) > 1
 
     @property
     def frontier(self) -> tuple[str, ...]:
@@ -57,8 +78,9 @@ class UpdatePatches:
     @property
     def beside(self) -> tuple[str, ...]:
         """Tensors that layers read and no patch reaches: made from other inputs, the same for every position."""
-        read = (name for layer in (*self.spans, *self.whole) for name in self.graph[layer].inputs)
-        return tuple(name for name in dict.fromkeys(read) if name not in self.spans and name not in self.whole)
+        read = (name for layer in (*self.spans, *self.whole, *self.means) for name in self.graph[layer].inputs)
+        changed = {*self.spans, *self.whole, *self.means}
+        return tuple(name for name in dict.fromkeys(read) if name not in changed)
 
     @property
     def full_flops(self) -> int:
@@ -103,22 +125,22 @@ class UpdatePatches:
     @property
     def centre_speed_up(self) -> float:
         """Theoretical speed-up of the patch in the middle, the paper's worst case (section 6.3.1)."""
-        return self.full_flops / self.flops(*(extent // 2 for extent in self.grid.shape))
+        return _ratio(self.full_flops, self.flops(*(extent // 2 for extent in self.grid.shape)))
 
     @property
     def speed_up(self) -> float:
         """Theoretical speed-up of the incremental layers over all positions, as the paper counts it."""
-        return self.full_flops / self.mean_flops
+        return _ratio(self.full_flops, self.mean_flops)
 
     @property
     def uniform_speed_up(self) -> float:
         """Theoretical speed-up with patches of one size."""
-        return self.full_flops / self.uniform_flops
+        return _ratio(self.full_flops, self.uniform_flops)
 
     @property
     def overall_speed_up(self) -> float:
         """Theoretical speed-up of all layers over all positions; those computed in full gain nothing."""
-        return (self.full_flops + self.whole_flops) / (self.mean_flops + self.whole_flops)
+        return _ratio(self.full_flops + self.whole_flops, self.mean_flops + self.whole_flops)
 
     def extent(self, name: str, axis: int) -> int:
         """Return the extent of a layer's tensor along a spatial axis."""
@@ -134,6 +156,7 @@ class UpdatePatches:
         lines = [
             f"a patch of {extents} at {rows} positions, tau {self.threshold:g}:",
             f"  {len(self.spans)} layers incremental up to {', '.join(self.frontier)}, {len(self.whole)} in full",
+            f"  ended by {', '.join(f'{name} ({op})' for name, op in self.ended_by) or 'no layer'}",
             f"  {self.full_flops / 1e9:.3f} GFLOPs, {self.mean_flops / 1e9:.3f} incrementally",
             f"  theoretical speed-up {theory}",
         ]
@@ -155,12 +178,20 @@ class UpdatePatches:
         return _channels_last(self.graph[self.source], self.grid)
 
 
+def _ratio(full: float, part: float) -> float:
+    """Divide FLOPs; a network that has none gains nothing."""
+    if not full:
+        return 1.0
+    return full / part if part else math.inf
+
+
 def update_patches(
     graph: LayerGraph,
     grid: OcclusionGrid,
     *,
     threshold: float = 1.0,
     known: Container[str] | None = None,
+    means: Container[str] = (),
     source: str | None = None,
 ) -> UpdatePatches:
     """Follow a patch through a network, for all its positions at once.
@@ -179,6 +210,8 @@ def update_patches(
         change. 1 (default) is exact.
     known : container of str, optional
         Layers that the runtime can compute incrementally; all by default.
+    means : container of str
+        Layers that are means over all places, which the runtime computes from the patch's difference.
     source : str, optional
         Input that the patch occludes, if the network has several; tensors made from the others alone do not change.
 
@@ -199,19 +232,22 @@ def update_patches(
     starts = [grid.starts(axis) for axis in range(len(grid.image))]
     spans = {source: tuple(Span(start, start + extent) for start, extent in zip(starts, grid.patch, strict=True))}
     whole: list[str] = []
+    changed_means: list[str] = []
     for name in graph.descendants([source])[1:]:
         layer = graph[name]
         read = [graph[below] for below in dict.fromkeys(layer.inputs)]
         changed = [below for below in read if below.name in spans]
-        if (
-            any(below.name in whole for below in read)
+        if name in means and all(below.name in spans for below in read):
+            changed_means.append(name)
+        elif (
+            any(below.name in whole or below.name in changed_means for below in read)
             or (known is not None and name not in known)
             or not is_local(layer, changed, len(grid.image), channels_last=last)
         ):
             whole.append(name)
         else:
             spans[name] = _propagate(layer, [spans[below.name] for below in changed], threshold, last=last)
-    return UpdatePatches(graph, source, grid, threshold, MappingProxyType(spans), tuple(whole))
+    return UpdatePatches(graph, source, grid, threshold, MappingProxyType(spans), tuple(whole), tuple(changed_means))
 
 
 def _propagate(layer: Layer, changed: list[tuple[Span, ...]], threshold: float, *, last: bool) -> tuple[Span, ...]:

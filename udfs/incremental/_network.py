@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from optimizer.occlusion import PatchError, update_patches
+from udfs.handlers.torch import Mean, has_hooks
 from udfs.incremental._buckets import buckets
+from udfs.incremental._elementwise import constants_of, is_spread, spread, spread_name
 from udfs.incremental._views import Updates, Views
+from udfs.incremental._windows import computable, outside, padding, read_in, unpadded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from optimizer.graph import Layer, Window
+    from optimizer.graph import Layer
     from optimizer.occlusion import OcclusionGrid
     from udfs.handlers.torch import TorchModel
     from udfs.incremental._buckets import Bucket
@@ -41,13 +43,21 @@ _WHOLE = 0.8
 _ABOVE = 4
 _ABOVE_BYTES = 16 * 2**20
 
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
-_AVERAGE_POOLS = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+# Below this theoretical speed-up, gathering parts of tensors costs more than computing them saves.
+_WORTH = 1.05
+
+# A record whose outputs change by more, as a part of the largest, when another one is in its batch.
+_MIXED = 1e-4
+
+_ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 
 
 class IncrementalNetwork:
     """A network that runs over an image with one patch changed, for many places of the patch.
+
+    Each place has the outputs that the network gives to a batch of that place alone. A network that computes anything
+    across the records of a batch runs over one place at a time; one of which parts cost about as much as all of it runs
+    as a whole.
 
     Parameters
     ----------
@@ -97,9 +107,35 @@ class IncrementalNetwork:
         self._model = self._precise.bfloat16() if bfloat16 else self._precise
         self._count = buckets
         graph = self._model.graph
-        known = {layer.name for layer in graph if _computable(self._model.module_of(layer.name), layer)}
-        self.patches = update_patches(graph, grid, threshold=threshold, known=known, source=source)
+        self._constants: dict[str, dict[str, Any]] = {}
+        known: set[str] = set()
+        for layer in graph:
+            constants = {} if layer.window is not None else constants_of(self._model, layer)
+            windowed = layer.window is not None and computable(self._model.module_of(layer.name), layer)
+            if windowed or (layer.window is None and constants is not None):
+                known.add(layer.name)
+                self._constants[layer.name] = constants or {}
+        means = {layer.name for layer in graph if self._is_mean(layer, len(grid.image))}
+        self.patches = update_patches(graph, grid, threshold=threshold, known=known, means=means, source=source)
         self._source = self.patches.source
+        self._mixes: bool | None = None  # unknown before the first image
+
+    @property
+    def in_full(self) -> bool:
+        """Whether every place runs through the whole network, because parts of it cost about as much."""
+        return self.patches.overall_speed_up < _WORTH
+
+    def _is_mean(self, layer: Layer, axes: int) -> bool:
+        module = self._model.module_of(layer.name)
+        if module is None or has_hooks(module) or len(layer.inputs) != 1:
+            return False
+        rank = len(self._model.graph[layer.inputs[0]].output_shape) + 1
+        if rank != axes + 2:
+            return False
+        if isinstance(module, Mean):
+            return module.over_places(rank)
+        size = module.output_size if type(module) in _ADAPTIVE else None
+        return type(module) is _ADAPTIVE[axes - 1] and size in (1, (1,) * axes, [1] * axes)
 
     @cached_property
     def _paddings(self) -> dict[tuple[str, float], Padding]:
@@ -113,8 +149,8 @@ class IncrementalNetwork:
             axes = range(layer.window.axes)
             sizes = [self.patches.extent(source, axis) for axis in axes]
             last = [self.patches.extent(name, axis) - 1 for axis in axes]
-            key, padding = (source, _outside(self._model.module_of(name))), _padding(layer.window, sizes, last)
-            pairs = zip(largest.get(key, padding), padding, strict=True)
+            key, needed = (source, outside(self._model.module_of(name))), padding(layer.window, sizes, last)
+            pairs = zip(largest.get(key, needed), needed, strict=True)
             largest[key] = tuple((max(before, pad[0]), max(behind, pad[1])) for (before, behind), pad in pairs)
         return largest
 
@@ -122,12 +158,14 @@ class IncrementalNetwork:
     def _viewed(self) -> list[str]:
         """List layers whose tensors are read beside the update patches; an elementwise layer reads none."""
         spans, graph = self.patches.spans, self.patches.graph
+        if self.in_full:
+            return []
         viewed = dict.fromkeys(name for name in spans if name in graph.outputs)
         for layer in graph:
             elementwise = layer.name in spans and layer.window is None and len(set(layer.inputs)) == 1
             if not elementwise:
                 viewed.update(dict.fromkeys(name for name in layer.inputs if name in spans or layer.name in spans))
-        viewed.update(dict.fromkeys(self.patches.beside))
+        viewed.update(dict.fromkeys((*self.patches.beside, *self.patches.means)))
         return [name for name in viewed if name not in graph.inputs]
 
     def materialise(self, image: torch.Tensor, others: Mapping[str, torch.Tensor] | None = None) -> Views:
@@ -153,9 +191,41 @@ class IncrementalNetwork:
                 raise
             raise PatchError(f"the network does not run in bfloat16 ({error}): take float32") from error
         views = given | {name: tensors[name] for name in self._viewed}
+        views |= self._spread(views)
         computed = {name: tensors[name] for name in outputs}
         precise = computed if self._model is self._precise else self._precise.tensors(whole, outputs)
+        if self._mixes is None:
+            self._mixes = self._mixes_records(whole, precise)
         return Views(views, precise, computed, self._paddings)
+
+    def _spread(self, views: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Expand what elementwise layers read beside the patches, and what is smaller than the image along an axis."""
+        expanded, axes = {}, len(self.patches.grid.image)
+        if self.in_full:
+            return {}
+        for name in self.patches.spans:
+            layer = self.patches.graph[name]
+            if layer.window is not None:
+                continue
+            extents = tuple(self.patches.extent(name, axis) for axis in range(axes))
+            beside = {below: views[below] for below in layer.inputs if below not in self.patches.spans}
+            smaller = {below: tensor for below, tensor in beside.items() if tuple(tensor.shape[2:]) != extents}
+            for below, value in {**smaller, **self._constants[name]}.items():
+                if is_spread(layer, value, axes):
+                    expanded[spread_name(below, name)] = spread(value, extents)
+        return expanded
+
+    def _mixes_records(self, whole: Mapping[str, torch.Tensor], alone: Mapping[str, torch.Tensor]) -> bool:
+        """Find out whether a record's outputs depend on the others of its batch."""
+        # One record with larger numbers, and one with smaller: of both, a maximum or a mean is another.
+        image = whole[self._source]
+        batch = {name: tensor.expand(3, *tensor.shape[1:]) for name, tensor in whole.items()}
+        batch[self._source] = torch.cat([image, 1 - 3 * image, image / 8])
+        outputs = self._precise.tensors(batch, self.patches.graph.outputs)
+        return any(
+            not torch.allclose(outputs[name][:1].float(), tensor.float(), _MIXED, _MIXED * _largest(tensor))
+            for name, tensor in alone.items()
+        )
 
     def outputs(
         self, views: Views, fill: torch.Tensor, *, batch_size: int, places: NDArray[np.bool_] | None = None
@@ -180,6 +250,11 @@ class IncrementalNetwork:
         dict of str to tensor of shape (positions, ...)
             The network's outputs.
         """
+        if self.in_full:
+            given = {name: views.tensors[name] for name in self.patches.graph.inputs if name in views.tensors}
+            image, patch = given.pop(self._source), self._cast(fill)
+            yield from self._in_full(self._model, image, patch, batch_size, places, given)
+            return
         grid, other = self.patches.grid, Views.of(self._source, self._cast(self._image(fill)))
         wanted = np.ones(grid.shape, np.bool_) if places is None else places
         axes = len(grid.image)
@@ -226,24 +301,39 @@ class IncrementalNetwork:
         others
             As for :meth:`materialise`.
 
-        Yields
-        ------
-        array of int64, of shape (positions, axes)
-        dict of str to tensor of shape (positions, ...)
+        Returns
+        -------
+        iterator of tuple of array and dict
+            As :meth:`outputs` yields.
         """
+        if self._mixes is None:
+            inputs = {self._source: image, **(others or {})}
+            self._mixes = self._mixes_records(inputs, self._precise.tensors(inputs, self.patches.graph.outputs))
+        return self._in_full(self._precise, image, fill, batch_size, places, others or {})
+
+    def _in_full(
+        self,
+        model: TorchModel,
+        image: torch.Tensor,
+        fill: torch.Tensor,
+        batch_size: int,
+        places: NDArray[np.bool_] | None,
+        others: Mapping[str, torch.Tensor],
+    ) -> Iterator[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]:
         grid, other = self.patches.grid, self._image(fill)
         index = np.argwhere(np.ones(grid.shape, np.bool_) if places is None else places)
         firsts = [grid.starts(axis) for axis in range(len(grid.image))]
-        for start in range(0, len(index), batch_size):
-            part = index[start : start + batch_size]
+        size = 1 if self._mixes else batch_size
+        for start in range(0, len(index), size):
+            part = index[start : start + size]
             batch = image.expand(len(part), *image.shape[1:]).clone(memory_format=torch.preserve_format)
             for row, place in zip(batch, part, strict=True):
                 begin = [int(first[at]) for first, at in zip(firsts, place, strict=True)]
                 covered = (slice(at, at + extent) for at, extent in zip(begin, grid.patch, strict=True))
                 at = (slice(None), *covered)
                 row[at] = other[0][at]
-            beside = {name: _repeated(tensor, len(part)) for name, tensor in (others or {}).items()}
-            yield part, self._precise.tensors({self._source: batch, **beside}, self.patches.graph.outputs)
+            beside = {name: _repeated(tensor, len(part)) for name, tensor in others.items()}
+            yield part, model.tensors({self._source: batch, **beside}, self.patches.graph.outputs)
 
     def _cast(self, tensor: torch.Tensor) -> torch.Tensor:
         """Convert a tensor to the precision in which the places are computed."""
@@ -268,7 +358,7 @@ class IncrementalNetwork:
             if all(below in partial for below in read) and (covered < _WHOLE or not read):
                 partial[name] = False
         for layer in graph:
-            if layer.name not in partial:
+            if layer.name not in partial and layer.name not in self.patches.means:
                 partial.update(dict.fromkeys((name for name in layer.inputs if name in partial), True))
         partial.update(dict.fromkeys((name for name in graph.outputs if name in partial), True))
         return partial
@@ -296,6 +386,9 @@ class IncrementalNetwork:
                     else self._layer(graph[name], views, updates, starts, lengths)
                 )
                 updates[name] = Updates(values, starts)
+                for mean in self._means_of.get(name, ()):
+                    before = views.ranges(name, None, starts, lengths)
+                    frontier[mean] = self._moved(views.tensors[mean], values, before, views.tensors[name])
                 if is_last:
                     begin = [np.zeros_like(start) for start in starts]
                     frontier[name] = views.ranges(name, updates[name], begin, views.tensors[name].shape[2:])
@@ -303,6 +396,21 @@ class IncrementalNetwork:
                     if last_reader.get(below, name) == name:
                         updates.pop(below, None)
         return frontier
+
+    @cached_property
+    def _means_of(self) -> dict[str, list[str]]:
+        means: dict[str, list[str]] = {}
+        for name in self.patches.means:
+            means.setdefault(self.patches.graph[name].inputs[0], []).append(name)
+        return means
+
+    @staticmethod
+    def _moved(mean: torch.Tensor, after: torch.Tensor, before: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+        """Move a mean over all places by what the patches change in its sum."""
+        places = list(range(2, whole.dim()))
+        difference = after.double().sum(places) - before.double().sum(places)
+        change = (difference / math.prod(whole.shape[2:])).reshape(-1, *mean.shape[1:])
+        return (mean.double() + change).to(mean.dtype)
 
     def _above(
         self, views: Views, waiting: Sequence[tuple[NDArray[np.int64], dict[str, torch.Tensor]]]
@@ -313,9 +421,13 @@ class IncrementalNetwork:
         computed = {name: whole[name] for name in outputs if name in whole}
         remaining = [name for name in outputs if name not in whole]
         index = np.concatenate([index for index, _ in waiting])
-        beside = {name: _repeated(views.tensors[name], len(index)) for name in self.patches.beside}
-        if remaining:
-            computed |= self._model.tensors(whole | beside, remaining)
+        size = 1 if self._mixes else len(index)
+        parts = []
+        for start in range(0, len(index) if remaining else 0, size):
+            fed = {name: tensor[start : start + size] for name, tensor in whole.items()}
+            fed |= {name: _repeated(views.tensors[name], size) for name in self.patches.beside}
+            parts.append(self._model.tensors(fed, remaining))
+        computed |= {name: torch.cat([part[name] for part in parts]) for name in remaining}
         return index, {name: computed[name] for name in outputs}
 
     def _layer(
@@ -329,18 +441,22 @@ class IncrementalNetwork:
         """Gather what the output patches read, overlay it with the input patches, run the layer (algorithm 6)."""
         module = self._model.module_of(layer.name)
         if layer.window is None or module is None:
-            extents = tuple(self.patches.extent(layer.name, axis) for axis in range(len(starts)))
-            contexts = {
-                name: views.ranges(name, updates.get(name), starts, lengths)
-                if name in updates or tuple(views.tensors[name].shape[2:]) == extents
-                else _repeated(views.tensors[name], len(starts[0]))
-                for name in dict.fromkeys(layer.inputs)
-            }
-            return self._model.tensors(contexts, [layer.name])[layer.name]
+            read: dict[str, Any] = {}
+            for name in (*dict.fromkeys(layer.inputs), *self._constants[layer.name]):
+                expanded = spread_name(name, layer.name)
+                if name in self._constants[layer.name] and expanded not in views.tensors:
+                    read[name] = self._constants[layer.name][name]
+                elif expanded in views.tensors:
+                    read[name] = views.ranges(expanded, None, starts, lengths)
+                elif name in updates or not _is_even(views.tensors[name]):
+                    read[name] = views.ranges(name, updates.get(name), starts, lengths)
+                else:
+                    read[name] = _repeated(views.tensors[name], len(starts[0]))
+            return self._model.tensors(read, [layer.name])[layer.name]
         (source,) = layer.inputs
-        begin, extents = _read_in(layer.window, starts, lengths)
-        context = views.ranges(source, updates[source], begin, extents, _outside(module))
-        return _unpadded(module, layer.window, context)
+        begin, extents = read_in(layer.window, starts, lengths)
+        context = views.ranges(source, updates[source], begin, extents, outside(module))
+        return unpadded(module, layer.window, context)
 
 
 def _repeated(tensor: torch.Tensor, count: int) -> torch.Tensor:
@@ -348,56 +464,10 @@ def _repeated(tensor: torch.Tensor, count: int) -> torch.Tensor:
     return tensor.expand(count, *tensor.shape[1:])
 
 
-def _computable(module: nn.Module | None, layer: Layer) -> bool:
-    """Say whether a layer can run without its padding: those without a window always can."""
-    if layer.window is None:
-        return True
-    if isinstance(module, _CONVOLUTIONS):
-        # A "same" padding may be longer on one side, a circular one reads the other end.
-        return module.padding_mode == "zeros" and not isinstance(module.padding, str)
-    if isinstance(module, _AVERAGE_POOLS):
-        # Where the border has another divisor, an average does not depend on its window alone.
-        plain = module.count_include_pad or not any(layer.window.padding)
-        return plain and not module.ceil_mode and getattr(module, "divisor_override", None) is None
-    return isinstance(module, _MAX_POOLS)
+def _is_even(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor has one value for all places of an image."""
+    return math.prod(tensor.shape[2:]) == 1
 
 
-def _outside(module: nn.Module | None) -> float:
-    """Tell the value of a layer's padding."""
-    return -torch.inf if isinstance(module, _MAX_POOLS) else 0.0
-
-
-def _unpadded(module: nn.Module, window: Window, context: torch.Tensor) -> torch.Tensor:
-    """Run a layer on a tensor that has the padding already."""
-    axis = window.axes - 1
-    if isinstance(module, _CONVOLUTIONS):
-        convolve = (functional.conv1d, functional.conv2d, functional.conv3d)[axis]
-        context = context.to(module.weight.dtype)  # the last layers of a network in bfloat16 are in float32
-        return convolve(context, module.weight, module.bias, window.stride, 0, window.dilation, module.groups)
-    if isinstance(module, _MAX_POOLS):
-        maximum = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)[axis]
-        pooled: torch.Tensor = maximum(context, window.kernel, window.stride, 0, window.dilation)
-        return pooled
-    mean = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[axis]
-    return mean(context, window.kernel, window.stride, 0)
-
-
-def _padding(window: Window, sizes: Sequence[int], last: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Count the elements before and behind a tensor that windows read; a ``ceil_mode`` pooling reads more behind."""
-    steps = zip(sizes, last, window.kernel, window.stride, window.padding, window.dilation, strict=True)
-    return tuple(
-        (padding, max(0, at * stride - padding + (kernel - 1) * dilation + 1 - size))
-        for size, at, kernel, stride, padding, dilation in steps
-    )
-
-
-def _read_in(
-    window: Window, starts: Sequence[NDArray[np.int64]], lengths: Sequence[int]
-) -> tuple[tuple[NDArray[np.int64], ...], tuple[int, ...]]:
-    """Compute starts and lengths of the read-in contexts (equations 6.15 and 6.16)."""
-    begin = (
-        start * stride - padding for start, stride, padding in zip(starts, window.stride, window.padding, strict=True)
-    )
-    steps = zip(lengths, window.kernel, window.stride, window.dilation, strict=True)
-    extents = ((length - 1) * stride + (kernel - 1) * dilation + 1 for length, kernel, stride, dilation in steps)
-    return tuple(begin), tuple(extents)
+def _largest(tensor: torch.Tensor) -> float:
+    return float(tensor.abs().max()) if tensor.numel() else 0.0

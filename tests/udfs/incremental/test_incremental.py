@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import nn
 
 from optimizer.occlusion import OcclusionGrid, PatchError
@@ -18,9 +19,17 @@ from udfs.incremental import IncrementalNetwork, buckets
 from vista_spark.roster import card, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from udfs.handlers.torch import TorchModel
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _in_parts() -> Iterator[None]:
+    """Also where it does not pay, as in most networks of a few pixels."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("udfs.incremental._network._WORTH", 0.0)
+        yield
 
 
 def naive(model: TorchModel, image: torch.Tensor, fill: torch.Tensor, grid: OcclusionGrid) -> np.ndarray:
@@ -288,3 +297,277 @@ def test_buckets_have_every_place_once_and_stay_inside() -> None:
             assert (starts + bucket.lengths[name] <= patches.extent(name, 0)).all()
             assert (starts <= span.start[bucket.places]).all()
             assert (starts + bucket.lengths[name] >= span.stop[bucket.places]).all()
+
+
+class Forward(nn.Module):
+    """A convolution, a function of its output and the module's constants, a convolution and a sum."""
+
+    def __init__(self, function: Callable[..., torch.Tensor], axes: int, **held: Any) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[axes - 1]
+        self.function, self.axes = function, axes
+        self.first, self.last = convolution(2, 4, 3, padding=1), convolution(4, 3, 3, padding=1)
+        for name, value in held.items():
+            if isinstance(value, nn.Module):
+                self.add_module(name, value)
+            else:
+                self.register_buffer(name, value)
+        self.eval()
+
+    def forward(self, image: torch.Tensor, *beside: torch.Tensor) -> torch.Tensor:
+        between = self.function(self, self.first(image), *beside)
+        return self.last(between).flatten(1)
+
+
+def compared(
+    net: nn.Module,
+    shape: tuple[int, ...],
+    patch: int = 2,
+    beside: torch.Tensor | None = None,
+    *,
+    tolerance: float = 1e-5,
+) -> IncrementalNetwork:
+    """Incremental and naive inference equal the untouched network, one place at a time; returns the network."""
+    specs = [TensorSpec(shape), *([] if beside is None else [TensorSpec(tuple(beside.shape[1:]))])]
+    model = framework("torch").trace(net, specs)
+    others = {} if beside is None else {model.graph.inputs[1]: beside}
+    axes, patch = len(shape) - 1, 2
+    grid = OcclusionGrid(shape[1:], (patch,) * axes, (3,) * axes)
+    image, fill = torch.randn(1, *shape), torch.randn(shape[0])
+    network = IncrementalNetwork(model, grid, source=model.graph.inputs[0])
+    (name,) = model.graph.outputs
+    views = network.materialise(image, others)
+    with torch.no_grad():
+        theirs = {}
+        for index in np.ndindex(*grid.shape):
+            occluded = image.clone()
+            at = (
+                slice(int(grid.starts(axis)[place]), int(grid.starts(axis)[place]) + patch)
+                for axis, place in enumerate(index)
+            )
+            occluded[(slice(None), slice(None), *at)] = fill.reshape(1, -1, *(1,) * axes)
+            theirs[index] = net(occluded, *others.values()).numpy().ravel()
+    spread = max(float(np.abs(value).max()) for value in theirs.values())
+    for results in (
+        network.outputs(views, fill, batch_size=5),
+        network.naive(image, fill, batch_size=5, others=others),
+    ):
+        count = 0
+        for index, outputs in results:
+            for place, output in zip(index, outputs[name], strict=True):
+                count += 1
+                difference = np.abs(output.detach().numpy().ravel() - theirs[tuple(place)]).max()
+                assert difference <= tolerance * spread, (tuple(place), difference, spread)
+        assert count == grid.count
+    return network
+
+
+SHAPES = {1: (2, 15), 2: (2, 9, 11), 3: (2, 6, 7, 8)}
+
+
+@pytest.mark.parametrize("axes", SHAPES)
+@pytest.mark.parametrize("full", ["first", "last", "all", "channels", "rank"])
+def test_constants_with_spatial_axes_are_cut_with_the_patch(axes: int, full: str) -> None:
+    """Position maps, masks and bounds: full along some axes, one element along others, without the leading ones."""
+    extents = SHAPES[axes][1:]
+    shape = {
+        "first": (4, extents[0], *(1,) * (axes - 1)),
+        "last": (1, 1, *(1,) * (axes - 1), extents[-1]),
+        "all": (1, *extents),
+        "channels": (4, *(1,) * axes),
+        "rank": extents[-1:],
+    }[full]
+    functions: list[Callable[..., torch.Tensor]] = [
+        lambda self, x: x + self.map,
+        lambda self, x: (self.map * 2 - 1) * x,
+        lambda self, x: self.map - x / (self.map + 1),
+        lambda self, x: x.clamp(min=-self.map, max=self.map),
+        lambda self, x: torch.maximum(x, torch.exp(self.map) - 1.5),
+        lambda self, x: torch.where(self.map > 0.5, x, x * 0.1),
+    ]
+    for function in functions:
+        network = compared(Forward(function, axes, map=torch.rand(shape)), SHAPES[axes])
+        assert network.patches.frontier == ("last",), "the constant ends the incremental part"
+
+
+@pytest.mark.parametrize("axes", SHAPES)
+@pytest.mark.parametrize("full", ["first", "last", "all", "none"])
+def test_a_second_input_may_broadcast_along_some_axes(axes: int, full: str) -> None:
+    extents = SHAPES[axes][1:]
+    shape = {
+        "first": (4, extents[0], *(1,) * (axes - 1)),
+        "last": (1, *(1,) * (axes - 1), extents[-1]),
+        "all": (1, *extents),
+        "none": (4, *(1,) * axes),
+    }[full]
+    for function in (lambda _, x, y: x * y.sigmoid(), lambda _, x, y: torch.maximum(y, x)):
+        network = compared(Forward(function, axes), SHAPES[axes], beside=torch.randn(1, *shape))
+        assert network.patches.frontier == ("last",)
+
+
+def test_constants_that_are_not_of_places_are_left_whole() -> None:
+    """A slope per channel, with as many channels as columns; and a number of records."""
+    shape = (2, 9, 4)
+    slopes = torch.rand(4)
+    network = compared(Forward(lambda self, x: F.prelu(x, self.slopes), 2, slopes=slopes), shape)
+    assert network.patches.frontier == ("last",)
+    compared(Forward(lambda _, x: x / x.size(0), 2), shape)
+    norm = nn.BatchNorm2d(4)
+    nn.init.normal_(norm.running_mean)
+    assert compared(Forward(lambda self, x: self.norm(x), 2, norm=norm), shape).patches.frontier == ("last",)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda self, x: torch.hypot(x, self.map),
+        lambda _, x: x / x.abs().max(),
+        lambda _, x: x - x.mean(),
+        lambda _, x: x - x.mean(0, keepdim=True) / 2,
+        lambda _, x: x + x.softmax(0),
+        lambda _, x: x * x.shape[-1] / x.size(2),
+    ],
+)
+def test_what_is_not_elementwise_is_computed_in_full_and_for_one_place_alone(function: Callable[..., Any]) -> None:
+    network = compared(Forward(function, 2, map=torch.rand(9, 11)), SHAPES[2])
+    assert "first" in network.patches.frontier
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_a_batch_norm_without_running_statistics_sees_one_place_at_a_time(*, affine: bool) -> None:
+    norm = nn.BatchNorm2d(4, track_running_stats=False, affine=affine)
+    network = compared(Forward(lambda self, x: self.norm(x), 2, norm=norm), SHAPES[2])
+    assert network.patches.ended_by == (("norm", "PerRecordNorm"),)
+    by_export = Forward(lambda self, x: self.norm(x).mul_(2) + x.add_(1), 2, norm=norm)
+    compared(by_export, SHAPES[2])
+
+
+@pytest.mark.parametrize("kind", ["hook", "pre-hook", "kwargs", "forward", "global"])
+def test_a_module_with_hooks_reads_its_whole_input(kind: str) -> None:
+    norm = nn.BatchNorm2d(4)
+    nn.init.normal_(norm.running_mean)
+    net = Forward(lambda self, x: self.norm(self.conv(x)), 2, conv=nn.Conv2d(4, 4, 3, padding=1), norm=norm)
+    conv: Any = net.conv
+    handle = None
+    if kind == "hook":
+        conv.register_forward_hook(lambda _, __, y: y - y.mean((2, 3), keepdim=True))
+    elif kind == "pre-hook":
+        conv.register_forward_pre_hook(lambda _, args: (args[0].flip(-1),))
+    elif kind == "kwargs":
+        conv.register_forward_hook(lambda _, args, __, y: y + args[0].amax(), with_kwargs=True)
+    elif kind == "forward":
+        conv.forward = lambda x: x.flip(-1)
+    else:
+        handle = torch.nn.modules.module.register_module_forward_hook(
+            lambda inner, _, y: y.flip(-1) if inner.__class__.__name__ == "Conv2d" else None
+        )
+    try:
+        compared(net, SHAPES[2])
+    finally:
+        if handle is not None:
+            handle.remove()
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+def test_weights_that_norms_compute() -> None:
+    for norm in (
+        torch.nn.utils.weight_norm,
+        torch.nn.utils.spectral_norm,
+        torch.nn.utils.parametrizations.weight_norm,
+        torch.nn.utils.parametrizations.spectral_norm,
+    ):
+        net = Forward(lambda self, x: self.conv(x), 2, conv=norm(nn.Conv2d(4, 4, 3, padding=1)))
+        assert compared(net, SHAPES[2]).patches.frontier == ("last",)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda self, x: self.valid(x),
+        lambda self, x: self.same(x),
+        lambda self, x: self.uneven(x),
+        lambda self, x: self.valid(self.pad(x)),
+        lambda self, x: self.constant(x).relu(),
+        lambda _, x: F.pad(x, (0, 2)),
+        lambda _, x: F.pad(x, (1, 0, 2, 1), value=0.5).relu(),
+        lambda _, x: F.max_pool2d(x, 3, 2, 1),
+        lambda _, x: F.avg_pool2d(x, 2),
+        lambda self, x: F.conv2d(x, self.same.weight * 2, self.same.bias, padding=2, dilation=2),
+        lambda self, x: F.batch_norm(x, self.mean, self.mean + 1),
+        lambda self, x: self.same(x).mul_(2) + F.max_pool2d(x, 3, 1, 1),  # by torch.export
+    ],
+)
+def test_what_is_computed_by_parts(function: Callable[..., Any]) -> None:
+    net = Forward(
+        function, 2,
+        valid=nn.Conv2d(4, 4, 3, padding="valid"), same=nn.Conv2d(4, 4, 3, padding="same"),
+        uneven=nn.Conv2d(4, 4, (2, 4), padding="same", dilation=(1, 3)),
+        pad=nn.ZeroPad2d((2, 1, 0, 3)), constant=nn.ConstantPad2d((0, 1, 2, 0), -3.0), mean=torch.rand(4),
+    )  # fmt: skip
+    ((_, op),) = compared(net, SHAPES[2]).patches.ended_by
+    assert op in {"flatten", "reshape"}, "the head, which is not of places"
+
+
+def test_a_crop_is_computed_in_full() -> None:
+    network = compared(Forward(lambda _, x: F.pad(x, (-1, 2, 0, 0)), 2), SHAPES[2])
+    assert network.patches.frontier == ("first",)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        lambda self, x: self.fc(self.pool(x).flatten(1)),
+        lambda self, x: self.fc(F.adaptive_avg_pool2d(x, (1, 1))[:, :, 0, 0]),
+        lambda self, x: self.fc(x.mean((2, 3))),
+        lambda self, x: self.fc(x.mean(dim=[-1, -2], keepdim=True).flatten(1)) + self.fc(x.mean((2, 3))),
+    ],
+)
+def test_a_mean_over_places_moves_by_what_the_patch_changes(head: Callable[..., Any]) -> None:
+    class Headed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.conv, self.fc, self.pool = nn.Conv2d(2, 4, 3), nn.Linear(4, 3), nn.AdaptiveAvgPool2d(1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return head(self, self.conv(x).relu() + 100)
+
+    network = compared(Headed().eval(), (2, 24, 24), tolerance=1e-6)
+    assert network.patches.means
+    assert network.patches.frontier == (), "the whole tensor is not needed"
+    assert {op for _, op in network.patches.ended_by} <= {"Mean", "AdaptiveAvgPool2d"}
+    # A mean over one axis, or over channels, is no such mean.
+    for over in ((2,), (1, 2, 3)):
+        plain = compared(Forward(lambda _, x, over=over: x - x.mean(over, keepdim=True), 2), SHAPES[2])
+        assert not plain.patches.means
+
+
+def test_the_patches_say_what_ended_them() -> None:
+    gate = Forward(lambda self, x: x * self.squeeze(x.mean((2, 3), keepdim=True)), 2, squeeze=nn.Conv2d(4, 4, 1))
+    patches = compared(gate, SHAPES[2]).patches
+    assert ("mul", "mul") in patches.ended_by
+    assert "ended by" in patches.explain()
+    assert "mul (mul)" in patches.explain()
+    residual = Forward(lambda self, x: x + self.norm(x), 2, norm=nn.GroupNorm(2, 4))
+    assert compared(residual, SHAPES[2]).patches.ended_by == (("norm", "GroupNorm"),)
+
+
+def test_a_network_without_flops() -> None:
+    net = nn.Sequential(nn.MaxPool2d(2), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten()).eval()
+    patches = compared(net, (2, 12, 12)).patches
+    assert patches.speed_up == patches.centre_speed_up == patches.uniform_speed_up == patches.overall_speed_up == 1
+    assert "speed-up 1.00" in patches.explain()
+
+
+def test_what_does_not_pay_runs_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr("udfs.incremental._network._WORTH", 1.05)
+    net = nn.Sequential(nn.InstanceNorm2d(2), nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2)).eval()
+    net(torch.zeros(1, 2, 12, 12))
+    network = compared(net, (2, 12, 12))
+    assert network.in_full
+    assert network.patches.ended_by == (("0", "InstanceNorm2d"),)
+    views = network.materialise(torch.zeros(1, 2, 12, 12))
+    assert set(views.tensors) == {"input_1"}

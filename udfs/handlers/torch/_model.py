@@ -13,6 +13,7 @@ from optimizer.errors import GraphError, UnknownLayerError
 from udfs.handlers._outputs import keyed_outputs, output_at
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._bfloat16 import to_bfloat16
+from udfs.handlers.torch._constants import constant, is_constant
 from udfs.handlers.torch._fuse import fuse
 from udfs.handlers.torch._graph import layer_graph
 from udfs.handlers.torch._layout import needs_contiguous
@@ -263,6 +264,29 @@ class TorchModel:
         """The module that a layer is a call of, or nothing where it is a function."""
         node = self._node(name)
         return self._modules[str(node.target)] if node.op == "call_module" else None
+
+    def constants(self, name: str) -> dict[str, Any] | None:
+        """Compute what a layer reads beside its inputs: parameters, and numbers and tensors made from them alone.
+
+        Parameters
+        ----------
+        name : str
+            A layer.
+
+        Returns
+        -------
+        dict of str to object, or None
+            By the names of their nodes, which :meth:`tensors` takes as feeds; the number of records is that of one.
+            ``None`` where one of them is computed from an input, as in ``x / x.max()``.
+        """
+        values: dict[str, Any] = {}
+        for below in self._node(name).all_input_nodes:
+            if self._names[below] in self.graph:
+                continue
+            if not is_batch_size(below) and not is_constant(below):
+                return None
+            values[self._names[below]] = 1 if is_batch_size(below) else constant(self._module, below)
+        return values
 
     def _node(self, name: str) -> fx.Node:
         if name not in self._nodes:

@@ -1,4 +1,4 @@
-"""Spatial windows of convolutions and poolings, be they modules, functions or aten operators."""
+"""Spatial windows of convolutions, poolings and paddings, be they modules, functions or aten operators."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ __all__ = ["window"]
 
 _POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
 
+_PADS = (nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d, nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d)
+
 # Positional parameters: those of torch.nn.functional, torch and aten agree.
 _CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation")
 _MAX_POOL = ("input", "kernel_size", "stride", "padding", "dilation")
@@ -29,7 +31,9 @@ _FUNCTIONS = {
 
 
 def window(node: fx.Node, inner: nn.Module | None, shape_of: Callable[[fx.Node], tuple[int, ...]]) -> Window | None:
-    """Kernel, stride, padding and dilation of a node, or None where it is no convolution and no pooling.
+    """Kernel, stride, padding and dilation of a node, or None where it has no window.
+
+    A padding by a constant is a window of one element with an offset.
 
     Parameters
     ----------
@@ -41,6 +45,8 @@ def window(node: fx.Node, inner: nn.Module | None, shape_of: Callable[[fx.Node],
     """
     if isinstance(inner, nn.modules.conv._ConvTransposeNd):  # noqa: SLF001 - it reads a window of its output
         return None
+    if isinstance(inner, _PADS):
+        return _offset(inner.padding, len(shape_of(node)) - 2)
     if isinstance(inner, (nn.modules.conv._ConvNd, *_POOLS)):  # noqa: SLF001 - the common base
         own = {name: getattr(inner, name, None) for name in ("kernel_size", "stride", "padding", "dilation")}
         return _window(own, len(shape_of(node)) - 2)
@@ -57,6 +63,15 @@ def window(node: fx.Node, inner: nn.Module | None, shape_of: Callable[[fx.Node],
         options["kernel_size"] = shape_of(options["weight"])[2:]
         options["stride"] = options.get("stride", 1)
     return _window(options, len(shape_of(options["input"])) - 2)
+
+
+def _offset(sides: Any, axes: int) -> Window | None:
+    """Describe a padding, whose sides are listed from the last axis on; None where it crops, or pads channels."""
+    if min(sides) < 0 or any(sides[2 * axes :]):
+        return None
+    before = [*sides[0 : 2 * axes : 2], *(0,) * axes][:axes]
+    ones = (1,) * axes
+    return Window(ones, ones, tuple(reversed(before)), ones)
 
 
 def _window(options: dict[str, Any], axes: int) -> Window:
