@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["drill_downs", "patch_sizes", "taus"]
 
-_PATCHES = (4, 8, 16, 32)
 _FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5)
 _STEPS = (1, 2, 3, 4, 6, 8)
 
@@ -38,7 +37,7 @@ def patch_sizes(options: Options, report: Report) -> Figure:
     rows, drawn = [], {}
     for name in options.models:
         bench = Bench(name, options)
-        exact = {str(patch): bench.exact(bench.grid(patch)) for patch in _PATCHES}
+        exact = {str(patch): bench.exact(bench.grid(patch)) for patch in options.patches}
         turns = take_turns(bench.naive(bench.grid()), {key: run for key, (run, _) in exact.items()}, options.repeats)
         for key, (_, network) in exact.items():
             theory, speed_up = network.patches.overall_speed_up, _scaled(turns.speed_up(key), bench, int(key))
@@ -62,7 +61,7 @@ def patch_sizes(options: Options, report: Report) -> Figure:
             drawn.setdefault(f"{name}, theory", []).append(theory)
         report.note(_fastest(bench))
     report.table(f"Figure 6.11: incremental inference alone, stride {options.stride}", _COLUMNS, rows)
-    return _drawn("Figure 6.11", _PATCHES, drawn, "patch, pixels")
+    return _drawn("Figure 6.11", options.patches, drawn, "patch, pixels")
 
 
 def taus(options: Options, report: Report) -> Figure:

@@ -36,7 +36,7 @@ __all__ = ["Bench", "Naive", "Turns", "sampled", "take_turns"]
 _BATCHES = (4, 8, 16, 32)
 
 # Places of such a trial, at least.
-_TRIAL = 16
+_TRIAL = 8
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,9 @@ class Bench:
 
     @cached_property
     def fastest(self) -> Naive:
-        """The setting in which the naive way is fastest here, by trials of some batches."""
+        """The setting in which the naive way is fastest here, by trials of some batches; or the one asked for."""
+        if self.options.naive_batch:
+            return Naive("NHWC", self.options.naive_batch)
         grid = self.grid()
         trials = {}
         for size in _BATCHES:

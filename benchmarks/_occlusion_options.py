@@ -49,6 +49,10 @@ class Options:
         Photographs of Figures 6.7 and 6.9 (there as many again are held out).
     sample : int
         Places that the naive way computes each time.
+    naive_batch : int or None
+        Places at a time of the naive way; ``None`` tries several.
+    patches : tuple of int
+        Of Figure 6.11.
     batch_size, threads, repeats : int
     weights : mapping of str to str
         Files by network; another has its own (MobileNetV2) or random ones.
@@ -70,6 +74,8 @@ class Options:
     stride: int
     images: int
     sample: int
+    naive_batch: int | None
+    patches: tuple[int, ...]
     batch_size: int
     threads: int
     repeats: int
@@ -99,6 +105,8 @@ def parse(description: str | None, arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--stride", type=int, help=f"{_STRIDE[0]} by default, {_STRIDE[1]} with --full")
     parser.add_argument("--images", type=int, help=f"photographs of 6.7 and 6.9: {_IMAGES[0]}, {_IMAGES[1]} in full")
     parser.add_argument("--sample", type=int, help=f"places of the naive way: {_SAMPLE[0]}, {_SAMPLE[1]} in full")
+    parser.add_argument("--naive-batch", type=int, help="its places at a time, channels last; the fastest by default")
+    parser.add_argument("--patches", default="4,8,16,32", help="of Figure 6.11, with commas")
     parser.add_argument("--batch-size", type=int, default=32, help="places at a time, at most")
     parser.add_argument("--threads", type=int, default=2, help="with 1 the process's own CPU time counts")
     parser.add_argument("--repeats", type=int, default=1, help="turns; medians count")
@@ -124,5 +132,10 @@ def parse(description: str | None, arguments: Sequence[str] | None) -> Options:
     files = {} if weights in {"auto", "random"} else dict(part.partition("=")[::2] for part in weights.split(","))
     if not all(files.values()):
         parser.error(f'--weights {weights}: "random", "auto", or NAME=FILE, with commas')
+    if (given["naive_batch"] or 1) < 1:
+        parser.error(f"--naive-batch {given['naive_batch']}: at least 1")
+    patches = tuple(int(patch) for patch in given["patches"].split(",") if patch.isdecimal())
+    if min(patches, default=0) < 1:
+        parser.error(f"--patches {given['patches']}: whole numbers from 1 on, with commas")
     models = tuple((given["models"] or FIGURES[figure]).split(","))
-    return Options(**{**given, "models": models, "weights": files, "random": weights == "random"})
+    return Options(**{**given, "models": models, "patches": patches, "weights": files, "random": weights == "random"})
