@@ -79,7 +79,9 @@ def _errors(bench: Bench, photograph: int) -> tuple[list[float], float]:
     whole_graph = fused.graph
     image, fill = bench.image(photograph), torch.zeros(3)
     try:
-        (last,) = IncrementalNetwork(bench.model, grid).patches.frontier
+        patches = IncrementalNetwork(bench.model, grid).patches
+        # A mean over places needs the patches alone, and no whole tensor.
+        (last,) = patches.frontier or (whole_graph[patches.means[0]].inputs[0],)
         fused.graph = whole_graph.subgraph([last])  # the network up to there
         exact = IncrementalNetwork(bench.model, grid)
         ((_, outputs),) = exact.naive(image, fill, batch_size=1)
