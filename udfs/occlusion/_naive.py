@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.occlusion import UpdatePatches, update_patches
+from udfs.attribution import baseline_of
 from udfs.occlusion._heat_maps import HeatMaps, Values
 
 if TYPE_CHECKING:
@@ -114,30 +115,11 @@ class NaiveOccluder(HeatMaps):
         pixels = image.pixels
         axes = tuple(range(len(self._occlusion.grid.image)))
         spatial = axes if self.channels_last else tuple(axis + 1 for axis in axes)
-        if self._occlusion.perturbation == "blur":
-            return _blurred(pixels, spatial, self._occlusion.grid.patch)
-        if self._occlusion.perturbation == "mean":
-            fill = pixels.mean(axis=spatial, keepdims=True)
-        else:
-            fill = np.expand_dims(np.array(self._occlusion.fill, np.float32), spatial)
-        return np.broadcast_to(fill, pixels.shape).astype(np.float32)
+        grid, fill = self._occlusion.grid, self._occlusion.fill
+        return baseline_of(self._occlusion.perturbation, pixels, spatial, fill=fill, window=grid.patch)
 
     def _run(self, batch: NDArray[np.float32], beside: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         feeds = {name: np.repeat(array, len(batch), axis=0) for name, array in beside.items()}
         feeds[self.patches.source] = np.ascontiguousarray(batch)
         outputs: NDArray[Any] = self._model.run(feeds, [self._head])[self._head]
         return outputs
-
-
-def _blurred(pixels: NDArray[np.float32], spatial: Sequence[int], patch: Sequence[int]) -> NDArray[np.float32]:
-    """Each pixel the mean of a neighbourhood of the patch's extent, an odd one; at the border, of what there is."""
-    blurred = pixels.astype(np.float64)
-    for axis, extent in zip(spatial, patch, strict=True):
-        around, length = (extent - 1 + extent % 2) // 2, pixels.shape[axis]
-        zero = np.zeros_like(blurred.take([0], axis))
-        sums = np.concatenate([zero, blurred.cumsum(axis)], axis)
-        first = np.maximum(np.arange(length) - around, 0)
-        last = np.minimum(np.arange(length) + around + 1, length)
-        counts = np.expand_dims(last - first, tuple(other for other in range(pixels.ndim) if other != axis))
-        blurred = (sums.take(last, axis) - sums.take(first, axis)) / counts
-    return blurred.astype(np.float32)

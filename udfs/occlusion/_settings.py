@@ -59,9 +59,9 @@ class Occlusion:
         Of the heat map, in stage two.
     batch_size : int
         Places at a time.
-    perturbation : {"color", "mean", "blur"}
-        What the patch has: one colour; the image's mean; or the image itself, each pixel the mean of as large a
-        neighbourhood as the patch.
+    perturbation : {"color", "mean", "blur"} or array
+        What the patch has: one colour; the image's mean; the image itself, each pixel the mean of as large a
+        neighbourhood as the patch; or what an array of the image's shape has at that place.
     precision : {"float32", "bfloat16"}
         Of the places, in the approximate mode.
     score : Score
@@ -79,7 +79,7 @@ class Occlusion:
     step: int = 1
     fraction: float = 0.25
     batch_size: int = 32
-    perturbation: Perturbation = "color"
+    perturbation: Perturbation | NDArray[np.float32] = "color"
     precision: Precision = "float32"
     score: Score = field(default_factory=Score)
     verify: int | None = None

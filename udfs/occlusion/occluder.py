@@ -173,6 +173,8 @@ class Occluder(HeatMaps):
         return nullcontext() if self._occlusion.in_bfloat16 else full_float32(self._device)
 
     def _fill(self, whole: torch.Tensor) -> torch.Tensor:
+        if isinstance(self._occlusion.perturbation, np.ndarray):
+            return torch.from_numpy(self._occlusion.perturbation)[None].to(self._device)
         if self._occlusion.perturbation == "mean":
             return whole.mean(dim=(0, *range(2, whole.dim())))
         if self._occlusion.perturbation == "blur":

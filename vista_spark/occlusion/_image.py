@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from udfs.images import Preprocessing
     from udfs.occlusion import Occlusion, Output
     from vista_spark.network import Network
+    from vista_spark.occlusion._options import Content
     from vista_spark.roster import ClassNames, ModelCard
 
 __all__ = ["Explanation", "explain_image", "explain_image_sizes", "explain_image_targets", "shown_image"]
@@ -185,7 +186,7 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     head: str | int | None = None,
     patch_size: int = 16,
     stride: int = 4,
-    perturbation: str = "color",
+    perturbation: Content = "color",
     patch_color: tuple[int, int, int] = (128, 128, 128),
     region: tuple[tuple[int, int], tuple[int, int]] | None = None,
     mode: str = "exact",
@@ -225,9 +226,10 @@ def explain_image(  # noqa: PLR0913 - every option by its name
         Which output, of a network that returns several: its key, or its index.
     patch_size, stride : int
         Of the patch, in pixels of the network's input. Default 16 and 4; the stride is at most the patch.
-    perturbation : {"color", "mean", "blur"}
-        What the patch holds: `patch_color` (default); the mean of the image; or the image blurred, each pixel the mean
-        of as large a neighbourhood as the patch.
+    perturbation : {"color", "mean", "blur"}, array or callable
+        What the patch holds: `patch_color` (default); the mean of the image; the image blurred, each pixel the mean
+        of as large a neighbourhood as the patch; what an array of the network's input's shape, as another image, has at
+        that place; or what such an array has that a function makes of the input.
     patch_color : tuple of 3 int
         Of a patch of one colour, in RGB from 0 to 255; grey by default.
     region : tuple of two pairs of int, optional
@@ -428,7 +430,7 @@ class _Question:
     head: str | int | None
     patch_size: int
     stride: int
-    perturbation: str
+    perturbation: Content
     patch_color: tuple[int, int, int]
     region: tuple[tuple[int, int], tuple[int, int]] | None
     mode: str
@@ -487,8 +489,8 @@ class _Question:
         extents = (preprocessing.crop,) * 2
         for option in options:
             option.grid(extents)
-        fill = color_fill(self.patch_color, preprocessing)
-        pixels = decode(as_array(self.image), preprocessing)
+        fill, pixels = color_fill(self.patch_color, preprocessing), decode(as_array(self.image), preprocessing)
+        options = [option.over(pixels, (1, 2) if preprocessing.layout == "NCHW" else (0, 1)) for option in options]
 
         own = framework(card.framework)
         warn_of_random_weights(card, self._weights(card), self.seed)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.errors import nearest
 from optimizer.occlusion import OcclusionGrid, PatchError, stage_one_step
+from udfs.attribution import baseline_of
 from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS, Occlusion, Score
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.occlusion._arguments import as_head, real_number, whole_number, whole_numbers
+from vista_spark.occlusion._arguments import as_array, as_head, real_number, whole_number, whole_numbers
 from vista_spark.occlusion._checks import check_color, check_network
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from udfs.handlers import TracedModel
     from udfs.images import Preprocessing
     from udfs.occlusion import Mode, Output, Perturbation, Precision
 
-__all__ = ["OcclusionOptions", "color_fill"]
+__all__ = ["Content", "OcclusionOptions", "color_fill"]
+
+Content: TypeAlias = str | NDArray[Any] | Callable[[NDArray[Any]], NDArray[Any]]
+"""What a patch holds, by its name, as an array of the input's shape, or as a function of the input to one."""
 
 # Options of the approximate mode, and their defaults.
 _APPROXIMATE: dict[str, Any] = {"tau": 0.8, "target_speed_up": 3.0, "drill_down_fraction": 0.25, "precision": "float32"}
@@ -35,8 +44,8 @@ class OcclusionOptions:
         In elements, an entry per axis; the stride is at most the patch.
     region : tuple of pairs of int, optional
         That the patch stays in, half-open, a pair per axis; everything by default.
-    perturbation : {"color", "mean", "blur"}
-        What the patch holds.
+    perturbation : {"color", "mean", "blur"}, array or callable
+        What the patch holds; an array or a function of the input to one, until :meth:`over` has made it an array.
     mode : {"exact", "approximate", "naive"}
     tau : float, optional
         In the approximate mode alone: the fraction of each axis that is kept up to date around a patch, at most 1.
@@ -74,7 +83,7 @@ class OcclusionOptions:
     patch: tuple[int, ...]
     stride: tuple[int, ...]
     region: tuple[tuple[int, int], ...] | None = None
-    perturbation: str = "color"
+    perturbation: Content = "color"
     mode: str = "exact"
     tau: float | None = None
     target_speed_up: float | None = None
@@ -87,11 +96,15 @@ class OcclusionOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, value, allowed in (
+        self._put(perturbation=as_array(self.perturbation))
+        named: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
             ("mode", self.mode, MODES),
             ("perturbation", self.perturbation, PERTURBATIONS),
             ("precision", self.precision or "float32", PRECISIONS),
-        ):
+        )
+        for name, value, allowed in named:
+            if name == "perturbation" and (isinstance(value, np.ndarray) or callable(value)):
+                continue
             if value not in allowed:
                 hint = nearest(str(value), allowed)
                 raise InvalidArgumentError(f"{name}={value!r}{hint}; one of: {', '.join(allowed)}")
@@ -145,6 +158,30 @@ class OcclusionOptions:
     def _put(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+    def over(self, pixels: NDArray[np.float32], spatial: Sequence[int]) -> OcclusionOptions:
+        """Make what the patch holds an array of the input's shape, where it was given as one or as a function.
+
+        Parameters
+        ----------
+        pixels : array of float32, of the network's input
+        spatial : sequence of int
+            Its axes that are not channels.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The array does not have the input's shape, or has elements that are no finite numbers.
+        """
+        if isinstance(self.perturbation, str):
+            return self
+        try:
+            content = baseline_of(self.perturbation, pixels, spatial)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"perturbation: {error}") from None
+        made = copy(self)  # checked already
+        object.__setattr__(made, "perturbation", np.ascontiguousarray(content))
+        return made
 
     def grid(self, extents: tuple[int, ...]) -> OcclusionGrid:
         """Place the patch on an input of some extents, one per axis.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.occlusion import Output
+    from vista_spark.occlusion._options import Content
     from vista_spark.roster import ClassNames
 
 __all__ = ["TensorExplanation", "explain_tensor"]
@@ -76,7 +77,7 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
     target: int | None = None,
     output: Output | None = None,
     head: str | int | None = None,
-    perturbation: str = "mean",
+    perturbation: Content = "mean",
     value: float | Sequence[float] | None = None,
     region: Sequence[tuple[int, int]] | None = None,
     mode: str = "exact",
@@ -109,9 +110,10 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
     target, output, head
         As for :func:`vista_spark.explain_image`: the element of the score that is mapped, the score, and the output of
         a network that returns several.
-    perturbation : {"mean", "blur", "color"}
+    perturbation : {"mean", "blur", "color"}, array or callable
         What the patch holds: the tensor's mean, per channel (default); the tensor blurred, each element the mean of as
-        large a neighbourhood as the patch; or `value`.
+        large a neighbourhood as the patch; `value`; what an array of the tensor's shape has at that place; or what such
+        an array has that a function makes of the tensor.
     value : float or sequence of float, optional
         With ``perturbation="color"`` alone: for all channels, or an entry per channel. Default 0.
     region : sequence of pairs of int, optional
@@ -203,6 +205,7 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
     wanted = None if target is None else whole_number("target", target)
 
     arrays[laid_on] = tensor = np.ascontiguousarray(tensor, np.float32)
+    options = options.over(tensor, range(len(extents)) if own.channels_last else range(1, tensor.ndim))
     traced = own.trace(network, [TensorSpec(array.shape, str(array.dtype)) for array in arrays])
     occlusion = options.occlusion(traced, extents, fill, incremental=own.incremental)
     names = traced.graph.inputs
@@ -233,13 +236,14 @@ def _by_axis(name: str, given: Any, axes: int) -> tuple[int, ...]:
     return extents
 
 
-def _fill(value: Any, perturbation: str, channels: int) -> tuple[float, ...]:
+def _fill(value: Any, perturbation: Content, channels: int) -> tuple[float, ...]:
     """Read what a patch of one value per channel holds."""
     if value is None:
         return (0.0,) * channels
-    if perturbation != "color":
+    if not isinstance(perturbation, str) or perturbation != "color":
+        other = repr(perturbation) if isinstance(perturbation, str) else "an array or function"
         raise InvalidArgumentError(
-            f'value={value!r}: the patch holds it with perturbation="color" alone, not with {perturbation!r}'
+            f'value={value!r}: the patch holds it with perturbation="color" alone, not with {other}'
         )
     single = isinstance(value, str) or not hasattr(value, "__len__")
     fill = (real_number("value", value),) * channels if single else tuple(real_number("value", each) for each in value)
