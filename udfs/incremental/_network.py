@@ -223,7 +223,9 @@ class IncrementalNetwork:
         batch[self._source] = torch.cat([image, 1 - 3 * image, image / 8])
         outputs = self._precise.tensors(batch, self.patches.graph.outputs)
         return any(
-            not torch.allclose(outputs[name][:1].float(), tensor.float(), _MIXED, _MIXED * _largest(tensor))
+            not torch.allclose(
+                outputs[name][:1].float(), tensor.float(), 0.0, _MIXED * _largest(tensor), equal_nan=True
+            )
             for name, tensor in alone.items()
         )
 
@@ -470,4 +472,6 @@ def _is_even(tensor: torch.Tensor) -> bool:
 
 
 def _largest(tensor: torch.Tensor) -> float:
-    return float(tensor.abs().max()) if tensor.numel() else 0.0
+    """Find the largest magnitude of the finite numbers."""
+    finite = tensor[torch.isfinite(tensor)]
+    return float(finite.abs().max()) if finite.numel() else 0.0

@@ -59,7 +59,7 @@ def test_places_are_chosen_by_the_seed_and_are_all_different() -> None:
 def test_a_wrong_padding_is_found_and_its_layer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     model = traced(small())
     assert mapped(model, verify=16).difference < 1e-5
-    monkeypatch.setattr(incremental, "_outside", lambda _: 1.0)
+    monkeypatch.setattr(incremental, "outside", lambda _: 1.0)
     with pytest.raises(VerificationError, match="the untouched network gives") as raised:
         mapped(model, verify=16)
     assert "the first layer that differs is '0' (Conv2d), as it is computed in parts" in str(raised.value)
@@ -67,13 +67,13 @@ def test_a_wrong_padding_is_found_and_its_layer_is_named(monkeypatch: pytest.Mon
 
 
 def test_a_wrong_value_in_a_layer_above_names_that_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = incremental._unpadded
+    right = incremental.unpadded
 
     def wrong(module: Any, window: Any, context: torch.Tensor) -> torch.Tensor:
         computed = right(module, window, context)
         return computed + 0.1 if module.in_channels == 4 else computed
 
-    monkeypatch.setattr(incremental, "_unpadded", wrong)
+    monkeypatch.setattr(incremental, "unpadded", wrong)
     with pytest.raises(VerificationError, match=r"differs is '3' \(Conv2d\), as it is computed in parts"):
         mapped(traced(small()), verify=16)
 
@@ -102,14 +102,19 @@ class Centred(nn.Module):
 
 
 @pytest.mark.parametrize("mode", ["exact", "naive"])
-def test_a_network_that_mixes_the_records_of_a_batch_is_found(mode: str) -> None:
+def test_a_network_that_mixes_the_records_of_a_batch_is_found(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    noticed = mapped(traced(Centred().eval()), mode=mode, score=Score("logit"), verify=16)
+    assert noticed.difference < 1e-5, "it runs one place at a time"
+    monkeypatch.setattr(incremental.IncrementalNetwork, "_mixes_records", lambda *_: False)
     with pytest.raises(VerificationError, match="depends on the other records of its batch"):
         mapped(traced(Centred().eval()), mode=mode, score=Score("logit"), verify=16)
     alone = mapped(traced(Centred().eval()), mode="naive", score=Score("logit"), verify=16, batch_size=1)
     assert alone.difference < 1e-5
 
 
-def test_a_failed_verification_costs_its_row_with_the_reason() -> None:
+def test_a_failed_verification_costs_its_row_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incremental.IncrementalNetwork, "_mixes_records", lambda *_: False)
+
     class Feed:
         columns = ("image",)
 
