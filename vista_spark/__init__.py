@@ -28,14 +28,17 @@ from vista_spark.features import (
 from vista_spark.mlp import MLPClassificationModel, MLPClassifier, MLPRegressionModel, MLPRegressor
 from vista_spark.network import profile
 from vista_spark.occlusion import (
+    ExplainerSession,
     Explanation,
     OcclusionExplainer,
     OcclusionExplainerModel,
+    Progress,
     TensorExplanation,
     explain_image,
     explain_image_sizes,
     explain_image_targets,
     explain_tensor,
+    open_explainer,
 )
 from vista_spark.sessions import session
 from vista_spark.transfer import (
@@ -51,6 +54,7 @@ __all__ = [
     "Attribution",
     "Attributor",
     "CNNFeaturizer",
+    "ExplainerSession",
     "Explanation",
     "FeatureTransfer",
     "FeatureTransferModel",
@@ -62,6 +66,7 @@ __all__ = [
     "MLPRegressor",
     "OcclusionExplainer",
     "OcclusionExplainerModel",
+    "Progress",
     "TensorExplanation",
     "TextFeaturizer",
     "TransferResult",
@@ -72,6 +77,7 @@ __all__ = [
     "explain_image_targets",
     "explain_tensor",
     "image_attributor",
+    "open_explainer",
     "plan_feature_transfer",
     "profile",
     "roster",

@@ -70,9 +70,11 @@ class ExplanationCancelledError(VistaError):
 
     def __init__(self, heat_map: NDArray[np.float32] | None = None) -> None:
         self.heat_map = heat_map
-        done = 0 if heat_map is None else int((heat_map == heat_map).sum())  # noqa: PLR0124 - NaN is not computed
-        places = "" if heat_map is None else f" of {heat_map.size}"
-        super().__init__(f"cancelled after {done}{places} places; the error's heat_map has what was computed")
+        if heat_map is None:
+            super().__init__("cancelled before the first place was computed")
+            return
+        done = int((heat_map == heat_map).sum())  # noqa: PLR0124 - NaN is not computed
+        super().__init__(f"cancelled after {done} of {heat_map.size} places; the error's heat_map has their values")
 
 
 class RandomWeightsWarning(UserWarning):

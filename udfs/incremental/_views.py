@@ -60,6 +60,12 @@ class Views:
     paddings: Mapping[tuple[str, float], Padding]
     _padded: dict[tuple[str, float], torch.Tensor] = field(default_factory=dict, repr=False)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors, also of those that were padded since."""
+        kept = (self.tensors, self.outputs, self.computed, self._padded)
+        return sum(tensor.nbytes for tensors in kept for tensor in tensors.values())
+
     @classmethod
     def of(cls, name: str, tensor: torch.Tensor) -> Views:
         """Wrap a single tensor, of which nothing is computed."""

@@ -55,6 +55,11 @@ class _Opened:
     beside: Mapping[str, NDArray[Any]]
     whole: NDArray[Any]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the image and the output."""
+        return self.pixels.nbytes + self.whole.nbytes
+
 
 class NaiveOccluder(HeatMaps):
     """Makes heat maps of images of one size, as :class:`udfs.occlusion.occluder.Occluder` does in the naive mode.

@@ -55,6 +55,11 @@ class Opened:
     beside: Mapping[str, torch.Tensor]
     views: Views
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the image and its views."""
+        return self.whole.nbytes + self.views.nbytes
+
 
 class Occluder(HeatMaps):
     """Makes heat maps of images of one size by one network.

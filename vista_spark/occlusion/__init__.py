@@ -1,22 +1,21 @@
 """Occlusion heat maps: of one image or tensor, and of a DataFrame's images (Krypton, chapter 6)."""
 
 from vista_spark.occlusion._checks import check_explainable
-from vista_spark.occlusion._image import (
-    Explanation,
-    explain_image,
-    explain_image_sizes,
-    explain_image_targets,
-    shown_image,
-)
+from vista_spark.occlusion._explanation import Explanation, shown_image
+from vista_spark.occlusion._image import explain_image, explain_image_sizes, explain_image_targets
 from vista_spark.occlusion._options import OcclusionOptions, color_fill
+from vista_spark.occlusion._progress import Progress
+from vista_spark.occlusion._session import ExplainerSession, open_explainer
 from vista_spark.occlusion._stage import OcclusionExplainer, OcclusionExplainerModel
 from vista_spark.occlusion._tensor import TensorExplanation, explain_tensor
 
 __all__ = [
+    "ExplainerSession",
     "Explanation",
     "OcclusionExplainer",
     "OcclusionExplainerModel",
     "OcclusionOptions",
+    "Progress",
     "TensorExplanation",
     "check_explainable",
     "color_fill",
@@ -24,5 +23,6 @@ __all__ = [
     "explain_image_sizes",
     "explain_image_targets",
     "explain_tensor",
+    "open_explainer",
     "shown_image",
 ]

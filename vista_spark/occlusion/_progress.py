@@ -105,11 +105,6 @@ class Monitor:
         if at_once or self._late():
             self._tell(self._seconds_left)
 
-    @property
-    def listens(self) -> bool:
-        """Whether anybody is told of anything."""
-        return any(told is not None for told in (self._on_update, self._on_estimate, self._on_progress))
-
     def __call__(self, maps: NDArray[np.float32]) -> None:
         """Note a batch.
 
