@@ -13,9 +13,11 @@ from ._errors import InfeasiblePlanError
 from ._plan import TransferPlan
 from ._search import plan_transfer
 from ._sizes import Table, Tables, size_tables
+from ._spark import OS_MEMORY
 from ._spec import ClusterSpec, Downstream, LayerSize, ModelFootprint, TransferWorkload
 
 __all__ = [
+    "OS_MEMORY",
     "PAPER",
     "SPARK4",
     "ClusterSpec",

@@ -25,6 +25,8 @@ class Apportionment:
     """The values of a :class:`TransferPlan`, which documents them; its text and its Spark settings need no more."""
 
     cores: int
+    executors: int
+    executors_per_node: int
     partitions: int
     join: Join
     persistence: Persistence
@@ -43,22 +45,33 @@ class Apportionment:
     partition_bytes: int
     cached_bytes: int
     limited_by: str
+    memory_bound: bool
     tables: Tables
     workload: TransferWorkload
     cluster: ClusterSpec
     constants: Constants
 
     @property
+    def slots(self) -> int:
+        """Task slots of the cluster."""
+        return self.executors * self.cores
+
+    @property
+    def executor_bytes(self) -> int:
+        """Bytes of one executor: its heap and everything beside it."""
+        outside = self.dl_bytes + self.python_bytes + self.overhead_bytes + self.off_heap_bytes
+        return outside + self.heap_bytes
+
+    @property
     def system_bytes(self) -> int:
         """Bytes of all regions of a worker node, at most its memory (equation 12)."""
-        outside = self.dl_bytes + self.python_bytes + self.overhead_bytes + self.off_heap_bytes
-        return self.os_bytes + outside + self.heap_bytes
+        return self.os_bytes + self.executors_per_node * self.executor_bytes
 
     @property
     def peak_bytes(self) -> int:
         """Expected peak bytes of Spark's processes on a node: storage holds no more than the cached tables."""
-        cached = divided(self.cached_bytes, self.cluster.nodes)
-        return self.system_bytes - self.os_bytes - max(0, self.storage_bytes - cached)
+        cached = divided(self.cached_bytes, self.executors)
+        return self.executors_per_node * (self.executor_bytes - max(0, self.storage_bytes - cached))
 
     @property
     def set_aside_bytes(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from optimizer.errors import CerebroError
 
@@ -26,14 +28,20 @@ class Constants:
     os_reserved_bytes : int
         Per node, for the operating system and other processes (``mem_os_rsv``). 0 where ``memory_bytes`` is already a
         limit on Spark's processes alone.
+    os_reserved_fraction : float
+        The operating system's part is at most this share of a node.
     core_bytes, core_bytes_per_task : int
-        Core Memory (``mem_core``): joins, sorts, shuffles; per node, and in addition per task slot.
+        Core Memory (``mem_core``): joins, sorts, shuffles; per executor, and in addition per task slot.
+    core_per_partition : float
+        Core Memory of a task slot, in addition, as a multiple of the largest partition.
     partition_bytes : int
         Every partition of an intermediate table is smaller than this (``p_max``).
     broadcast_bytes : int
         A structured table below this may be broadcast (``b_max``).
     cores_max, cores_reserved : int
         Equation 9: ``cpu <= min(cpu_sys, cores_max) - cores_reserved``.
+    slots_by_data : bool
+        Whether the cluster has no more task slots than the data has batches of the network.
     alpha : float
         Blow-up of feature vectors as JVM objects.
     size_factor : float
@@ -54,6 +62,9 @@ class Constants:
         Bytes of the downstream routine's own copy of one feature of one record.
     heap_reserved_bytes, heap_min_bytes : int
         What Spark sets aside in a JVM heap, and the smallest heap with which it starts.
+    heap_max_bytes : int
+        The largest heap; a node whose memory is not used by one of this size has several executors. 0 for no bound, and
+        one executor per node. A task that needs more gets it.
     memory_fraction_max : float
         Core and Storage Memory are at most this share of the heap that Spark does not set aside.
     off_heap : bool
@@ -67,7 +78,8 @@ class Constants:
     broadcast_copies : int
         Copies of a broadcast table on a node, and on the driver.
     driver_bytes : int
-        The driver's heap without the workload; 0 leaves the driver out of the plan, as the paper does.
+        The driver's heap without the workload, what Spark sets aside included; 0 leaves the driver out of the plan, as
+        the paper does.
     driver_python_bytes : int
         The driver's Python process beside its JVM: the user's program, and the network that it has traced. It is on the
         worker's node if the cluster is local.
@@ -93,12 +105,15 @@ class Constants:
 
     name: str
     os_reserved_bytes: int
+    os_reserved_fraction: float
     core_bytes: int
     core_bytes_per_task: int
+    core_per_partition: float
     partition_bytes: int
     broadcast_bytes: int
     cores_max: int
     cores_reserved: int
+    slots_by_data: bool
     alpha: float
     size_factor: float
     image_tensor_materialised: bool
@@ -108,6 +123,7 @@ class Constants:
     training_copy_bytes: int
     heap_reserved_bytes: int
     heap_min_bytes: int
+    heap_max_bytes: int
     memory_fraction_max: float
     off_heap: bool
     overhead_factor: float
@@ -127,17 +143,40 @@ class Constants:
             raise CerebroError(f"memory_fraction_max={self.memory_fraction_max}; it is above 0 and at most 1")
         if self.cores_max <= self.cores_reserved:
             raise CerebroError(f"cores_max={self.cores_max} leaves none beside cores_reserved={self.cores_reserved}")
+        if self.os_reserved_fraction > 1:
+            raise CerebroError(f"os_reserved_fraction={self.os_reserved_fraction}; it is at most 1, the whole node")
+
+    def os_bytes(self, memory_bytes: int) -> int:
+        """Compute the bytes that are left to the operating system of a node of that size.
+
+        Examples
+        --------
+        >>> SPARK4.os_bytes(8 << 30) == (8 << 30) // 10
+        True
+        >>> SPARK4.os_bytes(512 << 30) >> 30
+        3
+        """
+        return min(self.os_reserved_bytes, math.floor(memory_bytes * Fraction(str(self.os_reserved_fraction))))
+
+    def machine_bytes(self, needed: int) -> int:
+        """Compute the smallest node that has ``needed`` bytes beside what is left to its operating system."""
+        used = 1 - Fraction(str(self.os_reserved_fraction))
+        whole = needed + self.os_reserved_bytes
+        return min(whole, math.floor((needed - 1) / used) + 1) if used and needed else whole
 
 
 PAPER = Constants(
     name="the paper's setting",
     os_reserved_bytes=3_000_000_000,
+    os_reserved_fraction=1.0,
     core_bytes=2_400_000_000,
     core_bytes_per_task=0,
+    core_per_partition=0.0,
     partition_bytes=100_000_000,
     broadcast_bytes=100_000_000,
     cores_max=8,
     cores_reserved=1,
+    slots_by_data=False,
     alpha=2.0,
     size_factor=1.2,
     image_tensor_materialised=True,
@@ -147,6 +186,7 @@ PAPER = Constants(
     training_copy_bytes=0,
     heap_reserved_bytes=0,
     heap_min_bytes=0,
+    heap_max_bytes=0,
     memory_fraction_max=1.0,
     off_heap=False,
     overhead_factor=0.0,
@@ -168,14 +208,18 @@ The size factor 1.2 is the original implementation's; the paper names alpha_1 an
 SPARK4 = Constants(
     name="Spark 4 with Python workers",
     os_reserved_bytes=3072 * MIB,
-    # A task sorts one partition without spilling.
+    # A small machine runs little else.
+    os_reserved_fraction=0.1,
+    # A task sorts one partition without spilling; its pages and pointers beside the rows.
     core_bytes=0,
-    core_bytes_per_task=128 * MIB,
+    core_bytes_per_task=32 * MIB,
+    core_per_partition=1.0,
     partition_bytes=100_000_000,
     broadcast_bytes=100_000_000,
     # The paper stops at 8 less 1 because each TensorFlow call took every core; here a worker has threads of its own.
     cores_max=64,
     cores_reserved=0,
+    slots_by_data=True,
     alpha=2.0,
     size_factor=1.2,
     image_tensor_materialised=False,
@@ -187,6 +231,8 @@ SPARK4 = Constants(
     # UnifiedMemoryManager: RESERVED_SYSTEM_MEMORY_BYTES, and one and a half times it.
     heap_reserved_bytes=300 * MIB,
     heap_min_bytes=450 * MIB,
+    # From 32 GiB on a JVM's references take eight bytes and no longer four: 40 GiB would hold less.
+    heap_max_bytes=31 * 1024 * MIB,
     # Spark's default: the rest is for its own objects, and for what its estimates of sizes miss.
     memory_fraction_max=0.6,
     off_heap=False,
@@ -200,7 +246,7 @@ SPARK4 = Constants(
     arrow_buffers=4,
     # One as received, one as a hash table.
     broadcast_copies=2,
-    # After a transfer 218 MiB of a local heap were live; as much again for the collector.
+    # After a transfer 218 MiB of a local heap were live, Spark's own included; as much again for the collector.
     driver_bytes=512 * MIB,
     driver_python_bytes=512 * MIB,
     storage_as_needed=False,

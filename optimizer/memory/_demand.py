@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ._sizes import Tables
     from ._spec import ClusterSpec, TransferWorkload
 
-__all__ = ["Demand", "demand", "heap_for", "overhead", "rounded"]
+__all__ = ["Demand", "Layout", "demand", "heap_for", "overhead", "rounded"]
 
 
 def rounded(size: int, constants: Constants) -> int:
@@ -35,16 +35,46 @@ def heap_for(storage: int, fixed: int, core: int, constants: Constants) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """Bytes that a node needs for ``cores`` task slots, without Storage Memory.
+class Layout:
+    """Executors of a cluster, all alike.
 
     Attributes
     ----------
-    cores, partitions : int
+    executors : int
+        In the whole cluster.
+    per_node : int
+        At most, on a node.
+    cores : int
+        Task slots of an executor.
+    """
+
+    executors: int
+    per_node: int
+    cores: int
+
+    @property
+    def slots(self) -> int:
+        """Task slots of the cluster."""
+        return self.executors * self.cores
+
+    @property
+    def node_slots(self) -> int:
+        """Task slots of a node that has all its executors."""
+        return self.per_node * self.cores
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Bytes that an executor needs for its task slots, without Storage Memory.
+
+    Attributes
+    ----------
+    layout : Layout
+    partitions : int
     partition_bytes : int
         The largest partition of the largest table.
     os_bytes : int
-        Operating System Reserved Memory.
+        Operating System Reserved Memory of a node.
     dl_bytes : int
         DL Execution Memory (equation 11).
     python_bytes : int
@@ -64,14 +94,14 @@ class Demand:
     off_heap_bytes : int
         Core Memory, if that is outside the heap.
     node_bytes : int
-        The least memory of a node (equation 12).
+        The least memory of a node, with all its executors (equation 12).
     gpu_bytes : int
         The least memory of its GPU (equation 15); 0 if nothing runs on one.
     driver_node_bytes : int
         The least memory of the driver's machine; 0 if it has none of its own.
     """
 
-    cores: int
+    layout: Layout
     partitions: int
     partition_bytes: int
     os_bytes: int
@@ -88,10 +118,16 @@ class Demand:
     gpu_bytes: int
     driver_node_bytes: int
 
+    @property
+    def cores(self) -> int:
+        """Task slots of an executor."""
+        return self.layout.cores
+
     def heap_bytes(self, memory_bytes: int, constants: Constants) -> int:
-        """Compute the largest heap that leaves room on a node for its overhead and all memory outside it."""
+        """Compute the largest heap that leaves room in an executor's share for its overhead and all memory outside."""
         grain = constants.granularity_bytes
-        budget = memory_bytes - self.os_bytes - self.dl_bytes - self.python_bytes - self.off_heap_bytes
+        share = (memory_bytes - self.os_bytes) // self.layout.per_node
+        budget = share - self.dl_bytes - self.python_bytes - self.off_heap_bytes
         by_factor = math.floor(budget / (1 + Fraction(str(constants.overhead_factor))))
         heap = min(budget - constants.overhead_min_bytes, by_factor) // grain * grain
         # Rounding the overhead to granules moves the answer by one of them at most.
@@ -108,7 +144,7 @@ class Demand:
 
 
 def demand(
-    cores: int,
+    layout: Layout,
     partitions: int,
     *,
     broadcast: bool,
@@ -117,11 +153,12 @@ def demand(
     cluster: ClusterSpec,
     constants: Constants,
 ) -> Demand:
-    """Add up a node's regions.
+    """Add up an executor's regions.
 
     Parameters
     ----------
-    cores, partitions : int
+    layout : Layout
+    partitions : int
     broadcast : bool
         Whether the structured table is broadcast.
     tables : Tables
@@ -141,6 +178,7 @@ def demand(
     model, downstream = workload.model, workload.downstream
     trained = downstream.memory_bytes(workload.features)
     in_dl = downstream.place == "dl"
+    cores = layout.cores
 
     user = cores * scaled(partition, constants.alpha)
     if constants.model_in_user_memory:
@@ -150,38 +188,42 @@ def demand(
         dl = max(dl, cores * trained)
     else:
         user = max(user, cores * trained)
-    # A batch is no larger than a node's share of the largest table.
-    share = divided(tables.rows, cluster.nodes) * tables.record_bytes
+    # A batch is no larger than an executor's share of the largest table.
+    share = divided(tables.rows, layout.executors) * tables.record_bytes
     batch = min(share, max(constants.arrow_batch_bytes, model.batch_size * tables.record_bytes))
     python = cores * (constants.python_worker_bytes + constants.arrow_buffers * batch)
     copies = constants.broadcast_copies * tables.structured_bytes if broadcast else 0
     if cluster.local:
         python += constants.driver_python_bytes
-    core = up(constants.core_bytes + cores * constants.core_bytes_per_task + copies)
+    per_task = constants.core_bytes_per_task + scaled(partition, constants.core_per_partition)
+    core = up(constants.core_bytes + cores * per_task + copies)
 
     driver = 0
     if constants.driver_bytes:
+        # In one JVM, Spark sets aside once what is its own.
+        base = constants.driver_bytes - (constants.heap_reserved_bytes if cluster.local else 0)
         # treeAggregate sends the driver the sums of about the square root of the partitions; a model of a framework
         # sends none through Spark, and trees send splits.
         summed = downstream.summed_on_driver and not in_dl
         partial = (math.isqrt(partitions) + 1) * trained if summed else 0
         state = downstream.driver_bytes_per_feature * workload.features
-        driver = up(constants.driver_bytes + copies + partial + state)
+        driver = up(max(0, base) + copies + partial + state)
 
-    os, dl, python, user = up(constants.os_reserved_bytes), up(dl), up(python), up(user)
+    dl, python, user = up(dl), up(python), up(user)
     off_heap = core if constants.off_heap else 0
     inside = (driver if cluster.local else 0) + user + core - off_heap
     fixed = up(constants.heap_reserved_bytes) + inside
     # Equation 12 is strict: Storage Memory is not empty.
     least = heap_for(constants.granularity_bytes, fixed, core - off_heap, constants)
     beside = overhead(driver, constants) + up(constants.driver_python_bytes)
-    driver_node = 0 if cluster.local or not driver else os + driver + beside
+    driver_node = 0 if cluster.local or not driver else constants.machine_bytes(driver + beside)
+    executor = dl + python + off_heap + least + overhead(least, constants)
     gpu = cores * max(model.runtime_gpu_bytes, downstream.runtime_gpu_bytes)
     return Demand(
-        cores=cores,
+        layout=layout,
         partitions=partitions,
         partition_bytes=partition,
-        os_bytes=os,
+        os_bytes=constants.os_bytes(cluster.memory_bytes),
         dl_bytes=dl,
         python_bytes=python,
         user_bytes=user,
@@ -191,7 +233,7 @@ def demand(
         heap_core_bytes=core - off_heap,
         heap_least_bytes=least,
         off_heap_bytes=off_heap,
-        node_bytes=os + dl + python + off_heap + least + overhead(least, constants),
+        node_bytes=constants.machine_bytes(layout.per_node * executor),
         gpu_bytes=gpu + 1 if cluster.gpu_memory_bytes and gpu else 0,
         driver_node_bytes=driver_node,
     )

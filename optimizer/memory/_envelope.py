@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from optimizer.errors import CerebroError
 
 from ._constants import SPARK4
-from ._demand import demand
+from ._demand import Layout, demand
 from ._errors import InfeasiblePlanError
 from ._explain import size
 from ._infeasible import refusal
@@ -132,11 +132,11 @@ def plan_inside(
     constants = replace(constants, os_reserved_bytes=0)
     cluster, slots = envelope.cluster, envelope.slots
     tables = size_tables(workload, logical, constants)
-    chosen = partitions or tables.partitions(slots * cluster.nodes, constants)
+    chosen = partitions or tables.partitions(_fed(workload, slots, cluster.nodes), constants)
 
     def needed(*, broadcast: bool) -> Demand:
         return demand(
-            slots,
+            Layout(cluster.nodes, 1, slots),
             chosen or 1,
             broadcast=broadcast,
             tables=tables,
@@ -162,6 +162,8 @@ def plan_inside(
     spills = storage < divided(tables.double_bytes, cluster.nodes)
     return TransferPlan(
         cores=slots,
+        executors=cluster.nodes,
+        executors_per_node=1,
         partitions=need.partitions,
         join=chosen_join,
         persistence=persistence or ("serialized" if spills else "deserialized"),
@@ -180,11 +182,18 @@ def plan_inside(
         partition_bytes=need.partition_bytes,
         cached_bytes=tables.double_bytes,
         limited_by="as many as the session was started with",
+        memory_bound=False,
         tables=tables,
         workload=workload,
         cluster=cluster,
         constants=constants,
     )
+
+
+def _fed(workload: TransferWorkload, slots: int, executors: int) -> int:
+    """Count the task slots with a batch of the network for each; of the first executor, with a record for each."""
+    rows = workload.structured_rows
+    return min(slots * executors, max(divided(rows, workload.model.batch_size), min(slots, rows)))
 
 
 def _beside(need: Demand, constants: Constants) -> int:
@@ -223,7 +232,7 @@ def _message(name: str, by: int, need: Demand, envelope: Envelope, constants: Co
         )
     else:
         text = f"the driver has a heap of {size(envelope.driver_heap_bytes)} and needs {size(need.driver_bytes)}"
-    return f"{text}: {by} bytes short; start Spark by a plan instead: vista_spark.session(plan=...), or `vista plan`"
+    return f"{text}: {size(by)} short; start Spark by a plan instead: vista_spark.session(plan=...), or `vista plan`"
 
 
 def _enough(short: dict[str, int], envelope: Envelope) -> ClusterSpec:

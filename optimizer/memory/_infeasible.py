@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ._constants import MIB
 from ._errors import InfeasiblePlanError
 from ._explain import shortage, size
+from ._sizes import divided
 
 if TYPE_CHECKING:
     from ._constants import Constants
@@ -53,7 +55,7 @@ def refusal(
         by = table.record_bytes - most
         return InfeasiblePlanError(
             f"one record of the table of {table.name} takes {size(table.record_bytes)}, and a partition "
-            f"must stay below {size(most + 1)} (equation 14): {by} bytes too many, on any machine; pool the layer, "
+            f"must stay below {size(most + 1)} (equation 14): {size(by)} too much, on any machine; pool the layer, "
             "choose a higher one, or raise Constants.partition_bytes",
             "partition",
             by,
@@ -104,5 +106,6 @@ def _would_do(cluster: ClusterSpec, smallest: ClusterSpec | None) -> str:
     ):
         now, then = getattr(cluster, field), getattr(smallest, field)
         if then != now:
-            words.append(f"{then} bytes ({size(then)}) for {what}")
+            # Rounded up, and as Spark and `vista plan` read it.
+            words.append(f"{divided(then, MIB)}m ({size(then)}) for {what}")
     return f"; the smallest that will do: {', '.join(words)}"

@@ -12,12 +12,14 @@ __all__ = ["TransferPlan"]
 
 @dataclass(frozen=True, slots=True)
 class TransferPlan(Apportionment):
-    """The decisions, and the bytes of one worker node that each region is given. Made by :func:`plan_transfer`.
+    """The decisions, and the bytes of one executor that each region is given. Made by :func:`plan_transfer`.
 
     Attributes
     ----------
     cores : int
         Task slots of an executor (``cpu``).
+    executors, executors_per_node : int
+        In the whole cluster, and on a node at most.
     partitions : int
         Of the intermediate tables (``n_p``).
     join : {"broadcast", "shuffle"}
@@ -33,7 +35,7 @@ class TransferPlan(Apportionment):
     python_bytes : int
         Python workers before they load a model, Arrow batches, and the driver's Python if ``local``.
     os_bytes : int
-        Left to the operating system.
+        Of a node, left to the operating system.
     heap_bytes : int
         The executor's heap: what Spark sets aside, User, Core and Storage Memory, and the driver's if ``local``.
     overhead_bytes : int
@@ -50,6 +52,8 @@ class TransferPlan(Apportionment):
         The most that is cached at once, over the cluster (``s_double``).
     limited_by : str
         Why it is not one core more.
+    memory_bound : bool
+        Whether that is for want of memory.
     tables : Tables
     workload : TransferWorkload
     cluster : ClusterSpec

@@ -11,7 +11,10 @@ from ._sizes import divided
 if TYPE_CHECKING:
     from ._apportionment import Apportionment
 
-__all__ = ["to_spark_conf"]
+__all__ = ["OS_MEMORY", "to_spark_conf"]
+
+OS_MEMORY = "spark.vista.osMemory"
+"""Setting of a session: memory of a node that is left to the operating system, as ``"2g"``."""
 
 # UnifiedMemoryManager.RESERVED_SYSTEM_MEMORY_BYTES: present in every heap, whether the constants count it or not.
 _RESERVED = 300 * MIB
@@ -26,6 +29,8 @@ def to_spark_conf(plan: Apportionment) -> dict[str, str]:
     if plan.off_heap_bytes:
         conf["spark.memory.offHeap.enabled"] = "true"
         conf["spark.memory.offHeap.size"] = f"{plan.off_heap_bytes // MIB}m"
+    # Spark ignores it; a session reads it, and leaves the operating system what the plan left it.
+    conf[OS_MEMORY] = f"{plan.os_bytes // MIB}m"
     return conf | _sql(plan)
 
 
@@ -49,10 +54,10 @@ def _local(plan: Apportionment) -> dict[str, str]:
 
 def _cluster(plan: Apportionment) -> dict[str, str]:
     conf = {
-        "spark.executor.instances": str(plan.cluster.nodes),
+        "spark.executor.instances": str(plan.executors),
         "spark.executor.cores": str(plan.cores),
         # A standalone worker would start a second executor where heaps alone leave room for one.
-        "spark.cores.max": str(plan.cores * plan.cluster.nodes),
+        "spark.cores.max": str(plan.slots),
         "spark.task.cpus": "1",
         "spark.executor.memory": f"{_heap_mib(plan)}m",
         "spark.executor.memoryOverhead": f"{_beside(plan)}m",

@@ -65,7 +65,7 @@ class TransferCost:
         float
             Seconds.
         """
-        slots = physical.cores * physical.cluster.nodes
+        slots = physical.slots
         rows = physical.workload.structured_rows
         by_target = dict(zip(logical.targets, physical.workload.layers, strict=True))
         depths: list[int] = []
@@ -77,8 +77,9 @@ class TransferCost:
             moved += sum(by_target[target].tensor_bytes for target in stage.targets)
             record += self.profile.between(start, start + stage.flops) + moved / self.copy_bytes_per_second
             record += self.profile.input_seconds if stage.source is None else 0.0
-        spilled = max(0, physical.cached_bytes - physical.storage_bytes * physical.cluster.nodes)
-        spilling = 2 * spilled / physical.cluster.nodes / self.spill_bytes_per_second
+        spilled = max(0, physical.cached_bytes - physical.storage_bytes * physical.executors)
+        nodes = min(physical.cluster.nodes, physical.executors)
+        spilling = 2 * spilled / nodes / self.spill_bytes_per_second
         return self.job_seconds * len(logical.stages) + rows * record / slots + spilling
 
 

@@ -48,13 +48,17 @@ def memory_figure(plan: TransferPlan) -> Figure:
         begun = left
         for name, size, colour in parts:
             if size:
-                axes.barh(0, size / _GIB, left=left, color=colour, edgecolor="white", label=f"{name}: {_in_gib(size)}")
-                left += size / _GIB
+                whole = size if parts is system else size * plan.executors_per_node
+                axes.barh(
+                    0, whole / _GIB, left=left, color=colour, edgecolor="white", label=f"{name}: {_in_gib(whole)}"
+                )
+                left += whole / _GIB
         spans.append((begun, left))
     master = "driver" if plan.cluster.local else "executor"
+    several = f" x {plan.executors_per_node}" if plan.executors_per_node > 1 else ""
     titles = (
-        f"spark.{master}.memory",
-        "beside the heap" if plan.cluster.local else "spark.executor.memoryOverhead",
+        f"spark.{master}.memory{several}",
+        "beside the heap" if plan.cluster.local else f"spark.executor.memoryOverhead{several}",
         "",
     )
     for (begun, end), title in zip(spans, titles, strict=True):
@@ -69,7 +73,8 @@ def memory_figure(plan: TransferPlan) -> Figure:
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=4, frameon=False, fontsize="small")
     axes.spines[["top", "right", "left"]].set_visible(False)
     figure.suptitle(
-        f"{plan.cores} task slots, {plan.partitions} partitions, {plan.join} join, {plan.persistence} cache"
+        f"{plan.cores * plan.executors_per_node} task slots, {plan.partitions} partitions, "
+        f"{plan.join} join, {plan.persistence} cache"
     )
     return figure
 

@@ -196,12 +196,10 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     def apportion(workload: TransferWorkload, logical: Logical) -> TransferPlan:
         return plan_transfer(workload, cluster, constants, logical=logical)
 
-    return choose(problem, apportion, cores=cluster.cores)
+    return choose(problem, apportion)
 
 
-def choose(
-    problem: TransferProblem, apportion: Callable[[TransferWorkload, Logical], TransferPlan], *, cores: int
-) -> Choice:
+def choose(problem: TransferProblem, apportion: Callable[[TransferWorkload, Logical], TransferPlan]) -> Choice:
     """Choose a plan, or lay out the one that was asked for, with the batch that gives the fewest seconds.
 
     Parameters
@@ -209,8 +207,6 @@ def choose(
     problem : TransferProblem
     apportion : callable
         The memory plan of a workload.
-    cores : int
-        Of a node.
 
     Raises
     ------
@@ -229,7 +225,7 @@ def choose(
             continue
         if best is None or choice.seconds < best.seconds:
             best = choice
-        if choice.physical.cores == cores:
+        if not choice.physical.memory_bound:
             break
     if best is None:
         assert refusal is not None  # noqa: S101 - some batch was tried

@@ -377,7 +377,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             downstream=downstream_size(self.downstream, matched.classes),
             decisions=decisions,
         )
-        return choose(problem, in_session(machines, decisions), cores=machines.slots)
+        return choose(problem, in_session(machines, decisions))
 
     def _pipeline(self, best: LayerResult, columns: Columns, batch_size: int) -> PipelineModel:
         """Assemble the stages from a joined DataFrame to predictions, without what only the training needed."""

@@ -90,6 +90,7 @@ presets = st.sampled_from([
     SPARK4,
     replace(SPARK4, off_heap=True),
     replace(SPARK4, storage_as_needed=True, os_reserved_bytes=0),
+    replace(SPARK4, heap_max_bytes=8 * GIB, os_reserved_fraction=0.37),
     replace(SPARK4, overhead_factor=0.4, granularity_bytes=1, alpha=1.3),
 ])  # fmt: skip
 
@@ -149,12 +150,16 @@ def test_paper_is_algorithm_1(work: TransferWorkload, cluster: ClusterSpec) -> N
 
 
 def fits_somehow(work: TransferWorkload, cluster: ClusterSpec, cores: int) -> bool:
-    """Whether some heap, in MiB, makes every region of a Spark 4 node fit, with a shuffle join."""
+    """Whether some heap, in MiB, makes every region of a Spark 4 node with one executor fit, with a shuffle join."""
     tables = size_tables(work, "staged", SPARK4)
     in_partition = (10**8 - 1) // tables.record_bytes
     if not in_partition:
         return False
-    slots = cores * cluster.nodes
+    fed = work.structured_rows if cluster.local else math.ceil(work.structured_rows / work.model.batch_size)
+    if cores > fed:
+        return False
+    executors = min(cluster.nodes, max(1, fed // cores))
+    slots = cores * executors
     partitions = slots
     while math.ceil(work.structured_rows / partitions) > in_partition or tables.single_bytes > partitions * (10**8 - 1):
         partitions += slots
@@ -170,31 +175,37 @@ def fits_somehow(work: TransferWorkload, cluster: ClusterSpec, cores: int) -> bo
     dl = f.shared_bytes + cores * (f.runtime_bytes - f.shared_bytes)
     in_user = m.place == "user"
     user, dl = (max(user, cores * m_mem), dl) if in_user else (user, max(dl, cores * m_mem))
-    share = math.ceil(Fraction(work.structured_rows, cluster.nodes)) * tables.record_bytes
+    share = math.ceil(Fraction(work.structured_rows, executors)) * tables.record_bytes
     python = cores * (128 * MIB + 4 * min(share, max(64 * MIB, f.batch_size * tables.record_bytes)))
     python += 512 * MIB if cluster.local else 0
-    driver = 512 * MIB + m.driver_bytes_per_feature * work.features
+    driver = (212 if cluster.local else 512) * MIB + m.driver_bytes_per_feature * work.features
     driver += (math.isqrt(partitions) + 1) * m_mem if in_user else 0
+    core = mib(cores * (32 * MIB + partition))
     gpu = cores * max(f.runtime_gpu_bytes, m.runtime_gpu_bytes)
     if cluster.gpu_memory_bytes and 0 < cluster.gpu_memory_bytes <= gpu:
         return False
     if not cluster.local:
         machine = cluster.memory_bytes if cluster.driver_memory_bytes is None else cluster.driver_memory_bytes
-        if 512 + 3072 + mib(driver) + max(512, -(-mib(driver) // 10)) > machine / MIB:
+        if 512 + mib(driver) + max(512, -(-mib(driver) // 10)) > (machine - reserved(machine)) / MIB:
             return False
     heap = np.arange(450, cluster.memory_bytes // MIB + 1)
     overhead = np.maximum(512, -(-heap // 10))
-    inside = 300 + mib(user) + 128 * cores + (mib(driver) if cluster.local else 0)
-    beside = 3072 + mib(dl) + mib(python)
+    inside = 300 + mib(user) + core + (mib(driver) if cluster.local else 0)
+    beside = mib(dl) + mib(python)
     unified = 6 * (heap - 300) // 10
-    fits = (heap > inside) & (unified > 128 * cores)
-    return bool(np.any(fits & (beside + heap + overhead <= cluster.memory_bytes / MIB)))
+    fits = (heap > inside) & (unified > core)
+    free = cluster.memory_bytes - reserved(cluster.memory_bytes)
+    return bool(np.any(fits & (beside + heap + overhead <= free / MIB)))
+
+
+def reserved(machine: int) -> int:
+    return min(3 * GIB, machine // 10)
 
 
 @unhurried
 @given(workloads, clusters())
 def test_spark4_takes_the_most_cores_that_fit(work: TransferWorkload, cluster: ClusterSpec) -> None:
-    plan = planned(work, cluster, SPARK4)
+    plan = planned(work, cluster, replace(SPARK4, heap_max_bytes=0))
     fitting = [cores for cores in range(1, cluster.cores + 1) if fits_somehow(work, cluster, cores)]
     if isinstance(plan, InfeasiblePlanError):
         assert not fitting
@@ -213,22 +224,26 @@ def test_regions_partitions_and_configuration(
         plan = planned(work, cluster, constants)
     assume(isinstance(plan, TransferPlan))
     assert isinstance(plan, TransferPlan)
+    per_node = plan.executors_per_node
     inside = plan.user_bytes + plan.core_bytes - plan.off_heap_bytes + plan.storage_bytes
     inside += plan.driver_bytes if cluster.local else 0
     beside = plan.dl_bytes + plan.python_bytes + plan.overhead_bytes + plan.off_heap_bytes
     assert plan.storage_bytes > 0
     assert inside + constants.heap_reserved_bytes == plan.heap_bytes
-    assert plan.os_bytes + plan.heap_bytes + beside == plan.system_bytes <= cluster.memory_bytes
+    assert plan.os_bytes + per_node * (plan.heap_bytes + beside) == plan.system_bytes <= cluster.memory_bytes
+    assert per_node * plan.cores <= cluster.cores
+    assert plan.executors <= per_node * cluster.nodes
+    assert plan.slots == plan.executors * plan.cores
     unified = plan.core_bytes - plan.off_heap_bytes + plan.storage_bytes
     assert unified <= constants.memory_fraction_max * (plan.heap_bytes - constants.heap_reserved_bytes)
     assert 0 < plan.peak_bytes <= plan.system_bytes
-    assert plan.partitions % (plan.cores * cluster.nodes) == 0
+    assert plan.partitions % plan.slots == 0
     assert plan.tables.single_bytes / plan.partitions <= plan.partition_bytes < constants.partition_bytes
     if constants.whole_rows:
         fullest = math.ceil(work.structured_rows / plan.partitions)
         assert fullest * plan.tables.record_bytes < constants.partition_bytes
         # No smaller multiple would do.
-        fewer = plan.partitions - plan.cores * cluster.nodes
+        fewer = plan.partitions - plan.slots
         assert fewer == 0 or (
             math.ceil(work.structured_rows / fewer) * plan.tables.record_bytes >= constants.partition_bytes
             or plan.tables.single_bytes > fewer * (constants.partition_bytes - 1)
@@ -240,7 +255,7 @@ def test_regions_partitions_and_configuration(
     heap = mib[f"spark.{side}.memory"]
     used = heap + mib.get("spark.memory.offHeap.size", 0)
     used += 0 if cluster.local else mib["spark.executor.memoryOverhead"]
-    assert plan.os_bytes + used * MIB <= cluster.memory_bytes
+    assert plan.os_bytes + per_node * used * MIB <= cluster.memory_bytes
     fraction, storage = (float(conf[f"spark.memory.{name}"]) for name in ("fraction", "storageFraction"))
     assert 0 <= fraction <= 1
     assert 0 <= storage <= 1
@@ -260,14 +275,19 @@ def test_regions_partitions_and_configuration(
 
 @unhurried
 @given(workloads, clusters(), st.integers(0, 64 * GIB), presets)
-def test_more_memory_never_means_fewer_cores(
+def test_more_memory_never_refuses_nor_means_fewer_cores(
     work: TransferWorkload, cluster: ClusterSpec, more: int, constants: Constants
 ) -> None:
     small = planned(work, cluster, constants)
     large = planned(work, replace(cluster, memory_bytes=cluster.memory_bytes + more), constants)
     if isinstance(small, TransferPlan):
         assert isinstance(large, TransferPlan)
-        assert large.cores >= small.cores
+        # Several executors may leave a remainder of the cores idle, for the sake of the memory.
+        if large.executors_per_node == 1:
+            assert large.cores >= small.cores
+        else:
+            slots = large.cores * large.executors_per_node
+            assert 2 * slots > small.cores * small.executors_per_node
 
 
 @unhurried
@@ -294,7 +314,7 @@ def test_the_smallest_machine_is_the_smallest(
                 planned(work, replace(smallest, **{field: then - 1}), constants, cores), InfeasiblePlanError
             )
             shorter += 1
-            assert str(then) in str(error)
+            assert (str(then) if field == "cores" else f"{-(-then // MIB)}m") in str(error)
     assert shorter
     if error.constraint == "memory":
         assert error.short_bytes <= smallest.memory_bytes - cluster.memory_bytes
@@ -311,5 +331,5 @@ def test_a_byte_decides(constants: Constants) -> None:
     assert enough == GIB + caught.value.short_bytes
     plan = plan_transfer(work, replace(tiny, memory_bytes=enough), constants)
     assert (plan.cores, plan.storage_bytes) == (1, constants.granularity_bytes)
-    with pytest.raises(InfeasiblePlanError, match="1 bytes short"):
+    with pytest.raises(InfeasiblePlanError, match="1 B short"):
         plan_transfer(work, replace(tiny, memory_bytes=enough - 1), constants)

@@ -137,7 +137,7 @@ def test_what_does_not_fit_is_not_chosen() -> None:
 def test_nothing_fits() -> None:
     graph = alexnet()
     with pytest.raises(InfeasiblePlanError, match="short"):
-        choose_transfer(graph, ["fc7", "fc8"], planner(graph, 500, memory=3 * GIB), TransferCost(PROFILE))
+        choose_transfer(graph, ["fc7", "fc8"], planner(graph, 500, memory=2 * GIB), TransferCost(PROFILE))
 
 
 def test_spilling_costs() -> None:
@@ -209,7 +209,7 @@ def test_inside_a_session_only_the_rest_is_chosen() -> None:
 @pytest.mark.parametrize(
     ("narrow", "constraint", "words"),
     [
-        ({"heap_bytes": GIB // 2}, "heap", r"an executor has a heap of 512\.0 MiB and needs"),
+        ({"heap_bytes": 400 << 20}, "heap", r"an executor has a heap of 400\.0 MiB and needs .* [\d.]+ MiB short"),
         ({"beside_bytes": GIB}, "memory", r"beside its heap an executor may take 1\.0 GiB and needs .* networks"),
         ({"driver_heap_bytes": GIB // 4}, "driver", r"the driver has a heap of 256\.0 MiB and needs"),
         ({"gpu_memory_bytes": GIB}, "gpu", r"the GPU has 1\.0 GiB and the networks need"),
@@ -229,6 +229,27 @@ def test_what_a_session_is_short_of(narrow: dict[str, int], constraint: str, wor
     assert plan_inside(work, enough).cores == 4
     with pytest.raises(InfeasiblePlanError):
         plan_inside(work, replace(enough, **{field: getattr(enough, field) - 1}))
+
+
+@pytest.mark.parametrize(("heap", "admitted"), [(1024, True), (700, True), (450, False)])
+def test_sparks_default_session_is_enough_for_a_small_job(heap: int, admitted: bool) -> None:
+    """48 photographs in local[2]: 1 GiB and 700 MiB finished, and 210 MiB of the heap were live at most."""
+    work = replace(WORK, structured_rows=48, image_bytes=60_000, downstream=Downstream.logistic_regression())
+    session = Envelope(1, 2, heap_bytes=heap << 20, beside_bytes=12 * GIB, local=True)
+    if admitted:
+        assert plan_inside(work, session).cores == 2
+    else:
+        with pytest.raises(InfeasiblePlanError, match=r"a heap of 450\.0 MiB and needs 5\d\d\.\d MiB"):
+            plan_inside(work, session)
+
+
+def test_a_session_has_no_more_tasks_than_the_data_feeds() -> None:
+    large = Envelope(100, 64, heap_bytes=64 * GIB, beside_bytes=128 * GIB)
+    work = replace(WORK, structured_rows=10_000, model=replace(WORK.model, batch_size=32))
+    assert plan_inside(work, large).partitions == 313
+    # One executor is there anyway: a record for each of its slots.
+    assert plan_inside(replace(work, structured_rows=40), large).partitions == 40
+    assert plan_inside(replace(work, structured_rows=500), large).partitions == 64
 
 
 def test_a_record_too_large_for_a_partition_inside_a_session() -> None:
