@@ -34,6 +34,7 @@ __all__ = [
     "JavaNotFoundError",
     "LabelError",
     "MissingIdError",
+    "NoExecutorError",
     "RandomWeightsWarning",
     "UnknownLayerError",
     "UnknownModelError",
@@ -75,6 +76,10 @@ class ExplanationCancelledError(VistaError):
             return
         done = int((heat_map == heat_map).sum())  # noqa: PLR0124 - NaN is not computed
         super().__init__(f"cancelled after {done} of {heat_map.size} places; the error's heat_map has their values")
+
+
+class NoExecutorError(VistaError, TimeoutError):
+    """No machine of the cluster has room for an executor as the session wants it: every job would wait for ever."""
 
 
 class RandomWeightsWarning(UserWarning):

@@ -19,6 +19,9 @@ _LOG = logging.getLogger(__name__)
 _PATIENCE_S = 30.0
 _PAUSE_S = 0.5
 
+# Of a cluster, whatever it has: CoarseGrainedSchedulerBackend.defaultParallelism.
+_LEAST_PARALLELISM = 2
+
 
 def is_local(spark: SparkSession) -> bool:
     """Whether the session's tasks run in the process of its driver, so that it has all the slots that it will have.
@@ -68,4 +71,13 @@ def task_slots(spark: SparkSession, *, wanted: int = 1) -> int:
 def _task_slots(spark: SparkSession) -> int:
     rows = spark.range(10_000).select(F.spark_partition_id().alias("partition"))
     cores = int(rows.agg(F.countDistinct("partition")).collect()[0][0])
+    if cores == _LEAST_PARALLELISM and not is_local(spark) and _has_one_core(spark):
+        cores = 1
     return max(1, cores // int(spark.conf.get("spark.task.cpus", "1") or 1))
+
+
+def _has_one_core(spark: SparkSession) -> bool:
+    """Whether the only executor that has room was started with one core, as the command line of its JVM has it."""
+    command = F.try_reflect(F.lit("java.lang.System"), F.lit("getProperty"), F.lit("sun.java.command"))
+    lines = {row[0] or "" for row in spark.range(0, 2, 1, 2).select(command).collect()}
+    return len(lines) == 1 and "--cores 1 " in f"{lines.pop()} "

@@ -61,6 +61,13 @@ def plan_command(
     node_memory: Annotated[
         str | None, typer.Option("--memory", help="Of a node, as 32g; this machine's by default.")
     ] = None,
+    os_memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a node, left to the operating system, as 2g; by default a tenth of it, at most 3g, and nothing of "
+            "a container's limit."
+        ),
+    ] = None,
     gpu_memory: Annotated[str, typer.Option(help="Of the GPU of a node, as 16g.")] = "0",
     driver_memory: Annotated[str | None, typer.Option(help="Of the driver's machine; like a node by default.")] = None,
     defaults: Annotated[
@@ -88,13 +95,16 @@ def plan_command(
             driver_memory_bytes=memory(driver_memory) if driver_memory else None,
             local=nodes == 0,
         )
+        # A container's limit is Spark's alone.
+        reserved = memory(os_memory) if os_memory else 0 if contained and not node_memory else None
+        constants = (
+            SPARK4 if reserved is None else replace(SPARK4, os_reserved_bytes=reserved, os_reserved_fraction=1.0)
+        )
         estimator = downstream_name(downstream)
         named = comma_separated(features)
         sizes = survey(table, images, on=on, label=label, image=image, features=named)
         wanted = parse_layers(layers)
         network(model, weights, 0).targets(wanted, pooling)
-    # A container's limit is Spark's alone.
-    constants = replace(SPARK4, os_reserved_bytes=0) if contained and not node_memory else SPARK4
     with Console().status(f"measuring {model}, once on this machine"):
         chosen = plan_feature_transfer(
             model,

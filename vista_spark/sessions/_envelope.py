@@ -7,9 +7,10 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import is_remote
 
-from optimizer.memory import SPARK4, Envelope
+from optimizer.memory import OS_MEMORY, SPARK4, Envelope
 from udfs.driver import is_local, task_slots
 from udfs.node import MachineReport, memory_limit
+from vista_spark.sessions._executors import await_executor
 from vista_spark.sessions._sizes import memory
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ def envelope(spark: SparkSession) -> Envelope:
     Returns
     -------
     Envelope
+
+    Raises
+    ------
+    NoExecutorError
+        No executor of a cluster has run a task for two minutes.
     """
     known = _known.get(spark)
     if known is None:
@@ -81,7 +87,7 @@ def _local(spark: SparkSession) -> Envelope:
         executors=1,
         slots=task_slots(spark),
         heap_bytes=heap,
-        beside_bytes=max(0, machine - _reserved(machine, contained=contained) - heap),
+        beside_bytes=max(0, machine - _reserved(spark, machine, contained=contained) - heap),
         memory_fraction=float(_get(spark, "spark.memory.fraction", "0.6")),
         gpu_memory_bytes=gpu,
         local=True,
@@ -89,6 +95,7 @@ def _local(spark: SparkSession) -> Envelope:
 
 
 def _cluster(spark: SparkSession) -> Envelope:
+    await_executor(spark)
     asked = int(_get(spark, "spark.executor.instances", "0"))
     cores = int(_get(spark, "spark.executor.cores", "1"))
     slots = task_slots(spark, wanted=asked * cores // int(_get(spark, "spark.task.cpus", "1")))
@@ -119,12 +126,14 @@ def _beside(spark: SparkSession, heap: int, machine: tuple[int, bool], sharing: 
         return memory(given, "m") if given else max(384 * 2**20, int(heap * factor))
     # Nothing holds a standalone executor to its overhead: it may take its share of the machine.
     total, contained = machine
-    return max(0, (total - _reserved(total, contained=contained)) // sharing - heap)
+    return max(0, (total - _reserved(spark, total, contained=contained)) // sharing - heap)
 
 
-def _reserved(machine: int, *, contained: bool) -> int:
-    """Bytes for the operating system: none of a container's limit, a tenth of a small machine."""
-    return 0 if contained else min(SPARK4.os_reserved_bytes, machine // 10)
+def _reserved(spark: SparkSession, machine: int, *, contained: bool) -> int:
+    """Compute the bytes for the operating system: what the session's plan left it, or what a plan would."""
+    if text := _get(spark, OS_MEMORY, ""):
+        return memory(text)
+    return 0 if contained else SPARK4.os_bytes(machine)
 
 
 def _machines(spark: SparkSession, tasks: int) -> list[tuple[str, int, int, bool, int]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from udfs.driver import launch
 from vista_spark.sessions._envelope import not_set
+from vista_spark.sessions._executors import await_executor, check_workers
 from vista_spark.sessions._shipping import ship_packages
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def session(
     ------
     JavaNotFoundError
         Spark would have to start a JVM, and there is no Java; the message has the remedy.
+    NoExecutorError
+        No worker of the cluster is large enough for an executor of the plan.
 
     Examples
     --------
@@ -60,8 +63,12 @@ def session(
     """
     planned = plan.to_spark_conf() if plan is not None else {}
     its_master = planned.pop("spark.master", None)
-    spark = launch(master or its_master, planned | dict(conf or {}), name="vista")
+    settings = planned | dict(conf or {})
     if plan is not None:
+        check_workers(master or its_master or "", settings)
+    spark = launch(master or its_master, settings, name="vista")
+    if plan is not None:
+        await_executor(spark)
         for name, (has, wanted) in not_set(spark, plan).items():
             if name not in (conf or {}):
                 _LOG.warning("the plan's %s=%s could not be set, the session has %s", name, wanted, has)

@@ -15,7 +15,7 @@ from pyspark.ml.classification import LogisticRegression, OneVsRest, RandomFores
 from sessions import CONNECT
 from typer.testing import CliRunner
 
-from optimizer.memory import ClusterSpec, Downstream, Envelope, InfeasiblePlanError
+from optimizer.memory import OS_MEMORY, ClusterSpec, Downstream, Envelope, InfeasiblePlanError
 from udfs.inference.profiling import ProfilingError
 from udfs.node import CACHE_VARIABLE, memory_limit, task_device
 from vista_spark import plan_feature_transfer, profile
@@ -114,6 +114,23 @@ def test_the_envelope_of_this_session(spark: SparkSession) -> None:
     assert found.heap_bytes == 2 * GIB
     assert 0 < found.beside_bytes < memory_limit()[0]
     assert envelope(spark) is found
+
+
+def test_the_operating_system_is_left_what_the_plan_left_it(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, str] = {}
+    monkeypatch.setattr(_envelope, "_get", lambda _spark, name, default: settings.get(name, default))
+    machine = 8 * GIB
+    plan = planned(cluster=ClusterSpec(1, 2, machine, local=True)).physical
+    # By default the two agree; a container's limit is Spark's alone.
+    assert _envelope._reserved(spark, machine, contained=False) == plan.os_bytes == machine // 10
+    assert _envelope._reserved(spark, machine, contained=True) == 0
+    # To the MiB that the setting is written in.
+    settings |= plan.to_spark_conf()
+    assert _envelope._reserved(spark, machine, contained=True) >> 20 == plan.os_bytes >> 20
+    settings[OS_MEMORY] = "2g"
+    assert _envelope._reserved(spark, machine, contained=False) == 2 * GIB
 
 
 def test_executors_that_were_asked_for_are_waited_for(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +248,7 @@ def _photos(tmp_path: Path) -> list[str]:
 
 def test_vista_plan(tmp_path: Path) -> None:
     model = ["--model", "squeezenet1_1", "--layers", "2", "--batch-size", "2"]
-    machines = ["--nodes", "3", "--cores", "4", "--memory", "32g", "--rows", "50000"]
+    machines = ["--nodes", "3", "--cores", "4", "--memory", "32g", "--os-memory", "1g", "--rows", "50000"]
     files = ["--defaults", str(tmp_path / "spark-defaults.conf"), "--picture", str(tmp_path / "memory.png")]
     done = CliRunner().invoke(app, ["plan", *_photos(tmp_path), *model, *machines, *files])
     assert done.exit_code == 0, done.output
@@ -240,6 +257,8 @@ def test_vista_plan(tmp_path: Path) -> None:
     assert "--conf spark.executor.instances=3 \\" in done.output
     settings = dict(line.split() for line in (tmp_path / "spark-defaults.conf").read_text().splitlines())
     assert settings["spark.cores.max"] == "12"
+    assert settings[OS_MEMORY] == "1024m"
+    assert "1.0 GiB  operating system" in done.output
     assert f"--conf spark.executor.memory={settings['spark.executor.memory']}" in done.output
     assert (tmp_path / "memory.png").read_bytes().startswith(b"\x89PNG")
 

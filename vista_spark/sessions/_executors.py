@@ -1,0 +1,132 @@
+"""Checks that a cluster can start a plan's executors: where no worker is large enough, Spark waits for ever."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import uuid
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import is_remote
+
+from udfs.driver import is_local
+from vista_spark.errors import NoExecutorError
+from vista_spark.sessions._sizes import memory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["EXECUTOR_TIMEOUT", "await_executor", "check_workers"]
+
+EXECUTOR_TIMEOUT = "spark.vista.executorTimeout"
+"""Setting of a session: seconds that the first executor gets to start a task; 120 by default."""
+
+_PATIENCE_S = "120"
+
+# Of the page that a standalone master shows its workers on.
+_MASTER_PORT = "8080"
+_MASTER_SECONDS = 2.0
+
+
+def check_workers(master: str, conf: Mapping[str, str]) -> None:
+    """Compare the executors of a plan with the workers of a standalone cluster, where its master tells them.
+
+    Parameters
+    ----------
+    master : str
+        Anything but ``spark://host:port`` is not asked, nor is a master whose page is at another port than
+        ``SPARK_MASTER_WEBUI_PORT``.
+    conf : mapping of str to str
+        Settings of the session to be started.
+
+    Raises
+    ------
+    NoExecutorError
+        No worker has the cores or the memory of one executor.
+    """
+    workers = _workers(master)
+    if not workers or "spark.executor.cores" not in conf:
+        return
+    cores = int(conf["spark.executor.cores"])
+    heap = memory(conf.get("spark.executor.memory", "1g")) // 2**20
+    if any(worker["cores"] >= cores and worker["memory"] >= heap for worker in workers):
+        return
+    most, largest = max(worker["cores"] for worker in workers), max(worker["memory"] for worker in workers)
+    raise NoExecutorError(
+        f"an executor of the plan has {cores} cores and a heap of {heap} MiB, and of the {len(workers)} workers of "
+        f"{master} none has both (at most {most} cores, {largest} MiB): Spark would wait for ever; plan for these "
+        f"machines, as `vista plan --nodes {len(workers)} --cores {most} --memory ...`"
+    )
+
+
+def _workers(master: str) -> list[dict[str, Any]]:
+    """Ask the page of a standalone master for its workers; empty where it does not answer, or is another program's."""
+    port = int(os.environ.get("SPARK_MASTER_WEBUI_PORT", _MASTER_PORT))
+    for address in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():
+        connection = HTTPConnection(address.rpartition(":")[0].strip("[]"), port, timeout=_MASTER_SECONDS)
+        with suppress(OSError, HTTPException, ValueError, KeyError, TypeError):
+            connection.request("GET", "/json/")
+            page = json.loads(connection.getresponse().read())
+            if page["url"] == f"spark://{address}":
+                return [worker for worker in page["workers"] if worker["state"] == "ALIVE"]
+        connection.close()
+    return []
+
+
+def await_executor(spark: SparkSession) -> None:
+    """Wait until an executor has run a task, on classic Spark and on Connect.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A local one has its executor already.
+
+    Raises
+    ------
+    NoExecutorError
+        None has, for ``spark.vista.executorTimeout`` seconds.
+    """
+    if is_local(spark):
+        return
+    seconds = float((_setting(spark, EXECUTOR_TIMEOUT) or _PATIENCE_S).removesuffix("s"))
+    # One of our own: a classic session that has had a tag cannot be serialized any more.
+    own = spark if is_remote() else spark.newSession()
+    tag = f"vista-executor-{uuid.uuid4()}"
+    failures: list[Exception] = []
+
+    def probe() -> None:
+        own.addTag(tag)
+        try:
+            own.range(0, 1, 1, 1).collect()
+        except Exception as error:  # noqa: BLE001 - of Spark, of any kind: raised below
+            failures.append(error)
+        finally:
+            own.removeTag(tag)
+
+    thread = threading.Thread(target=probe, name="await-executor", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        own.interruptTag(tag)
+        raise NoExecutorError(
+            f"no executor has run a task for {seconds:g} s: each takes {_size(spark)}, and Spark waits for ever where "
+            "no worker has as much. Compare the workers with it and start Spark by a plan for them (`vista plan "
+            f"--cores --memory`); where others' jobs hold the cluster, or it grows slowly, raise {EXECUTOR_TIMEOUT}"
+        )
+    if failures:
+        raise failures[0]
+
+
+def _size(spark: SparkSession) -> str:
+    names = ("spark.executor.cores", "spark.executor.memory", "spark.executor.memoryOverhead")
+    given = [f"{name}={value}" for name in names if (value := _setting(spark, name))]
+    return ", ".join(given) or "what Spark gives an executor by default (a heap of 1 GiB)"
+
+
+def _setting(spark: SparkSession, name: str) -> str:
+    return spark.conf.get(name, "") or ""
