@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     axes[0].set_axis_off()
     axes[0].set_title(f"class {attributor.target}, {attributor.whole:.2f}", fontsize=9)
     for place, attribution in zip(axes[1:], made, strict=True):
-        figure.colorbar(attribution.draw(place), ax=place, shrink=0.8)
+        figure.colorbar(attribution.draw(place), ax=place, shrink=0.8, extend="both")
         fall, rise = attributor.deletion(attribution).area, attributor.insertion(attribution).area
         place.set_title(f"{attribution.method}\ndeletion {fall:.2f}, insertion {rise:.2f}", fontsize=9)
         print(attribution.explain(), f"deletion {fall:.3f}, insertion {rise:.3f}", sep="\n", flush=True)

@@ -10,8 +10,9 @@ from udfs.attribution import positive
 from udfs.driver import hint_keywords
 from udfs.handlers import TensorSpec, framework, framework_of
 from udfs.images import decode
-from udfs.inference import Tokenization, open_tokenizer
+from udfs.inference import TOKENIZER, Tokenization, open_tokenizer
 from udfs.occlusion import Score
+from udfs.weights import FOLDER_WEIGHTS
 from vista_spark import roster
 from vista_spark.attribution._attributor import Attributor
 from vista_spark.errors import InvalidArgumentError
@@ -244,7 +245,7 @@ def text_attributor(
     _check("pooling", pooling, ("mean", "cls"))
     tokenization = card.preprocessing
     if weights is not None:
-        tokenization = Tokenization(tokenization.max_length, f"{weights}/tokenizer.json")
+        tokenization = Tokenization(tokenization.max_length, f"{weights}/{TOKENIZER}")
     tokenizer = open_tokenizer(tokenization)
     encoding = tokenizer.encode(text)
     numbers = _units(encoding, unit)
@@ -256,7 +257,7 @@ def text_attributor(
 
     warn_of_random_weights(card, weights, seed)
     own = framework(card.framework)
-    source = None if weights is None else f"{weights}/model.safetensors"
+    source = None if weights is None else f"{weights}/{FOLDER_WEIGHTS}"
     traced = own.trace(roster.load(card, source or card.weights, seed=seed), list(tokenization.inputs))
     id_name, mask_name = traced.graph.inputs
     head = 1 + len(card.layers) * (1 if pooling == "mean" else 2) - 1

@@ -24,6 +24,7 @@ __all__ = ["Attribution", "attribution_of"]
 
 _IMAGE = 2  # axes of a picture's values
 _NAMED = 5  # parts that explain() names
+_SHOWN = 0.99  # of the values are within the colours' scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,14 +114,15 @@ class Attribution:
         if self.picture is not None:
             drawn[0].imshow(self.picture)
             drawn[0].set_axis_off()
-        figure.colorbar(self.draw(drawn[-1]), ax=drawn[-1])
+        figure.colorbar(self.draw(drawn[-1]), ax=drawn[-1], extend="both")
         drawn[-1].set_title(title, fontsize=9)
         return figure
 
     def draw(self, axes: Axes) -> AxesImage:
         """Draw a map on the caller's axes, over the image in grey where there is one; returns what a colour bar needs.
 
-        The colours' scale is centred on 0 and fits the values.
+        The colours' scale is centred on 0 and fits 99 of 100 values; the rest, as single pixels of gradients, have the
+        colours of its ends.
 
         Parameters
         ----------
@@ -137,7 +139,8 @@ class Attribution:
             )
         if self.picture is not None:
             axes.imshow(self.picture.mean(axis=2), cmap="gray")
-        most = float(np.nanmax(np.abs(self.values))) or 1.0
+        sizes = np.abs(self.values)
+        most = float(np.nanquantile(sizes, _SHOWN)) or float(np.nanmax(sizes)) or 1.0
         axes.set_axis_off()
         alpha = 1.0 if self.picture is None else 0.7
         return axes.imshow(self.values, cmap="RdBu_r", vmin=-most, vmax=most, alpha=alpha)

@@ -64,6 +64,11 @@ def test_lime_and_curves_replace_tokens_as_ablation_does() -> None:
     assert curve.scores[-1] == pytest.approx(attributor.settled(outputs)[0, 0], abs=1e-5)
 
 
+def test_a_folder_has_the_weights_and_the_tokenizer() -> None:
+    by_folder = opened(weights=tiny_bert(), like=LIKE, pooling="cls")
+    assert by_folder.whole == opened(like=LIKE, pooling="cls").whole != opened(like=LIKE).whole
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
