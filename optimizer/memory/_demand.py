@@ -200,14 +200,13 @@ def demand(
 
     driver = 0
     if constants.driver_bytes:
-        # In one JVM, Spark sets aside once what is its own.
-        base = constants.driver_bytes - (constants.heap_reserved_bytes if cluster.local else 0)
+        base = constants.local_driver_bytes if cluster.local else constants.driver_bytes
         # treeAggregate sends the driver the sums of about the square root of the partitions; a model of a framework
         # sends none through Spark, and trees send splits.
         summed = downstream.summed_on_driver and not in_dl
         partial = (math.isqrt(partitions) + 1) * trained if summed else 0
         state = downstream.driver_bytes_per_feature * workload.features
-        driver = up(max(0, base) + copies + partial + state)
+        driver = up(base + copies + partial + state)
 
     dl, python, user = up(dl), up(python), up(user)
     off_heap = core if constants.off_heap else 0

@@ -412,7 +412,7 @@ def test_local_session_has_the_driver_in_its_heap() -> None:
     inside = apart.user_bytes + apart.storage_bytes - SPARK4.driver_python_bytes
     assert inside == local.user_bytes + local.storage_bytes + local.driver_bytes
     # What Spark sets aside for itself in a heap is the driver's too.
-    assert SPARK4.driver_bytes - 300 * MIB <= local.driver_bytes < SPARK4.driver_bytes
+    assert SPARK4.local_driver_bytes <= local.driver_bytes < SPARK4.driver_bytes
     conf = local.to_spark_conf()
     assert conf["spark.master"] == "local[2]"
     assert conf["spark.driver.memory"] == f"{local.heap_bytes // MIB}m"

@@ -178,7 +178,7 @@ def fits_somehow(work: TransferWorkload, cluster: ClusterSpec, cores: int) -> bo
     share = math.ceil(Fraction(work.structured_rows, executors)) * tables.record_bytes
     python = cores * (128 * MIB + 4 * min(share, max(64 * MIB, f.batch_size * tables.record_bytes)))
     python += 512 * MIB if cluster.local else 0
-    driver = (212 if cluster.local else 512) * MIB + m.driver_bytes_per_feature * work.features
+    driver = (120 if cluster.local else 512) * MIB + m.driver_bytes_per_feature * work.features
     driver += (math.isqrt(partitions) + 1) * m_mem if in_user else 0
     core = mib(cores * (32 * MIB + partition))
     gpu = cores * max(f.runtime_gpu_bytes, m.runtime_gpu_bytes)

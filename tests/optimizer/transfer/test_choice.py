@@ -239,7 +239,7 @@ def test_sparks_default_session_is_enough_for_a_small_job(heap: int, admitted: b
     if admitted:
         assert plan_inside(work, session).cores == 2
     else:
-        with pytest.raises(InfeasiblePlanError, match=r"a heap of 450\.0 MiB and needs 5\d\d\.\d MiB"):
+        with pytest.raises(InfeasiblePlanError, match=r"a heap of 450\.0 MiB and needs 4\d\d\.\d MiB"):
             plan_inside(work, session)
 
 
