@@ -158,8 +158,6 @@ class IncrementalNetwork:
     def _viewed(self) -> list[str]:
         """List layers whose tensors are read beside the update patches; an elementwise layer reads none."""
         spans, graph = self.patches.spans, self.patches.graph
-        if self.in_full:
-            return []
         viewed = dict.fromkeys(name for name in spans if name in graph.outputs)
         for layer in graph:
             elementwise = layer.name in spans and layer.window is None and len(set(layer.inputs)) == 1
@@ -196,13 +194,11 @@ class IncrementalNetwork:
         precise = computed if self._model is self._precise else self._precise.tensors(whole, outputs)
         if self._mixes is None:
             self._mixes = self._mixes_records(whole, precise)
-        return Views(views, precise, computed, self._paddings)
+        return Views(views, precise, computed, self._paddings, self._mixes)
 
     def _spread(self, views: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Expand what elementwise layers read beside the patches, and what is smaller than the image along an axis."""
         expanded, axes = {}, len(self.patches.grid.image)
-        if self.in_full:
-            return {}
         for name in self.patches.spans:
             layer = self.patches.graph[name]
             if layer.window is not None:
@@ -255,7 +251,8 @@ class IncrementalNetwork:
         if self.in_full:
             given = {name: views.tensors[name] for name in self.patches.graph.inputs if name in views.tensors}
             image, patch = given.pop(self._source), self._cast(fill)
-            yield from self._in_full(self._model, image, patch, batch_size, places, given)
+            size = 1 if views.mixes else batch_size
+            yield from self._in_full(self._model, image, patch, size, places, given)
             return
         grid, other = self.patches.grid, Views.of(self._source, self._cast(self._image(fill)))
         wanted = np.ones(grid.shape, np.bool_) if places is None else places
@@ -311,7 +308,8 @@ class IncrementalNetwork:
         if self._mixes is None:
             inputs = {self._source: image, **(others or {})}
             self._mixes = self._mixes_records(inputs, self._precise.tensors(inputs, self.patches.graph.outputs))
-        return self._in_full(self._precise, image, fill, batch_size, places, others or {})
+        size = 1 if self._mixes else batch_size
+        return self._in_full(self._precise, image, fill, size, places, others or {})
 
     def _in_full(
         self,
@@ -325,9 +323,8 @@ class IncrementalNetwork:
         grid, other = self.patches.grid, self._image(fill)
         index = np.argwhere(np.ones(grid.shape, np.bool_) if places is None else places)
         firsts = [grid.starts(axis) for axis in range(len(grid.image))]
-        size = 1 if self._mixes else batch_size
-        for start in range(0, len(index), size):
-            part = index[start : start + size]
+        for start in range(0, len(index), batch_size):
+            part = index[start : start + batch_size]
             batch = image.expand(len(part), *image.shape[1:]).clone(memory_format=torch.preserve_format)
             for row, place in zip(batch, part, strict=True):
                 begin = [int(first[at]) for first, at in zip(firsts, place, strict=True)]
@@ -423,7 +420,7 @@ class IncrementalNetwork:
         computed = {name: whole[name] for name in outputs if name in whole}
         remaining = [name for name in outputs if name not in whole]
         index = np.concatenate([index for index, _ in waiting])
-        size = 1 if self._mixes else len(index)
+        size = 1 if views.mixes else len(index)
         parts = []
         for start in range(0, len(index) if remaining else 0, size):
             fed = {name: tensor[start : start + size] for name, tensor in whole.items()}

@@ -52,12 +52,15 @@ class Views:
         The same in the precision that the places are computed in.
     paddings : mapping of tuple of str and float to padding
         By layer and value of the padding: the largest that any reader needs. One copy serves them all.
+    mixes : bool
+        Whether the network computes anything across the records of a batch.
     """
 
     tensors: Mapping[str, torch.Tensor]
     outputs: Mapping[str, torch.Tensor]
     computed: Mapping[str, torch.Tensor]
     paddings: Mapping[tuple[str, float], Padding]
+    mixes: bool = False
     _padded: dict[tuple[str, float], torch.Tensor] = field(default_factory=dict, repr=False)
 
     @property

@@ -443,7 +443,7 @@ def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("first", range(0, 60, 10))
+@pytest.mark.parametrize("first", range(0, _NETWORKS, 10))
 def test_random_networks(first: int) -> None:
     for seed in range(first, first + 10):
         worst, _ = compare(seed)

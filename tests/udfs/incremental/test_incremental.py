@@ -569,5 +569,33 @@ def test_what_does_not_pay_runs_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> N
     network = compared(net, (2, 12, 12))
     assert network.in_full
     assert network.patches.ended_by == (("0", "InstanceNorm2d"),)
-    views = network.materialise(torch.zeros(1, 2, 12, 12))
-    assert set(views.tensors) == {"input_1"}
+
+
+def test_views_serve_all_patches_also_those_that_run_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large patch changes everything; the views that it made are read for a small one."""
+    monkeypatch.setattr("udfs.incremental._network._WORTH", 1.5)
+    model = small(lambda: nn.Conv2d(4, 4, 3))
+    image, fill = torch.randn(1, 1, 12, 12), torch.zeros(1)
+    large, little = (
+        IncrementalNetwork(model, OcclusionGrid((12, 12), (size, size), (step, step)))
+        for size, step in ((11, 1), (1, 4))
+    )
+    assert large.in_full
+    assert not little.in_full
+    views = large.materialise(image)
+    for network in (large, little):
+        (name,) = model.graph.outputs
+        theirs = naive(model, image, fill, network.patches.grid)
+        for index, outputs in network.outputs(views, fill, batch_size=4):
+            np.testing.assert_allclose(outputs[name].detach().numpy(), theirs[tuple(index.T)], atol=1e-5)
+
+
+def test_views_of_another_network_know_that_records_mix() -> None:
+    model = framework("torch").trace(Forward(lambda _, x: x - x.mean(), 2), [TensorSpec(SHAPES[2])])
+    grids = [OcclusionGrid(SHAPES[2][1:], (size, size), (4, 4)) for size in (2, 3)]
+    first, second = (IncrementalNetwork(model, grid) for grid in grids)
+    image, fill = torch.randn(1, *SHAPES[2]), torch.zeros(2)
+    theirs = naive(model, image, fill, grids[1])
+    (name,) = model.graph.outputs
+    for index, outputs in second.outputs(first.materialise(image), fill, batch_size=4):
+        np.testing.assert_allclose(outputs[name].detach().numpy(), theirs[tuple(index.T)], atol=1e-5)
