@@ -62,6 +62,8 @@ class Pace:
     occlusion : Occlusion
     places : int
         To compute, over both stages of drill-down.
+    in_full : bool
+        The whole network runs for each place, also where the mode is not naive. Default false.
 
     Examples
     --------
@@ -79,12 +81,12 @@ class Pace:
     6.0
     """
 
-    def __init__(self, patches: UpdatePatches, occlusion: Occlusion, places: int) -> None:
+    def __init__(self, patches: UpdatePatches, occlusion: Occlusion, places: int, *, in_full: bool = False) -> None:
         shape = patches.grid.shape
         self._levels = list(coarse_to_fine(np.ones(shape, np.bool_)))
         self._batch_size = occlusion.batch_size
         self._work = np.ones(shape)
-        if occlusion.mode != "naive":
+        if occlusion.mode != "naive" and not in_full:
             self._work = _work(patches, self._levels, occlusion.batch_size)
         self._remaining = np.ones(shape, np.bool_)
         self._places = places

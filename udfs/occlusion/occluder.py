@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from udfs.incremental import IncrementalNetwork
+from udfs.occlusion._cost import Pace
 from udfs.occlusion._drill import Lattice
 from udfs.occlusion._float32 import full_float32
 from udfs.occlusion._heat_maps import HeatMaps, Values
@@ -97,6 +98,10 @@ class Occluder(HeatMaps):
         if self._occlusion.mode != "approximate" or self._occlusion.step == 1:
             return self._occlusion.grid.count
         return self._lattice.places(self._occlusion.fraction)
+
+    def pace(self) -> Pace:
+        """Estimate the seconds of a heat map, from no place yet."""
+        return Pace(self.patches, self._occlusion, self.places, in_full=self._network.in_full)
 
     def opened(self, pixels: NDArray[np.float32], others: Mapping[str, NDArray[np.generic]] | None = None) -> Opened:
         """Run the network once over an image.

@@ -75,6 +75,19 @@ class Explanation(Recorded):
     image: NDArray[np.uint8]
     geometry: PictureGeometry | None = field(default=None, kw_only=True)
 
+    def _located(self) -> dict[str, Any]:
+        """Rows and columns of the photograph that the patch covers, by row and by column of the heat map."""
+        if self.geometry is None:
+            return {}
+        rows, columns = self.heat_map.shape
+        return {
+            "photograph": {
+                "size": self.geometry.size,
+                "rows": [self.covered(row, 0)[0] for row in range(rows)],
+                "columns": [self.covered(0, column)[1] for column in range(columns)],
+            }
+        }
+
     def covered(self, row: int, column: int) -> Region:
         """Rows and columns that the patch covers at a place, in the coordinates of the request.
 

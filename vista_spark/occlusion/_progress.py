@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -62,6 +63,19 @@ class Progress:
         if self.heat_map.ndim > 2:  # noqa: PLR2004 - rows and columns
             return np.stack([nearest_known(heat_map) for heat_map in self.heat_map])
         return nearest_known(self.heat_map)
+
+    def to_json(self) -> str:
+        """Write the progress as JSON, one object; a place that is not computed yet is null.
+
+        Examples
+        --------
+        >>> Progress(np.array([[0.5, np.nan]], np.float32), 1, 2, 0.25, 0.25).to_json()
+        '{"done": 1, "total": 2, "seconds": 0.25, "seconds_left": 0.25, "heat_map": [[0.5, null]]}'
+        """
+        numbers = self.heat_map.astype(object)
+        numbers[np.isnan(self.heat_map)] = None
+        facts = {name: getattr(self, name) for name in ("done", "total", "seconds", "seconds_left")}
+        return json.dumps({**facts, "heat_map": numbers.tolist()}, allow_nan=False)
 
 
 class Monitor:

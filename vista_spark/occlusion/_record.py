@@ -64,9 +64,14 @@ class Recorded(Explained, ABC):
             "difference": self.difference,
             "notes": self.notes,
             "versions": _versions(),
+            **self._located(),
             "heat_map": self.heat_map.tolist(),
         }
         return json.dumps(_without_nan(facts), allow_nan=False)
+
+    def _located(self) -> dict[str, Any]:
+        """Say where the places lie on what the network's input was made of."""
+        return {}
 
     def save(self, path: str | os.PathLike[str], palette: str = PALETTE) -> tuple[Path, Path]:
         """Write the picture, and the numbers beside it: ``heat.png`` and ``heat.json``.

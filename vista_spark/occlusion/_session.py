@@ -191,9 +191,10 @@ class ExplainerSession:
                 self.__dict__.pop(name, None)
 
     def open(self) -> Self:
-        """Load and trace the network now, rather than for the first request."""
+        """Load, trace and run the network now, rather than for the first request."""
         with self._lock:
-            _ = self._ready
+            _ = self._traced.graph  # measured when it is first read
+            self._warm_up()
         return self
 
     def answers(
@@ -269,10 +270,12 @@ class ExplainerSession:
         occluder = open_occluder(own, self._ready, occlusion)
         spread = None if self._spark is None else self._spread(occlusion, request)
         pace = occluder.pace()
+        if request.on_estimate is not None or request.on_progress is not None:
+            self._warm_up()
         if spread is not None and request.on_estimate is not None:
             pace.assume(spread.run_seconds(pace.work))
         started = time.perf_counter()
-        opened = self._views.get(pixels, "bfloat16" if occlusion.in_bfloat16 else "float32", self._opening(occluder))
+        opened = self._views.get(pixels, "bfloat16" if occlusion.in_bfloat16 else "float32", occluder.opened)
         if spread is None and self._run_seconds is not None:
             pace.assume(self._run_seconds)
         monitor = Monitor(
@@ -306,16 +309,19 @@ class ExplainerSession:
             for heat in maps
         )  # fmt: skip
 
-    def _opening(self, occluder: Any) -> Callable[[NDArray[np.float32]], Any]:
-        """Run the network over an image, and note the seconds."""
-
-        def opened(pixels: NDArray[np.float32]) -> Any:
+    def _warm_up(self) -> None:
+        """Run the network twice, unless it has run: the first run is slow, the second tells what a run takes."""
+        if self._run_seconds is not None:
+            return
+        model = self._ready.fused() if self._framework.incremental else self._ready
+        feeds = {
+            name: np.zeros((1, *spec.shape), np.float32)
+            for name, spec in zip(model.graph.inputs, self._preprocessing.inputs, strict=True)
+        }
+        for _ in range(2):
             started = time.perf_counter()
-            image = occluder.opened(pixels)
+            model.run(feeds, list(model.graph.outputs))
             self._run_seconds = time.perf_counter() - started
-            return image
-
-        return opened
 
     def _spread(self, occlusion: Occlusion, request: Request) -> Spread:
         """Share the places of a heat map out over the tasks of the cluster."""

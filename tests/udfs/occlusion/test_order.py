@@ -103,6 +103,16 @@ def test_the_estimate_follows_the_load_and_forgets_the_start() -> None:
     assert pace.seconds_left == pytest.approx(8 * 60), "no place is new"
 
 
+def test_a_place_costs_a_run_where_the_whole_network_runs_for_each() -> None:
+    patches, occlusion = patches_of()
+    pace = Pace(patches, occlusion, occlusion.grid.count, in_full=True)
+    border = np.zeros(occlusion.grid.shape, np.bool_)
+    border[0] = True
+    pace.add(border, 15.0)
+    assert pace.seconds_left == pytest.approx(14 * 15)
+    assert pace.work == occlusion.grid.count
+
+
 def test_a_network_without_flops_has_an_estimate_too() -> None:
     image = Layer("image", "input", (), (3, 8, 8))
     grid = OcclusionGrid((8, 8), (2, 2), (2, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from dataclasses import fields
@@ -216,6 +217,11 @@ def test_regions_and_places_count_pixels_of_the_photograph(
     factor = max(extent / resized for extent, resized in zip(size, geometry.resized, strict=True))
     for at, wanted in zip((top, bottom, left, right), (*region[0], *region[1]), strict=True):
         assert abs(at - wanted) <= 2 * factor + 1
+    written = json.loads(found.to_json())["photograph"]
+    assert written["size"] == list(size)
+    assert [written["rows"][0][0], written["rows"][-1][1]] == [top, bottom]
+    assert [written["columns"][0][0], written["columns"][-1][1]] == [left, right]
+    assert "photograph" not in json.loads(alone.to_json())
     assert alone.covered(0, 0) == ((mapped[0][0], mapped[0][0] + 16), (mapped[1][0], mapped[1][0] + 16))
 
 
