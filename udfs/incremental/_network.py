@@ -213,10 +213,10 @@ class IncrementalNetwork:
 
     def _mixes_records(self, whole: Mapping[str, torch.Tensor], alone: Mapping[str, torch.Tensor]) -> bool:
         """Find out whether a record's outputs depend on the others of its batch."""
-        # One record with larger numbers, and one with smaller: of both, a maximum or a mean is another.
+        # Of larger numbers, and of smaller, a maximum or a mean is another; no norm takes back what flipped ones add.
         image = whole[self._source]
         batch = {name: tensor.expand(3, *tensor.shape[1:]) for name, tensor in whole.items()}
-        batch[self._source] = torch.cat([image, 1 - 3 * image, image / 8])
+        batch[self._source] = torch.cat([image, (1 - 3 * image).flip(-1), image.square() / 8])
         outputs = self._precise.tensors(batch, self.patches.graph.outputs)
         return any(
             not torch.allclose(

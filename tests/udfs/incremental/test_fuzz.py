@@ -445,7 +445,7 @@ def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("first", range(0, _NETWORKS, 10))
 def test_random_networks(first: int) -> None:
-    for seed in range(first, first + 10):
+    for seed in (*range(first, first + 10), *((630,) if first == 0 else ())):  # 630: a norm hid what it mixed
         worst, _ = compare(seed)
         assert worst <= _TOLERANCE, f"seed {seed}: {drawn(seed)[1].kinds}"
 
