@@ -251,11 +251,12 @@ class HeatMaps(ABC):
             return pixels
 
         def untouched(place: tuple[int, ...]) -> NDArray[np.float32]:
-            return score(self.untouched(image, laid(place)))[0, targets]
+            elements: NDArray[np.float32] = score(self.untouched(image, laid(place)))[0]
+            return elements
 
         def precise(place: tuple[int, ...]) -> NDArray[np.float32] | None:
             outputs = self.untouched_precisely(image, laid(place))
-            return None if outputs is None else score(outputs)[0, targets]
+            return None if outputs is None else score(outputs)[0]
 
         def reason(place: tuple[int, ...], expected: NDArray[np.floating]) -> str:
             only = np.zeros(occlusion.grid.shape, np.bool_)
