@@ -223,6 +223,7 @@ class IncrementalNetwork:
                 outputs[name][:1].float(), tensor.float(), 0.0, _MIXED * _largest(tensor), equal_nan=True
             )
             for name, tensor in alone.items()
+            if torch.isfinite(tensor).all()  # others are refused by who reads them
         )
 
     def outputs(
