@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from optimizer.occlusion import OcclusionGrid
+    from optimizer.occlusion import OcclusionGrid, UpdatePatches
     from udfs.handlers import Framework
 
 __all__ = ["Explained", "notes_of"]
@@ -76,8 +76,11 @@ class Explained:
         return plain if name == plain else f"{plain} ({name})"
 
 
-def notes_of(framework: Framework, mode: str) -> tuple[str, ...]:
+def notes_of(framework: Framework, mode: str, patches: UpdatePatches) -> tuple[str, ...]:
     """Say what is particular about how a framework's networks are computed in a mode."""
-    if framework.incremental or mode == "naive":
+    if mode == "naive":
         return ()
-    return (f"computed in full: {framework.name} networks are not run in parts",)
+    if not framework.incremental:
+        return (f"computed in full: {framework.name} networks are not run in parts",)
+    ended = ", ".join(f"{name!r} ({op})" for name, op in patches.ended_by)
+    return (f"computed in parts up to {ended}, and in full from there on",) if ended else ()

@@ -119,6 +119,7 @@ def test_an_explanation_says_its_score_and_what_was_verified() -> None:
     said = explain_image(PICTURE, CARD, **SQUARE).explain()
     assert "probability: softmax over the 5 outputs of '4'" in said
     assert "1 place verified by the whole network; largest difference" in said
+    assert "computed in parts up to '2' (AdaptiveAvgPool2d), and in full from there on" in said
     odds = explain_image(PICTURE, CARD, output="log_odds", head=None, verify=0, **SQUARE)
     assert odds.score.startswith("log_odds")
     assert "verified" not in odds.explain()
