@@ -198,7 +198,7 @@ def test_a_disk_that_fills_stops_the_run_and_room_resumes_it(
         fill()
     text = search.text()
     assert "STOPPED" in text
-    assert "would not take the state" in text
+    assert "would not take the checkpoint" in text
     assert "the disk is full" in text
     filler.unlink()
     time.sleep(0.1)
