@@ -59,7 +59,7 @@ def patch_sizes(options: Options, report: Report) -> Figure:
             report.ratio(f"exact_over_theory.{name}.{key}", speed_up / theory, meaning, 0.9 if is_goal else None)
             drawn.setdefault(name, []).append(speed_up)
             drawn.setdefault(f"{name}, theory", []).append(theory)
-        report.note(_fastest(bench))
+        report.note(bench.naive_in_words())
     report.table(f"Figure 6.11: incremental inference alone, stride {options.stride}", _COLUMNS, rows)
     return _drawn("Figure 6.11", options.patches, drawn, "patch, pixels")
 
@@ -88,7 +88,7 @@ def taus(options: Options, report: Report) -> Figure:
             report.ratio(f"tau_over_theory.{name}.{key}", speed_up / theory, "speed-up measured / by FLOPs")
             drawn.setdefault(name, []).append(speed_up)
             drawn.setdefault(f"{name}, theory", []).append(theory)
-        report.note(_fastest(bench))
+        report.note(bench.naive_in_words())
     title = f"Figure 6.12: with projective field thresholding, patch {options.patch}, stride {options.stride}"
     report.table(title, _COLUMNS, rows)
     return _drawn("Figure 6.12", SEEDS_TAUS, drawn, "tau")
@@ -131,7 +131,7 @@ def drill_downs(options: Options, report: Report) -> Figure:
             drawn = drawn_a if key.startswith("r") else drawn_b
             drawn.setdefault(name, []).append(speed_up)
             drawn.setdefault(f"{name}, theory", []).append(theory)
-        report.note(_fastest(bench))
+        report.note(bench.naive_in_words())
     columns = (*_COLUMNS[:5], "places (equation 6.28)", _COLUMNS[6])
     title = (
         f"Figure 6.13: with drill-down, patch {options.patch}, second stride {options.stride}: (a) by the fraction r, "
@@ -148,11 +148,6 @@ def drill_downs(options: Options, report: Report) -> Figure:
 def _scaled(speed_up: float, bench: Bench, patch: int) -> float:
     """A whole naive heat map has more places with a smaller patch; the reference has those of the options' patch."""
     return speed_up * bench.grid(patch).count / bench.grid().count
-
-
-def _fastest(bench: Bench) -> str:
-    naive = bench.fastest
-    return f"{bench.name}: the fastest naive way here is {naive.layout}, {naive.batch_size} places at a time."
 
 
 def _drawn(title: str, xs: Sequence[float], series: Mapping[str, Sequence[float]], xlabel: str) -> Figure:

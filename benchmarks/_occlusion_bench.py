@@ -107,6 +107,11 @@ class Bench:
         seconds[other] = self.naive(grid, other, places=max(other.batch_size, _TRIAL))()
         return min(seconds, key=seconds.__getitem__)
 
+    def naive_in_words(self) -> str:
+        """The naive way's setting, and whether others were tried."""
+        setting = f"{self.name}: the naive way is {self.fastest.layout}, {self.fastest.batch_size} places at a time"
+        return f"{setting}." if self.options.naive_batch else f"{setting}, the fastest here."
+
     def naive(self, grid: OcclusionGrid, naive: Naive | None = None, places: int | None = None) -> Callable[[], float]:
         """The naive way: seconds of a whole heat map, scaled from a random sample of the places.
 

@@ -40,8 +40,7 @@ def few_places(options: Options, report: Report) -> Figure:
             rows.append((name, str(count), seconds, f"{speed_up:.2f}", f"{theory:.2f}", "falls with |G|"))
             report.ratio(f"places_speedup.{name}.{count}", speed_up, "seconds, naive / exact, over so many places")
             drawn.setdefault(name, []).append(speed_up)
-        naive = bench.fastest
-        report.note(f"{name}: the fastest naive way is {naive.layout}, {naive.batch_size} places at a time.")
+        report.note(bench.naive_in_words())
     title = (
         f"Figure B.1: exact, batches of {_BATCH} or of all places where there are fewer, patch {options.patch}, "
         f"stride {options.stride}"
