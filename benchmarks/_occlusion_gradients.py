@@ -43,7 +43,7 @@ def gradients(options: Options, report: Report) -> Figure | None:
     here and there, destroy any picture.
     """
     if importlib.util.find_spec("captum") is None:
-        report.note('B.8 needs captum: pip install --no-deps "captum>=0.8"')
+        report.note('B.8 needs captum: pip install "captum>=0.8,<1"')
         return None
     from captum.attr import IntegratedGradients  # noqa: PLC0415 - an optional package
 
@@ -71,7 +71,7 @@ def gradients(options: Options, report: Report) -> Figure | None:
         maps = {"occlusion": by_patch, "gradients": mean_over_places(_within(by_gradient, grid), grid)}
         areas = {
             f"{curve.__name__}.{way}": curve(
-                _probability(bench, heat_map.target), [pixels], start, values, steps=_POINTS
+                _probability(bench, heat_map.target), [pixels], [start], values, steps=_POINTS
             ).area
             for curve, start in ((deletion, np.zeros_like(pixels)), (insertion, _blurred(pixels)))
             for way, values in maps.items()

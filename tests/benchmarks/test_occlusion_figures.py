@@ -124,6 +124,15 @@ def test_timings(figure: str, keys: set[str], small: str, capsys: pytest.Capture
     assert all(ratio > 0 for ratio in found.values())
 
 
+def test_gradients(small: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Integrated gradients and occlusion are judged by the same curves."""
+    pytest.importorskip("captum", reason='pip install "captum>=0.8,<1"')
+    found = ratios("b.8", small, capsys)
+    areas = {f"{curve}.{way}.small.3" for curve in ("deletion", "insertion") for way in ("occlusion", "gradients")}
+    assert areas <= set(found)
+    assert {"naive_over_gradients.small", "exact_over_gradients.small"} <= set(found)
+
+
 def test_variants() -> None:
     """The networks have the layers that they are there for, and still the roster's input and output."""
     for name, kind, count in (("resnet18_gn", nn.GroupNorm, 20), ("se_resnet18", nn.AdaptiveAvgPool2d, 9)):
