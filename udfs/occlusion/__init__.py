@@ -4,12 +4,13 @@ What needs torch is in :mod:`udfs.occlusion.occluder` and :mod:`udfs.occlusion.t
 """
 
 from ._cost import Pace
-from ._curve import TAUS, Curve, fitted
+from ._curve import TAUS, Curve, bisected, fitted
 from ._drill import Lattice
 from ._explaining import DETAILS, Explaining
+from ._measured import Measured
 from ._naive import NaiveOccluder, open_occluder
 from ._order import coarse_to_fine, nearest_known
-from ._sampling import Sampling, coordinates, spread_places
+from ._sampling import COMPARABLE, Sampling, coordinates, spread_places
 from ._score import OUTPUTS, Output, Score, ScoreError, SettledScore
 from ._settings import (
     MODES,
@@ -28,6 +29,7 @@ from ._surface import Surface
 from ._verification import VerificationError, places_to_verify
 
 __all__ = [
+    "COMPARABLE",
     "COST",
     "DETAILS",
     "MODES",
@@ -40,6 +42,7 @@ __all__ = [
     "Explaining",
     "HeatMap",
     "Lattice",
+    "Measured",
     "Mode",
     "NaiveOccluder",
     "Occlusion",
@@ -56,6 +59,7 @@ __all__ = [
     "Surface",
     "TargetError",
     "VerificationError",
+    "bisected",
     "coarse_to_fine",
     "coordinates",
     "fitted",

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["TAUS", "Curve", "fitted"]
+    from numpy.typing import ArrayLike
+
+__all__ = ["TAUS", "Curve", "bisected", "fitted"]
 
 TAUS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
-"""Values of tau at which SSIM is measured; the chosen tau lies between."""
+"""Values of tau at which the paper measures SSIM."""
 
 _DEGREE = 2
 _STEPS = 61
@@ -27,9 +29,12 @@ class Curve:
     ----------
     coefficients : tuple of float
         The highest power first.
+    least : float
+        The lowest tau that was measured; the curve says nothing of lower ones. Default 0.4.
     """
 
     coefficients: tuple[float, ...]
+    least: float = TAUS[-1]
 
     def at(self, tau: float) -> float:
         """Estimate the SSIM."""
@@ -44,20 +49,59 @@ class Curve:
         0.75
         """
         best = None
-        for tau in np.linspace(TAUS[0], TAUS[-1], _STEPS):
+        for tau in np.linspace(1.0, self.least, _STEPS):
             if self.at(tau) < target - 1e-9:
                 break
             best = round(float(tau), 4)
         return best
 
 
-def fitted(measured: Sequence[Sequence[float]]) -> Curve:
+def fitted(measured: Sequence[Sequence[float]], taus: ArrayLike = TAUS) -> Curve:
     """Fit a curve by least squares.
 
     Parameters
     ----------
     measured : sequence of sequence of float
-        By image: SSIM at each of :data:`TAUS`.
+        By image: SSIM at each tau.
+    taus : array of float
+        The taus of all images, or of each. Default :data:`TAUS`.
     """
-    taus = np.tile(TAUS, len(measured))
-    return Curve(tuple(float(one) for one in np.polyfit(taus, np.ravel(measured), _DEGREE)))
+    at = np.broadcast_to(np.asarray(taus, np.float64), np.shape(measured))
+    degree = min(_DEGREE, len(np.unique(at)) - 1)
+    coefficients = np.polyfit(at.ravel(), np.ravel(measured), degree)
+    return Curve(tuple(float(coefficient) for coefficient in coefficients), float(at.min()))
+
+
+def bisected(
+    likeness: Callable[[float], float], target: float, *, low: float, high: float, steps: int
+) -> list[tuple[float, float]]:
+    """Measure the likeness at some taus around the one where it falls below a target.
+
+    Likeness falls as tau does, nearly always.
+
+    Parameters
+    ----------
+    likeness : callable
+        Measures it at a tau.
+    target : float
+    low, high : float
+        Bounds, neither of which is measured.
+    steps : int
+        How many taus are measured; the crossing is known within ``(high - low) / 2**steps`` then.
+
+    Returns
+    -------
+    list of pairs of float
+        Taus with their likeness.
+
+    Examples
+    --------
+    >>> bisected(lambda tau: tau, 0.8, low=0.0, high=1.0, steps=3)
+    [(0.5, 0.5), (0.75, 0.75), (0.875, 0.875)]
+    """
+    measured = []
+    for _ in range(steps):
+        middle = (low + high) / 2
+        measured.append((middle, likeness(middle)))
+        low, high = (low, middle) if measured[-1][1] >= target else (middle, high)
+    return measured

@@ -78,10 +78,8 @@ class Explaining:
     model : str
         Its name in the roster.
     has_random_weights : bool
-    estimated_ssim : float or None
-        The tuning's estimate for such heat maps.
-    tuning : bool
-        Instead of heat maps, `output` has the SSIM at each tau, of all places and then after drill-down.
+    tuning : float, optional
+        The SSIM to reach; instead of heat maps, `output` has the numbers of a :class:`udfs.occlusion.Measured`.
     """
 
     source: ModelSource
@@ -93,8 +91,7 @@ class Explaining:
     device: str
     model: str = ""
     has_random_weights: bool = False
-    estimated_ssim: float | None = None
-    tuning: bool = False
+    tuning: float | None = None
 
     @property
     def batch_size(self) -> int:
@@ -110,17 +107,17 @@ class Explaining:
     def adds(self) -> tuple[pa.Field, ...]:
         """Heat maps and their details; in tuning the SSIMs alone."""
         output = pa.field(self.output, VECTOR)
-        return (output,) if self.tuning else (output, pa.field(self.details, DETAILS))
+        return (output,) if self.tuning is not None else (output, pa.field(self.details, DETAILS))
 
     def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
         """Open the network, with the threads that Spark gave the task."""
         del threads
         model = task_model(self.source, self.device)
-        if not self.tuning:
+        if self.tuning is None:
             return partial(self._explain, open_occluder(framework(self.source.framework), model, self.occlusion))
         from udfs.occlusion.tuning import Tuning  # noqa: PLC0415 - imports torch, an optional extra
 
-        return partial(self._explain, Tuning(model, self.occlusion))
+        return partial(self._explain, Tuning(model, self.occlusion, self.tuning))
 
     def _explain(self, occluder: Any, batch: pa.RecordBatch) -> NewColumns:
         read = self.feed.take(batch)
@@ -140,14 +137,14 @@ class Explaining:
             maps.append(explained[0])
             details.append(explained[1])
         columns = [pa.array(maps, VECTOR)]
-        if not self.tuning:
+        if self.tuning is None:
             columns.append(pa.array(details, DETAILS))
         return NewColumns(columns, reasons)
 
     def _explained(self, occluder: Any, image: NDArray[Any], target: int | None) -> tuple[list[float], dict[str, Any]]:
         started = time.perf_counter()
-        if self.tuning:
-            return [one for part in occluder.measure(image, target) for one in part], {}
+        if self.tuning is not None:
+            return occluder.measure(image, target).numbers(), {}
         heat_map = occluder.heat_map(occluder.opened(image), target)
         rows, columns = heat_map.values.shape
         return heat_map.values.ravel().tolist(), {
@@ -156,7 +153,7 @@ class Explaining:
             "probability": heat_map.probability,
             "rows": rows,
             "columns": columns,
-            "estimated_ssim": self.estimated_ssim,
+            "estimated_ssim": heat_map.likeness,
             "seconds": time.perf_counter() - started,
             "score": heat_map.score,
             "verified": heat_map.verified,

@@ -10,6 +10,7 @@ import numpy as np
 
 from udfs.occlusion._cost import Pace
 from udfs.occlusion._order import coarse_to_fine
+from udfs.occlusion._rounds import EveryPlace
 from udfs.occlusion._settings import HeatMap, TargetError
 from udfs.occlusion._verification import Verification, places_to_verify
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from optimizer.occlusion import UpdatePatches
     from udfs.handlers import TracedModel
+    from udfs.occlusion._rounds import Rounds
     from udfs.occlusion._score import SettledScore
     from udfs.occlusion._settings import Occlusion
 
@@ -129,6 +131,16 @@ class HeatMaps(ABC):
         """Decide how scores are computed for an opened image; see :meth:`udfs.occlusion.Score.settle`."""
         return self._occlusion.score.settle(self._model, self.whole(image))
 
+    def element(self, image: Any, target: int | None) -> int:
+        """Tell which element of an opened image's score a target is: ``None`` stands for the largest one.
+
+        Raises
+        ------
+        udfs.occlusion.TargetError
+            The score has no such element.
+        """
+        return self.largest(image, 1)[0] if target is None else _element(target, self.settle(image))
+
     def largest(self, image: Any, count: int) -> list[int]:
         """List the elements of an opened image's score that are the largest, the largest first."""
         scores = self.settle(image)(self.whole(image))[0]
@@ -191,9 +203,10 @@ class HeatMaps(ABC):
         score = self.settle(image)
         scores = score(self.whole(image))[0]
         predicted = int(scores.argmax())
-        counted = [predicted if target is None else _element(target, score) for target in targets]
+        counted = [_element(predicted if target is None else target, score) for target in targets]
         values = np.full((len(counted), *self._occlusion.grid.shape), np.nan, np.float32)
-        for stage in self._stages(values):
+        order = self._rounds()
+        for stage in order.rounds(values):
             levels = [stage] if on_update is None or elsewhere is not None else coarse_to_fine(stage)
             for places in levels:
                 computed = (
@@ -205,10 +218,13 @@ class HeatMaps(ABC):
                     values[(slice(None), *index.T)] = at_places.T
                     if on_update is not None:
                         on_update(values.copy())
-        filled = self._filled(values)
-        if filled is not values and on_update is not None:
-            on_update(filled.copy())
+        filled = order.filled(values)
+        if filled is not values:
+            filled = filled.astype(np.float32)
+            if on_update is not None:
+                on_update(filled.copy())
         places_again, difference = self._verified(image, score, counted, values)
+        likeness, known = self._likeness(image, score, counted, filled, order), int((~np.isnan(values[0])).sum())
         top = tuple((int(element), float(scores[element])) for element in np.argsort(-scores, kind="stable")[:_TOP])
         return tuple(
             HeatMap(
@@ -221,8 +237,10 @@ class HeatMaps(ABC):
                 difference,
                 elements=score.size,
                 top=top,
+                likeness=alike,
+                computed=known,
             )
-            for mapped, target in zip(filled, counted, strict=True)
+            for mapped, target, alike in zip(filled, counted, likeness, strict=True)
         )
 
     @property
@@ -300,13 +318,21 @@ class HeatMaps(ABC):
         """Say where the computation departs from the untouched network."""
         return "please report it with the network"
 
-    def _stages(self, values: NDArray[np.float32]) -> Iterator[NDArray[np.bool_]]:
-        """Yield the places to compute, stage after stage; `values` has what is computed by then."""
-        yield np.ones(values.shape[1:], np.bool_)
+    def _rounds(self) -> Rounds:
+        """Choose the order of the places."""
+        return EveryPlace()
 
-    def _filled(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Fill in the places that no stage computes."""
-        return values
+    def _likeness(
+        self,
+        image: Any,
+        score: SettledScore,
+        targets: Sequence[int],
+        values: NDArray[np.float32],
+        order: Rounds,
+    ) -> Sequence[float | None]:
+        """Estimate the SSIM of each heat map with the exact one; ``None`` where they are exact."""
+        del image, score, values, order
+        return (None,) * len(targets)
 
 
 def _element(target: int, score: SettledScore) -> int:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from optimizer.occlusion import OcclusionGrid
 
-__all__ = ["Sampling", "coordinates", "spread_places"]
+__all__ = ["COMPARABLE", "Sampling", "coordinates", "spread_places"]
+
+COMPARABLE = 3
+"""The fewest places along an axis with which heat maps can be compared."""
 
 # Share of the places that come first, and the fewest of them.
 _FIRST = 0.05
@@ -30,14 +33,11 @@ _MORE = 0.3
 # From this share of all places on, the rest is computed too: little would be saved.
 _MOST = 0.6
 
-# The fewest places along an axis with which heat maps can be compared.
-_COMPARABLE = 3
-
 # The time of a surface grows with the cube of the known places.
 _MOST_KNOWN = 2500
 
 # The estimate's own error, of which half the heat maps would otherwise be too unlike.
-_MARGIN = 0.01
+_MARGIN = 0.02
 
 _DRAWS = 16
 
@@ -77,11 +77,12 @@ def spread_places(shape: Sequence[int], share: float = _FIRST, *, seed: int = 0)
 
 @dataclass(slots=True)
 class Sampling:
-    """Rounds of places for heat maps of one image; made anew for each.
+    """Rounds of places for heat maps of one image, computed exactly; made anew for each. A :class:`Rounds`.
 
-    The first round is a lattice. After each, surfaces through the known values estimate the SSIM of their most likely
-    maps; while that is too low, the next round has the places that would raise it most. From three fifths of all places
-    on, the rest is computed too, and the heat maps are exact.
+    The first round is spread over the map at uneven distances, for a network's strides repeat in it. After each round,
+    surfaces through the known values estimate the SSIM of their most likely maps; while that is too low, the next round
+    has the places that would raise it most. From three fifths of all places on, the rest is computed too, and the heat
+    maps are exact.
 
     Parameters
     ----------
@@ -123,15 +124,14 @@ class Sampling:
             NaN where nothing is computed.
         """
         shape, random = self.grid.shape, np.random.default_rng(0)
-        side = _side(shape, _FIRST)
-        lines = [np.unique(np.append(np.arange(0, extent, side), extent - 1)) for extent in shape]
-        wanted = np.zeros(shape, np.bool_)
-        wanted[np.ix_(*lines)] = True
+        wanted = spread_places(shape)
         known = np.zeros(shape, np.bool_)
         most = min(_MOST * math.prod(shape), _MOST_KNOWN)
-        while min(shape) >= _COMPARABLE and known.sum() + wanted.sum() <= most:
+        while min(shape) >= COMPARABLE and known.sum() + wanted.sum() <= most:
             yield wanted
             known |= wanted
+            if not np.isfinite(values[:, known]).all():
+                break  # an overflow is no surface
             self._surfaces = [Surface.through(one, coordinates(self.grid)) for one in values]
             self.likeness = tuple(surface.likeness(surface.mean) for surface in self._surfaces)
             if min(self.likeness) >= min(self.target + _MARGIN, 1.0):
@@ -141,11 +141,17 @@ class Sampling:
         yield ~known
         self._surfaces, self.likeness = [], (1.0,) * len(values)
 
-    def filled(self, values: NDArray[np.floating]) -> NDArray[np.float64]:
+    def filled(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
         """Fill in the most likely values at the places that no round computed."""
         if not self._surfaces:
-            return values.astype(np.float64)
+            return values
         return np.stack([surface.mean for surface in self._surfaces])
+
+    def drawn(self, values: NDArray[np.floating], random: np.random.Generator) -> NDArray[np.floating]:
+        """Draw heat maps that the known values allow."""
+        if not self._surfaces:
+            return values
+        return np.stack([surface.draw(random) for surface in self._surfaces])
 
 
 def _side(shape: Sequence[int], share: float) -> int:

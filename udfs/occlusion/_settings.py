@@ -57,6 +57,9 @@ class Occlusion:
         Stage one's stride over stage two's, in the approximate mode; 1 computes every place.
     fraction : float
         Of the heat map, in stage two.
+    target_ssim : float, optional
+        In the approximate mode, instead of `tau` and `step`: rounds of places are computed exactly until the estimated
+        SSIM of the heat map reaches it.
     batch_size : int
         Places at a time.
     perturbation : {"color", "mean", "blur"} or array
@@ -84,6 +87,7 @@ class Occlusion:
     score: Score = field(default_factory=Score)
     verify: int | None = None
     seed: int = 0
+    target_ssim: float | None = None
 
     @property
     def in_bfloat16(self) -> bool:
@@ -113,6 +117,11 @@ class HeatMap:
         Number of elements of the score.
     top : tuple of (int, float)
         The five largest elements of the score for the whole image, the largest first, and their scores.
+    likeness : float or None
+        In the approximate mode: the estimated SSIM with the exact heat map. 1 where all places are computed exactly;
+        ``None`` where the map is too small for an SSIM.
+    computed : int
+        Number of places that were computed; the others follow from them.
     """
 
     values: NDArray[np.float32]
@@ -124,3 +133,5 @@ class HeatMap:
     difference: float = 0.0
     elements: int = 0
     top: tuple[tuple[int, float], ...] = ()
+    likeness: float | None = None
+    computed: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,10 @@ from udfs.occlusion._cost import Pace
 from udfs.occlusion._drill import Lattice
 from udfs.occlusion._float32 import full_float32
 from udfs.occlusion._heat_maps import HeatMaps, Values
+from udfs.occlusion._rounds import DrillingDown
+from udfs.occlusion._sampling import COMPARABLE, Sampling, coordinates, spread_places
 from udfs.occlusion._score import output_layer
+from udfs.occlusion._surface import Surface
 from udfs.occlusion._untouched import UntouchedNetwork, layers_in_parts
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from optimizer.occlusion import UpdatePatches
     from udfs.handlers.torch import TorchModel
     from udfs.incremental import Views
+    from udfs.occlusion._rounds import Rounds
     from udfs.occlusion._score import SettledScore
     from udfs.occlusion._settings import Occlusion
 
@@ -83,7 +87,7 @@ class Occluder(HeatMaps):
 
     def __init__(self, model: TorchModel, occlusion: Occlusion, source: str | None = None) -> None:
         super().__init__(model, occlusion)
-        self._traced, self._device = model, model.device
+        self._device, self._traced, self._source = model.device, model, source
         tau = occlusion.tau if occlusion.mode == "approximate" else 1.0
         self._network = IncrementalNetwork(
             model, occlusion.grid, threshold=tau, source=source, bfloat16=occlusion.in_bfloat16
@@ -94,7 +98,7 @@ class Occluder(HeatMaps):
 
     @property
     def places(self) -> int:
-        """Number of places of the patch, over both stages of drill-down."""
+        """Number of places of the patch, over both stages of drill-down; all where rounds decide."""
         if self._occlusion.mode != "approximate" or self._occlusion.step == 1:
             return self._occlusion.grid.count
         return self._lattice.places(self._occlusion.fraction)
@@ -198,18 +202,47 @@ class Occluder(HeatMaps):
     def _lattice(self) -> Lattice:
         return Lattice(self._occlusion.grid, self._occlusion.step)
 
-    def _stages(self, values: NDArray[np.float32]) -> Iterator[NDArray[np.bool_]]:
-        if self._occlusion.mode != "approximate" or self._occlusion.step == 1:
-            yield from super()._stages(values)
-            return
-        lattice = self._lattice
-        yield lattice.first
-        yield np.logical_or.reduce([lattice.second(mapped, self._occlusion.fraction) for mapped in values])
+    def _rounds(self) -> Rounds:
+        occlusion = self._occlusion
+        if occlusion.mode == "approximate" and occlusion.target_ssim is not None:
+            return Sampling(occlusion.grid, occlusion.target_ssim)
+        if occlusion.mode == "approximate" and occlusion.step > 1:
+            return DrillingDown(self._lattice, occlusion.fraction)
+        return super()._rounds()
 
-    def _filled(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        if self._occlusion.mode != "approximate" or self._occlusion.step == 1:
-            return values
-        return np.stack([self._lattice.filled(mapped) for mapped in values]).astype(np.float32)
+    def _likeness(
+        self,
+        image: Opened,
+        score: SettledScore,
+        targets: Sequence[int],
+        values: NDArray[np.float32],
+        order: Rounds,
+    ) -> Sequence[float | None]:
+        """Estimate by the rounds themselves where their values are exact, else by a sample of places."""
+        occlusion = self._occlusion
+        if occlusion.mode != "approximate":
+            return super()._likeness(image, score, targets, values, order)
+        is_exact = occlusion.tau == 1 and not occlusion.in_bfloat16
+        if is_exact and (order.likeness or occlusion.step == 1):
+            return order.likeness or (1.0,) * len(targets)
+        if min(occlusion.grid.shape) < COMPARABLE:
+            return (None,) * len(targets)
+        if occlusion.in_bfloat16:
+            beside = {name: _array(tensor)[0] for name, tensor in image.beside.items()}
+            image = self._exactly.opened(image.pixels, beside)
+        exact, sample = np.full_like(values, np.nan), spread_places(occlusion.grid.shape)
+        for index, scores in self._exactly.values(image, score, targets, sample):
+            exact[(slice(None), *index.T)] = scores.T
+        if not np.isfinite(values).all() or not np.isfinite(exact[:, sample]).all():
+            return (None,) * len(targets)
+        axes = coordinates(occlusion.grid)
+        return [
+            Surface.through(known, axes, mapped).likeness(mapped) for known, mapped in zip(exact, values, strict=True)
+        ]
+
+    @cached_property
+    def _exactly(self) -> Occluder:
+        return Occluder(self._traced, replace(self._occlusion, mode="exact"), self._source)
 
 
 def _array(tensor: torch.Tensor) -> NDArray[Any]:

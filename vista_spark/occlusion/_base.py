@@ -31,6 +31,7 @@ class Explained:
     score: str = field(default="", kw_only=True)
     verified: int = field(default=0, kw_only=True)
     difference: float = field(default=0.0, kw_only=True)
+    computed: int | None = field(default=None, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     top: tuple[tuple[int, float], ...] = field(default=(), kw_only=True)
     class_names: tuple[str, ...] = field(default=(), kw_only=True)
@@ -59,7 +60,7 @@ class Explained:
             f"{self._numbered(self.target)} with {self.kind} {self.probability:.4f}{predicted}; {lowest}",
             *([self.score] if self.score else []),
             f"{self.mode}: {self.seconds:.1f} s; {theory}",
-            *([f"estimated SSIM with the exact heat map: {self.likeness:.2f}"] if self.likeness is not None else []),
+            *([self._approximation()] if self.mode == "approximate" else []),
             *self.notes,
         ]
         if self.verified:
@@ -74,6 +75,17 @@ class Explained:
     def _numbered(self, element: int) -> str:
         name, plain = self.name_of(element), f"{self._element} {element}"
         return plain if name == plain else f"{plain} ({name})"
+
+    def _approximation(self) -> str:
+        """Say how many places were computed, and how like the exact heat map this one is."""
+        if self.likeness is None:
+            return "likeness to the exact heat map unknown: there are too few places for an SSIM"
+        if self.likeness == 1 and self.computed == self.grid.count:
+            return f"exact: all {self.grid.count} places were computed, for with fewer the likeness was not reached"
+        return (
+            f"{self.computed} of {self.grid.count} places computed; estimated likeness (SSIM) to the exact heat map: "
+            f"{self.likeness:.2f}"
+        )
 
 
 def notes_of(framework: Framework, mode: str, patches: UpdatePatches) -> tuple[str, ...]:

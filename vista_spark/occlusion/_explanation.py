@@ -62,7 +62,9 @@ class Explanation(Recorded):
     class_names : tuple of str
         Names of the score's elements; empty where they are not known.
     likeness : float or None
-        Estimated SSIM with the exact heat map, of an approximate one.
+        Estimated SSIM with the exact heat map, of an approximate one; ``None`` where there are too few places.
+    computed : int or None
+        Places that were computed; the others follow from them.
     model : str
     has_random_weights : bool
         Whether the network was drawn at random: the heat map says nothing then.

@@ -43,6 +43,7 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     region: tuple[tuple[int, int], tuple[int, int]] | None = None,
     coordinates: str = "input",
     mode: str = "exact",
+    target_ssim: float | None = None,
     tau: float | None = None,
     target_speed_up: float | None = None,
     drill_down_fraction: float | None = None,
@@ -94,16 +95,22 @@ def explain_image(  # noqa: PLR0913 - every option by its name
         cropped, as a browser shows it. The explanation's ``covered`` answers in the same coordinates.
     mode : {"exact", "approximate", "naive"}
         ``"exact"`` computes only what the patch changes, ``"naive"`` the whole network for each place: the same heat
-        map. ``"approximate"`` gives nearly the same, much sooner, by `tau` and drill-down.
+        map. ``"approximate"`` gives nearly the same from fewer places, and estimates how like it is.
+    target_ssim : float, optional
+        In the approximate mode alone: likeness to reach. Some places are computed exactly; more are, where they tell
+        most, until the estimated SSIM of the most likely heat map reaches the target. Where three fifths of the places
+        do not suffice, all are computed, and the heat map is exact. Default 0.9, unless one of the next three is given.
     tau : float, optional
-        In the approximate mode alone: at most this fraction of a tensor's height and width is kept up to date around a
-        patch (projective field thresholding, section 6.4.1). Default 0.8. :class:`vista_spark.OcclusionExplainer`
-        learns from a sample which one a wanted similarity takes.
+        In the approximate mode alone, instead of `target_ssim`: at most this fraction of a tensor's height and width is
+        kept up to date around a patch (projective field thresholding, section 6.4.1). Default 0.8 where one of the next
+        two is given. The likeness is then estimated from about 7 % of the places, computed exactly as well.
     target_speed_up : float, optional
-        In the approximate mode alone: by drill-down, which gives the first stage's stride (section 6.4.3), rounded up
-        to a multiple of `stride`. Default 3; 1 is without drill-down.
+        In the approximate mode alone, instead of `target_ssim`: by drill-down, which gives the first stage's stride
+        (section 6.4.3), rounded up to a multiple of `stride`. Default 3 where another of these three is given; 1 is
+        without drill-down.
     drill_down_fraction : float, optional
-        In the approximate mode alone: of the heat map, in the second stage. Default 0.25.
+        In the approximate mode alone, instead of `target_ssim`: of the heat map, in the second stage. Default 0.25
+        where another of these three is given.
     precision : {"float32", "bfloat16"}, optional
         In the approximate mode alone: ``"bfloat16"`` takes about half the time where the processor or accelerator has
         instructions for it, and longer on others. The network's last layer stays in float32. Default ``"float32"``.

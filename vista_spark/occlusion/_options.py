@@ -30,8 +30,9 @@ __all__ = ["Content", "OcclusionOptions", "color_fill"]
 Content: TypeAlias = str | NDArray[Any] | Callable[[NDArray[Any]], NDArray[Any]]
 """What a patch holds, by its name, as an array of the input's shape, or as a function of the input to one."""
 
-# Options of the approximate mode, and their defaults.
-_APPROXIMATE: dict[str, Any] = {"tau": 0.8, "target_speed_up": 3.0, "drill_down_fraction": 0.25, "precision": "float32"}
+# Options of the approximate mode, and their defaults where one of the first three is given.
+_FIXED: dict[str, Any] = {"tau": 0.8, "target_speed_up": 3.0, "drill_down_fraction": 0.25}
+_APPROXIMATE: dict[str, Any] = {**_FIXED, "target_ssim": 0.9, "precision": "float32"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,13 +48,18 @@ class OcclusionOptions:
     perturbation : {"color", "mean", "blur"}, array or callable
         What the patch holds; an array or a function of the input to one, until :meth:`over` has made it an array.
     mode : {"exact", "approximate", "naive"}
+    target_ssim : float, optional
+        In the approximate mode alone: places are computed exactly, round after round, until the estimated SSIM of the
+        heat map reaches it. Above 0, below 1. Default 0.9, unless one of the next three is given.
     tau : float, optional
-        In the approximate mode alone: the fraction of each axis that is kept up to date around a patch, at most 1.
-        Default 0.8.
+        In the approximate mode alone, instead of `target_ssim`: the fraction of each axis that is kept up to date
+        around a patch, at most 1. Default 0.8 where one of the next two is given.
     target_speed_up : float, optional
-        In the approximate mode alone, by drill-down; 1 is without. Default 3.
+        In the approximate mode alone, instead of `target_ssim`: by drill-down; 1 is without. Default 3 where another of
+        these three is given.
     drill_down_fraction : float, optional
-        In the approximate mode alone: of the heat map, in drill-down's second stage. Default 0.25.
+        In the approximate mode alone, instead of `target_ssim`: of the heat map, in drill-down's second stage. Default
+        0.25 where another of these three is given.
     precision : {"float32", "bfloat16"}, optional
         In the approximate mode alone. Default ``"float32"``.
     batch_size : int
@@ -85,6 +91,7 @@ class OcclusionOptions:
     region: tuple[tuple[int, int], ...] | None = None
     perturbation: Content = "color"
     mode: str = "exact"
+    target_ssim: float | None = None
     tau: float | None = None
     target_speed_up: float | None = None
     drill_down_fraction: float | None = None
@@ -146,14 +153,20 @@ class OcclusionOptions:
                 raise InvalidArgumentError(
                     f'{name}={value!r}: only in the approximate mode; leave it out of mode="{self.mode}"'
                 )
-        return {
-            name: default
-            if given[name] is None
-            else given[name]
-            if name == "precision"
-            else real_number(name, given[name])
-            for name, default in _APPROXIMATE.items()
+        numbers = {
+            name: real_number(name, value) for name, value in given.items() if value is not None and name != "precision"
         }
+        fixed = [f"{name}={numbers[name]:g}" for name in _FIXED if name in numbers]
+        target = numbers.get("target_ssim")
+        if target is not None and fixed:
+            raise InvalidArgumentError(
+                f"target_ssim={target:g} and {fixed[0]}: the first chooses how much is computed, the other says it; "
+                "leave one out"
+            )
+        if target is not None and not 0 < target < 1:
+            raise InvalidArgumentError(f'target_ssim={target:g}: above 0 and below 1; 1 is mode="exact"')
+        defaults = _FIXED if fixed else {"target_ssim": _APPROXIMATE["target_ssim"]}
+        return {**defaults, "precision": self.precision or _APPROXIMATE["precision"], **numbers}
 
     def _put(self, **values: Any) -> None:
         for name, value in values.items():
@@ -226,9 +239,10 @@ class OcclusionOptions:
             grid=grid,
             fill=fill,
             mode=cast("Mode", self.mode),
-            tau=cast("float", self.tau) if approximate else 1.0,
-            step=self._step(grid) if approximate else 1,
-            fraction=cast("float", self.drill_down_fraction),
+            tau=1.0 if self.tau is None or not approximate else self.tau,
+            step=self._step(grid) if approximate and self.target_ssim is None else 1,
+            fraction=_FIXED["drill_down_fraction"] if self.drill_down_fraction is None else self.drill_down_fraction,
+            target_ssim=self.target_ssim if approximate else None,
             batch_size=self.batch_size,
             perturbation=cast("Perturbation", self.perturbation),
             precision=cast("Precision", self.precision),

@@ -57,6 +57,7 @@ class Request:
     region: Region | None = None
     coordinates: Coordinates = "input"
     mode: str = "exact"
+    target_ssim: float | None = None
     tau: float | None = None
     target_speed_up: float | None = None
     drill_down_fraction: float | None = None

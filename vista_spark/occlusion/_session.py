@@ -303,7 +303,8 @@ class ExplainerSession:
             Explanation(
                 heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, occlusion.mode,
                 occluder.patches.overall_speed_up, seconds, picture, score=heat.score, verified=heat.verified,
-                difference=heat.difference, notes=notes_of(own, occlusion.mode, occluder.patches), top=heat.top,
+                difference=heat.difference, likeness=heat.likeness, computed=heat.computed,
+                notes=notes_of(own, occlusion.mode, occluder.patches), top=heat.top,
                 class_names=names, model=self._card.name, has_random_weights=random, geometry=geometry,
             )
             for heat in maps

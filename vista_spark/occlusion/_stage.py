@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -14,7 +15,6 @@ from pyspark.ml.util import DefaultParamsWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import IntegralType
 
-from optimizer.occlusion import update_patches
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import (
     UNBOUND,
@@ -29,10 +29,11 @@ from udfs.driver import (
     quoted,
 )
 from udfs.handlers import framework
-from udfs.occlusion import Explaining, Lattice, fitted
+from udfs.occlusion import COMPARABLE, Explaining, Measured
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
 from vista_spark.network import Network, has_random_weights, network, warn_of_random_weights
 from vista_spark.occlusion._checks import check_explainable
+from vista_spark.occlusion._choice import chosen
 from vista_spark.occlusion._options import OcclusionOptions, color_fill
 from vista_spark.occlusion._params import HasOcclusion
 
@@ -45,8 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OcclusionExplainer", "OcclusionExplainerModel"]
 
-# The fewest places along an axis with which a heat map can be compared with another.
-_SMALLEST = 3
+_logger = logging.getLogger(__name__)
 
 
 class _OcclusionStage(HasOcclusion):
@@ -282,58 +282,60 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
     def _fit(self, dataset: DataFrame) -> OcclusionExplainerModel:
         net, occlusion = self._checked(dataset)
         if occlusion.mode != "approximate":
-            return self._made(1.0, occlusion.grid.stride[0], None)
-        step = occlusion.step
-        plain, drilled = self._measured(dataset, net, occlusion)
-        candidates: list[tuple[float, float, int, float]] = []
-        for measured, taken in ((plain, 1), (drilled, step)):
-            curve = fitted(measured)
-            tau = curve.lowest(self.getTargetSSIM())
-            if tau is not None:
-                patches = update_patches(net.graph, occlusion.grid, threshold=tau)
-                places = Lattice(occlusion.grid, taken).places(occlusion.fraction)
-                candidates.append((places * (patches.mean_flops + patches.whole_flops), tau, taken, curve.at(tau)))
-        if not candidates:
+            return self._made(tau=1.0, stageOneStride=occlusion.grid.stride[0])
+        measured = self._measured(dataset, net, occlusion)
+        choice = chosen(measured, self.getTargetSSIM(), occlusion, net.graph)
+        _logger.info("%s", choice.explain())
+        made = self._made(
+            tau=choice.tau,
+            stageOneStride=choice.step * occlusion.grid.stride[0],
+            estimatedSSIM=choice.likeness,
+            placesPerImage=choice.per_image,
+            summary=choice.explain(),
+        )
+        if choice.is_exact:
             warnings.warn(
-                f"no tau reaches an SSIM of {self.getTargetSSIM():g} on the sample ({len(plain)} images): the model "
-                "computes exact heat maps; set a lower targetSSIM for approximate ones",
+                f"no approximation reaches an SSIM of {self.getTargetSSIM():g} on the sample ({len(measured)} images) "
+                "in less time than exact heat maps take: the model computes those; set a lower targetSSIM for "
+                "approximate ones",
                 stacklevel=4,
             )
-            return self._made(1.0, occlusion.grid.stride[0], 1.0).setPrecision("float32")
-        _, tau, taken, ssim = min(candidates)
-        return self._made(tau, taken * occlusion.grid.stride[0], ssim)
+            return made.setPrecision("float32")
+        return made
 
-    def _measured(self, dataset: DataFrame, net: Network, occlusion: Occlusion) -> tuple[list[Any], list[Any]]:
-        """Measure the SSIM by image and tau, of all places and after drill-down; an image per task."""
-        if min(occlusion.grid.shape) < _SMALLEST:
+    def _measured(self, dataset: DataFrame, net: Network, occlusion: Occlusion) -> list[Measured]:
+        """Measure approximate heat maps of some images; an image per task."""
+        if min(occlusion.grid.shape) < COMPARABLE:
             rows = " x ".join(map(str, occlusion.grid.shape))
             raise InvalidArgumentError(
                 f"a heat map of {rows} is too small to be compared with another: take a smaller stride, or mode='exact'"
             )
         taken = [name for name in (self.getInputCol(), self.getTargetCol()) if name is not None]
         sample = dataset.select(*(F.col(quoted(name)) for name in taken)).limit(self.getSampleSize())
-        explaining = self._explaining(dataset, net, occlusion, tuning=True)
+        explaining = self._explaining(dataset, net, occlusion, tuning=self.getTargetSSIM())
         spread = sample.repartition(self.getSampleSize())
-        curves = [row[0] for row in map_rows(spread, RowMap(explaining, (), RowPolicy("drop"))).collect()]
-        if not curves:
+        measured = [row[0] for row in map_rows(spread, RowMap(explaining, (), RowPolicy("drop"))).collect()]
+        if not measured:
             raise EmptyInputError(
                 f"{type(self).__name__} has no rows to tune on: no image of column {self.getInputCol()!r} can be read"
             )
-        return [row[: len(row) // 2] for row in curves], [row[len(row) // 2 :] for row in curves]
+        return [Measured.of(numbers) for numbers in measured]
 
-    def _made(self, tau: float, stride: int, ssim: float | None) -> OcclusionExplainerModel:
+    def _made(self, **params: Any) -> OcclusionExplainerModel:
         made = OcclusionExplainerModel()
         made._resetUid(self.uid)  # noqa: SLF001 - as Spark ML's own estimators
         self._copyValues(made)
-        made._set(tau=tau, stageOneStride=stride, **({} if ssim is None else {"estimatedSSIM": ssim}))  # noqa: SLF001
+        made._set(**params)  # noqa: SLF001
         return made
 
 
 class OcclusionExplainerModel(Model, _OcclusionStage, StageReadable, DefaultParamsWritable):
     """Makes heat maps as :class:`OcclusionExplainer` has tuned them.
 
-    Beside the estimator's Params: ``tau``, ``stageOneStride`` (in pixels; that of ``stride`` where there is no
-    drill-down) and ``estimatedSSIM``, which count in the approximate mode.
+    Beside the estimator's Params, for the approximate mode: ``placesPerImage``, whether places are computed exactly,
+    image by image, until the estimated SSIM reaches ``targetSSIM``; and where it is not: ``tau``, and
+    ``stageOneStride`` (in pixels; that of ``stride`` where there is no drill-down). ``estimatedSSIM`` is the mean over
+    the sample, ``summary`` what :meth:`explain` returns.
     """
 
     __module__ = "vista_spark"  # the path that a saved pipeline has: it outlives a move of this file
@@ -345,17 +347,42 @@ class OcclusionExplainerModel(Model, _OcclusionStage, StageReadable, DefaultPara
     estimatedSSIM: Param[float] = Param(
         UNBOUND, "estimatedSSIM", "similarity of approximate heat maps to exact ones", TypeConverters.toFloat
     )
+    targetSSIM: Param[float] = OcclusionExplainer.targetSSIM
+    placesPerImage: Param[bool] = Param(
+        UNBOUND, "placesPerImage", "compute places of each image until targetSSIM is reached", TypeConverters.toBoolean
+    )
+    summary: Param[str] = Param(UNBOUND, "summary", "what fit measured and chose", TypeConverters.toString)
 
     def __init__(self) -> None:
         super().__init__()
-        self._setDefault(tau=1.0, stageOneStride=4)
+        self._setDefault(tau=1.0, stageOneStride=4, targetSSIM=0.9, placesPerImage=False, summary="")
+
+    def explain(self) -> str:
+        """Say in words what fit measured, what it chose, and from how many images on that has paid."""
+        return self.getOrDefault(self.summary) or f"mode {self.getMode()}: nothing was measured"
+
+    def getTargetSSIM(self) -> float:
+        """Similarity of approximate heat maps to exact ones."""
+        return self.getOrDefault(self.targetSSIM)
+
+    def setTargetSSIM(self, value: float) -> Self:
+        """Set the similarity of approximate heat maps to exact ones, which ``placesPerImage`` reaches."""
+        return self._set(targetSSIM=value)
+
+    def getPlacesPerImage(self) -> bool:
+        """Whether places are computed, image by image, until ``targetSSIM`` is reached."""
+        return self.getOrDefault(self.placesPerImage)
+
+    def setPlacesPerImage(self, value: bool) -> Self:
+        """Set whether places are computed, image by image, until ``targetSSIM`` is reached."""
+        return self._set(placesPerImage=value)
 
     def getTau(self) -> float:
         """Fraction of each change that is followed."""
         return self.getOrDefault(self.tau)
 
     def setTau(self, value: float) -> Self:
-        """Set the fraction of each change that is followed; the estimate no longer holds then."""
+        """Set the fraction of each change that is followed; the sample's estimate no longer holds then."""
         return self._set(tau=value)
 
     def getStageOneStride(self) -> int:
@@ -363,7 +390,7 @@ class OcclusionExplainerModel(Model, _OcclusionStage, StageReadable, DefaultPara
         return self.getOrDefault(self.stageOneStride)
 
     def setStageOneStride(self, value: int) -> Self:
-        """Set the stride of drill-down's first stage, in pixels; the estimate no longer holds then."""
+        """Set the stride of drill-down's first stage, in pixels; the sample's estimate no longer holds then."""
         return self._set(stageOneStride=value)
 
     def getEstimatedSSIM(self) -> float | None:
@@ -376,7 +403,9 @@ class OcclusionExplainerModel(Model, _OcclusionStage, StageReadable, DefaultPara
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         net, occlusion = self._checked(dataset)
-        if occlusion.mode == "approximate":
+        if occlusion.mode == "approximate" and self.getPlacesPerImage():
+            occlusion = replace(occlusion, target_ssim=self.getTargetSSIM())
+        elif occlusion.mode == "approximate":
             stride = occlusion.grid.stride[0]
             if self.getStageOneStride() % stride:
                 raise InvalidArgumentError(
@@ -386,13 +415,7 @@ class OcclusionExplainerModel(Model, _OcclusionStage, StageReadable, DefaultPara
         extra = [self.getErrorCol()] if self.getErrors() == "null" else []
         output = self.getOutputCol()
         check_absent(dataset, [output, self.getDetailsCol(), *extra], "set another name, or drop it first")
-        estimated = self.getEstimatedSSIM() if occlusion.mode == "approximate" else None
-        explaining = self._explaining(
-            dataset,
-            net,
-            occlusion,
-            estimated_ssim=estimated,
-        )
+        explaining = self._explaining(dataset, net, occlusion)
         policy = RowPolicy(cast("Any", self.getErrors()), self.getErrorCol(), net.reads.error)
         rows = RowMap(explaining, tuple(dataset.columns), policy)
         return map_rows(dataset, rows, vectors={output: int(np.prod(occlusion.grid.shape))})

@@ -222,7 +222,8 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
         heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, mode,
         occluder.patches.overall_speed_up, time.perf_counter() - started,
         np.moveaxis(tensor, -1, 0) if own.channels_last else tensor, score=heat.score, verified=heat.verified,
-        difference=heat.difference, notes=notes_of(own, mode, occluder.patches), top=heat.top, class_names=named,
+        difference=heat.difference, likeness=heat.likeness, computed=heat.computed,
+        notes=notes_of(own, mode, occluder.patches), top=heat.top, class_names=named,
         model=type(network).__name__,
     )  # fmt: skip
 

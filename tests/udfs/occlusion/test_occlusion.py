@@ -14,7 +14,18 @@ from torch import nn
 
 from optimizer.occlusion import OcclusionGrid, PatchError
 from udfs.handlers import TensorSpec, framework
-from udfs.occlusion import TAUS, Curve, HeatMap, Lattice, Occlusion, TargetError, fitted, similarity
+from udfs.occlusion import (
+    TAUS,
+    Curve,
+    HeatMap,
+    Lattice,
+    Measured,
+    Occlusion,
+    TargetError,
+    bisected,
+    fitted,
+    similarity,
+)
 from udfs.occlusion.occluder import Occluder
 from udfs.occlusion.tuning import Tuning
 
@@ -93,6 +104,25 @@ def test_a_curve_goes_through_what_it_was_fitted_to() -> None:
     assert Curve((0.0, 0.0, 2.0)).at(0.5) == 1, "SSIM ends at 1"
 
 
+def test_a_curve_of_each_image_s_own_taus_ends_where_they_end() -> None:
+    curve = fitted([[1.0, 0.81, 0.49], [1.0, 0.64, 0.36]], [[1.0, 0.9, 0.7], [1.0, 0.8, 0.6]])
+    assert curve.at(0.65) == pytest.approx(0.65**2)
+    assert curve.lowest(0.1) == pytest.approx(0.6), "nothing is known below"
+    assert fitted([[1.0]], [[1.0]]).lowest(0.9) == 1
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.5, 4), st.integers(1, 6))
+def test_bisection_encloses_where_the_likeness_falls_below_the_target(target: float, power: float, steps: int) -> None:
+    measured = bisected(lambda tau: tau**power, target, low=0.0, high=1.0, steps=steps)
+    assert len(measured) == len({tau for tau, _ in measured}) == steps
+    crossing = target ** (1 / power)
+    above = min([1.0, *(tau for tau, likeness in measured if likeness >= target)])
+    below = max([0.0, *(tau for tau, likeness in measured if likeness < target)])
+    assert below <= crossing + 1e-9
+    assert crossing <= above + 1e-9
+    assert above - below == pytest.approx(0.5**steps)
+
+
 def test_the_lowest_tau_is_reached_without_falling_below_the_target_on_the_way() -> None:
     """A parabola that turns: what is beyond the dip is not to be trusted."""
     curve = fitted([[1.0, 0.8, 0.68, 0.64, 0.68, 0.8, 1.0]])
@@ -156,16 +186,60 @@ def test_an_approximate_map_has_exact_values_where_it_was_computed_and_costs_les
     assert not np.allclose(rough.heat_map(rough.opened(picture)).values, exact, atol=1e-5)
 
 
-def test_tuning_measures_what_the_modes_then_give(picture: np.ndarray) -> None:
-    model = network()
-    every, drilled = Tuning(model, occlusion(mode="approximate", step=3, fraction=0.2)).measure(picture)
+def test_tuning_estimates_what_the_modes_then_give(picture: np.ndarray) -> None:
+    model, of = network(), occlusion(mode="approximate", step=3, fraction=0.2)
+    measured = Tuning(model, of, 0.9).measure(picture)
     exact = heat_map(model, occlusion(), picture).values
-    assert every[0] == pytest.approx(1)
-    for tau, plain, both in zip(TAUS, every, drilled, strict=True):
-        of = occlusion(mode="approximate", tau=tau)
-        assert similarity(exact, heat_map(model, of, picture).values) == pytest.approx(plain, abs=1e-4)
-        of = occlusion(mode="approximate", tau=tau, step=3, fraction=0.2)
-        assert similarity(exact, heat_map(model, of, picture).values) == pytest.approx(both, abs=1e-3)
+    assert measured.taus[0] == 1
+    assert measured.plain[0] == pytest.approx(1)
+    for tau, plain, both in zip(measured.taus, measured.plain, measured.drilled, strict=True):
+        whole, drilled = (
+            heat_map(model, occlusion(mode="approximate", tau=tau, step=step, fraction=0.2), picture).values
+            for step in (1, 3)
+        )
+        assert plain == pytest.approx(similarity(exact, whole), abs=0.15)
+        assert both == pytest.approx(similarity(exact, drilled), abs=0.15)
+    rounds = heat_map(model, occlusion(mode="approximate", target_ssim=0.9), picture)
+    assert measured.share == pytest.approx(rounds.computed / exact.size)
+    assert measured.likeness == pytest.approx(rounds.likeness)
+    assert measured.share < measured.cost < measured.share + 4
+    assert Measured.of(measured.numbers()) == measured
+    assert measured.seconds > measured.sampled_seconds > 0
+
+
+def test_rounds_keep_exact_values_and_say_the_likeness(picture: np.ndarray) -> None:
+    model = network()
+    exact = heat_map(model, occlusion(), picture)
+    assert (exact.likeness, exact.computed) == (None, exact.values.size)
+    seen: list[np.ndarray] = []
+    rough = heat_map(model, occlusion(mode="approximate", target_ssim=0.3), picture, on_update=seen.append)
+    assert 0 < rough.computed < 0.6 * exact.values.size
+    assert np.isfinite(seen[-2]).sum() == rough.computed
+    known = np.isfinite(seen[-2])
+    np.testing.assert_allclose(rough.values[known], exact.values[known], atol=1e-6)
+    assert rough.likeness is not None
+    assert rough.likeness >= 0.3
+    assert rough.likeness == pytest.approx(similarity(exact.values, rough.values), abs=0.2)
+    full = heat_map(model, occlusion(mode="approximate", target_ssim=0.98), picture)
+    assert (full.likeness, full.computed) == (1.0, exact.values.size)
+    np.testing.assert_allclose(full.values, exact.values, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options", [{"tau": 0.5}, {"step": 3, "fraction": 0.2}, {"tau": 0.6, "step": 2}, {"precision": "bfloat16"}]
+)
+def test_an_approximation_that_was_asked_for_says_its_likeness(picture: np.ndarray, options: dict[str, Any]) -> None:
+    model = network()
+    exact = heat_map(model, occlusion(), picture).values
+    rough = heat_map(model, occlusion(mode="approximate", **options), picture)
+    assert rough.likeness is not None
+    assert rough.likeness < 1
+    assert rough.likeness == pytest.approx(similarity(exact, rough.values), abs=0.15)
+
+
+def test_a_map_of_two_rows_has_no_likeness(picture: np.ndarray) -> None:
+    of = occlusion(mode="approximate", tau=0.5, grid=OcclusionGrid((24, 24), (6, 6), (2, 2), ((0, 8), (0, 24))))
+    assert heat_map(network(), of, picture).likeness is None
 
 
 def test_places_in_bfloat16_are_nearly_the_exact_ones(picture: np.ndarray) -> None:
@@ -185,11 +259,11 @@ def test_places_in_bfloat16_are_nearly_the_exact_ones(picture: np.ndarray) -> No
 def test_tuning_knows_what_bfloat16_costs(picture: np.ndarray) -> None:
     model = network()
     of = occlusion(mode="approximate", step=3, fraction=0.2, precision="bfloat16")
-    every, _ = Tuning(model, of).measure(picture)
+    measured = Tuning(model, of, 0.9).measure(picture)
     exact = heat_map(model, occlusion(), picture).values
     rounded = heat_map(model, occlusion(mode="approximate", precision="bfloat16"), picture).values
-    assert every[0] == pytest.approx(similarity(exact, rounded))
-    assert 0.9 < every[0] < 1
+    assert measured.plain[0] == pytest.approx(similarity(exact, rounded), abs=0.03)
+    assert 0.9 < measured.plain[0] < 1
 
 
 @pytest.mark.parametrize("perturbation", ["mean", "blur"])

@@ -1,0 +1,129 @@
+"""Choice of how heat maps are approximated, from measurements on a sample of images (Krypton, section 6.4.3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.occlusion import update_patches
+from udfs.occlusion import Lattice, fitted, spread_places
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from optimizer.graph import LayerGraph
+    from udfs.occlusion import Measured, Occlusion
+
+__all__ = ["Choice", "chosen"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A way to approximate heat maps, and what it saves.
+
+    Attributes
+    ----------
+    per_image : bool
+        Whether places are computed exactly, image by image, until the target is reached.
+    tau : float
+    step : int
+        Stage one's stride over stage two's; 1 is without drill-down.
+    likeness : float
+        Mean estimated SSIM on the sample.
+    cost : float
+        Of a heat map, in exact ones, by FLOPs.
+    images : int
+        Of the sample.
+    fit_cost : float
+        Of the sample's measurements, in exact heat maps, by FLOPs.
+    fit_seconds, exact_seconds, seconds : float
+        Of the measurements, in tasks; and per image, exactly and so.
+    """
+
+    per_image: bool
+    tau: float
+    step: int
+    likeness: float
+    cost: float
+    images: int
+    fit_cost: float
+    fit_seconds: float
+    exact_seconds: float
+    seconds: float
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing is saved: heat maps are exact then."""
+        return self.cost >= 1
+
+    @property
+    def break_even(self) -> float:
+        """Images to explain until the time of the measurements is saved; infinite where none is saved."""
+        saved = self.exact_seconds - self.seconds
+        return math.ceil(self.fit_seconds / saved) if saved > 0 and not self.is_exact else math.inf
+
+    def explain(self) -> str:
+        """Say in words what was measured and chosen, and from how many images on that has paid."""
+        way = f"tau {self.tau:.2f}" + (f", drill-down from every {self.step}. place" if self.step > 1 else "")
+        if self.is_exact:
+            way = "exact heat maps: no approximation reaches the target in less time"
+        elif self.per_image:
+            way = "places of each image until the target is reached"
+        gain = "never: nothing is saved" if math.isinf(self.break_even) else f"after {self.break_even:.0f} images"
+        lines = [
+            f"chosen: {way}; estimated SSIM {self.likeness:.2f}, {self.cost:.2f} of an exact heat map's FLOPs",
+            f"measured on {self.images} images: {self.fit_seconds:.1f} s of tasks, FLOPs of {self.fit_cost:.1f} exact maps",
+            f"per image: {self.exact_seconds:.2f} s exactly, about {self.seconds:.2f} s so; repaid {gain}",
+        ]
+        return "\n".join(lines)
+
+
+def chosen(measured: Sequence[Measured], target: float, occlusion: Occlusion, graph: LayerGraph) -> Choice:
+    """Choose the cheapest way that reaches a target on the sample; exact heat maps where none does.
+
+    Parameters
+    ----------
+    measured : sequence of Measured
+        By image.
+    target : float
+        SSIM.
+    occlusion : Occlusion
+        With the step of drill-down.
+    graph : LayerGraph
+    """
+
+    def flops(tau: float) -> float:
+        patches = update_patches(graph, occlusion.grid, threshold=tau)
+        return patches.mean_flops + patches.whole_flops
+
+    whole, count = flops(1.0), occlusion.grid.count
+    # Such a heat map computes these places exactly as well, to estimate its likeness.
+    sample = float(spread_places(occlusion.grid.shape).sum()) / count
+    exact_seconds = float(np.mean([each.exact_seconds for each in measured]))
+    ways: list[tuple[float, float, bool, float, int, float]] = []  # cost, seconds, per image, tau, step, likeness
+    share = float(np.mean([each.share for each in measured]))
+    if target < 1:
+        seconds = float(np.mean([each.sampled_seconds for each in measured]))
+        ways.append((share, seconds, True, 1.0, 1, float(np.mean([each.likeness for each in measured]))))
+    taus = [each.taus for each in measured]
+    for similarities, step in (
+        ([each.plain for each in measured], 1),
+        ([each.drilled for each in measured], occlusion.step),
+    ):
+        curve = fitted(similarities, taus)
+        tau = curve.lowest(target)
+        if tau is not None:
+            places = Lattice(occlusion.grid, step).places(occlusion.fraction) if step > 1 else count
+            cost = places / count * flops(tau) / whole + sample
+            ways.append((cost, cost * exact_seconds, False, tau, step, curve.at(tau)))
+    best = min(ways, default=None)
+    if best is None or best[0] >= 1:
+        best = (1.0, exact_seconds, False, 1.0, 1, 1.0)
+    cost, seconds, per_image, tau, step, likeness = best
+    return Choice(
+        per_image, tau, step, likeness, cost, len(measured), sum(each.cost for each in measured),
+        sum(each.seconds for each in measured), exact_seconds, seconds,
+    )  # fmt: skip
