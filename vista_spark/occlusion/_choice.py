@@ -75,7 +75,7 @@ class Choice:
         gain = "never: nothing is saved" if math.isinf(self.break_even) else f"after {self.break_even:.0f} images"
         lines = [
             f"chosen: {way}; estimated SSIM {self.likeness:.2f}, {self.cost:.2f} of an exact heat map's FLOPs",
-            f"measured on {self.images} images: {self.fit_seconds:.1f} s of tasks, FLOPs of {self.fit_cost:.1f} exact maps",
+            f"measured on {self.images} images: {self.fit_seconds:.1f} s, FLOPs of {self.fit_cost:.1f} exact maps",
             f"per image: {self.exact_seconds:.2f} s exactly, about {self.seconds:.2f} s so; repaid {gain}",
         ]
         return "\n".join(lines)
