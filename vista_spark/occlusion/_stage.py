@@ -361,6 +361,14 @@ class OcclusionExplainerModel(Model, _OcclusionStage, StageReadable, DefaultPara
         """Say in words what fit measured, what it chose, and from how many images on that has paid."""
         return self.getOrDefault(self.summary) or f"mode {self.getMode()}: nothing was measured"
 
+    def getSummary(self) -> str:
+        """Text of :meth:`explain`."""
+        return self.getOrDefault(self.summary)
+
+    def setSummary(self, value: str) -> Self:
+        """Set the text of :meth:`explain`."""
+        return self._set(summary=value)
+
     def getTargetSSIM(self) -> float:
         """Similarity of approximate heat maps to exact ones."""
         return self.getOrDefault(self.targetSSIM)
