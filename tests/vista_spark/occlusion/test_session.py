@@ -93,7 +93,8 @@ def test_bfloat16_has_views_of_its_own(explainer: ExplainerSession, runs: list[s
     options: dict[str, Any] = {"mode": "approximate", "tau": 1.0, "target_speed_up": 1.0}
     lean = explainer.explain(PICTURE, precision="bfloat16", **options, **COMMON)
     again = explainer.explain(PICTURE, **options, **COMMON)
-    assert runs == ["run", "run"]
+    # Float32's, bfloat16's, and float32's once more for the places that tell how alike the two are.
+    assert runs == ["run"] * 3
     assert not np.array_equal(lean.heat_map, exact.heat_map)
     np.testing.assert_allclose(again.heat_map, exact.heat_map, atol=1e-6)
 
