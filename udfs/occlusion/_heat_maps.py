@@ -186,6 +186,8 @@ class HeatMaps(ABC):
         targets: Sequence[int | None],
         on_update: Callable[[NDArray[np.float32]], object] | None = None,
         elsewhere: Elsewhere | None = None,
+        *,
+        coarse_first: bool = True,
     ) -> tuple[HeatMap, ...]:
         """Map several targets from one pass over the places: the network's output has them all.
 
@@ -199,6 +201,9 @@ class HeatMaps(ABC):
             ``None`` stands for the largest element of the whole image's score.
         on_update : callable, optional
             Called with an array of shape (targets, *grid*).
+        coarse_first : bool
+            With `on_update`, compute places from coarse to fine (default). False is for who only counts them: batches
+            are fuller then.
         """
         score = self.settle(image)
         scores = score(self.whole(image))[0]
@@ -207,7 +212,7 @@ class HeatMaps(ABC):
         values = np.full((len(counted), *self._occlusion.grid.shape), np.nan, np.float32)
         order = self._rounds()
         for stage in order.rounds(values):
-            levels = [stage] if on_update is None or elsewhere is not None else coarse_to_fine(stage)
+            levels = coarse_to_fine(stage) if on_update is not None and elsewhere is None and coarse_first else [stage]
             for places in levels:
                 computed = (
                     self.values(image, score, counted, places)

@@ -78,6 +78,11 @@ class Request:
         if self.cancel is not None and not hasattr(self.cancel, "is_set"):
             raise InvalidArgumentError(f"cancel={self.cancel!r}: an event, as threading.Event()")
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether the caller follows the heat map while it is computed, or its seconds."""
+        return any(each is not None for each in (self.on_update, self.on_estimate, self.on_progress))
+
     def options(self, patch_size: int, geometry: PictureGeometry | None = None) -> OcclusionOptions:
         """Check the options for one size of the patch.
 

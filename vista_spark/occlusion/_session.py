@@ -294,7 +294,7 @@ class ExplainerSession:
         names = roster.fitting_class_names(request.class_names, usual, occluder.settle(opened).size)
         targets = occluder.largest(opened, asked.targets) if isinstance(asked.targets, int) else asked.targets
         try:
-            maps = occluder.heat_maps(opened, targets, monitor, spread)
+            maps = occluder.heat_maps(opened, targets, monitor, spread, coarse_first=request.is_watched)
         except TargetError as error:
             raise InvalidArgumentError(f"target={targets[0] if len(targets) == 1 else targets!r}: {error}") from None
         seconds = time.perf_counter() - started

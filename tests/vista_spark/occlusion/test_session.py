@@ -88,6 +88,24 @@ def test_views_of_the_picture_used_longest_ago_are_dropped(runs: list[str]) -> N
         assert runs.count("run") == 3, "the last picture stays"
 
 
+def test_levels_are_computed_for_those_who_watch_them(
+    explainer: ExplainerSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    outputs = IncrementalNetwork.outputs
+
+    def noted(network: Any, views: Any, fill: Any, *, places: Any, **more: Any) -> Any:
+        asked.append(int(places.sum()))
+        return outputs(network, views, fill, places=places, **more)
+
+    monkeypatch.setattr(IncrementalNetwork, "outputs", noted)
+    explainer.explain(PICTURE, **COMMON)
+    assert asked == [49], "one level has the fullest batches"
+    asked.clear()
+    explainer.explain(PICTURE, on_update=lambda _: None, **COMMON)
+    assert asked == [4, 12, 33]
+
+
 def test_bfloat16_has_views_of_its_own(explainer: ExplainerSession, runs: list[str]) -> None:
     exact = explainer.explain(PICTURE, **COMMON)
     options: dict[str, Any] = {"mode": "approximate", "tau": 1.0, "target_speed_up": 1.0}
