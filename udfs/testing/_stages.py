@@ -406,12 +406,23 @@ def _assert_same(found: DataFrame, expected: DataFrame) -> None:
     assert len(ours) == len(theirs) > 0
     for one, other in zip(ours, theirs, strict=True):
         for name, value in other.items():
-            if isinstance(value, (np.ndarray, float)):
-                np.testing.assert_allclose(one[name], value, atol=1e-5, err_msg=name)
-            elif isinstance(value, dict):
-                assert one[name] == pytest.approx(value, rel=1e-4), name
-            else:
-                assert one[name] == value
+            _assert_alike(one[name], value, name)
+
+
+def _assert_alike(value: Any, expected: Any, path: str) -> None:
+    """Compare numbers within rounding, in structs and arrays too."""
+    if isinstance(expected, dict):
+        assert value.keys() == expected.keys(), path
+        for name, inner in expected.items():
+            _assert_alike(value[name], inner, f"{path}.{name}")
+    elif isinstance(expected, list):
+        assert len(value) == len(expected), path
+        for place, (inner, other) in enumerate(zip(value, expected, strict=True)):
+            _assert_alike(inner, other, f"{path}[{place}]")
+    elif isinstance(expected, (np.ndarray, float)):
+        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-5, err_msg=path)
+    else:
+        assert value == expected, path
 
 
 def _classifier(stage: StageSample) -> list[Any]:
