@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from optimizer.occlusion import PatchError, update_patches
+from optimizer.occlusion import PatchError, UpdatePatches, update_patches
 from udfs.handlers.torch import Mean, has_hooks
 from udfs.incremental._buckets import buckets
 from udfs.incremental._elementwise import constants_of, is_spread, spread, spread_name
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from udfs.incremental._buckets import Bucket
     from udfs.incremental._views import Padding
 
-__all__ = ["IncrementalNetwork"]
+__all__ = ["IncrementalNetwork", "is_in_full"]
 
 # Per axis: more of them save hardly any wasted work.
 _BUCKETS = 12
@@ -50,6 +50,11 @@ _WORTH = 1.05
 _MIXED = 1e-4
 
 _ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
+
+
+def is_in_full(patches: UpdatePatches) -> bool:
+    """Whether every place runs through the whole network, because parts of it cost about as much."""
+    return patches.overall_speed_up < _WORTH
 
 
 class IncrementalNetwork:
@@ -123,7 +128,7 @@ class IncrementalNetwork:
     @property
     def in_full(self) -> bool:
         """Whether every place runs through the whole network, because parts of it cost about as much."""
-        return self.patches.overall_speed_up < _WORTH
+        return is_in_full(self.patches)
 
     def _is_mean(self, layer: Layer, axes: int) -> bool:
         module = self._model.module_of(layer.name)

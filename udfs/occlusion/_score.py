@@ -316,7 +316,7 @@ def _odds_of_each(flat: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _odds_of_logs(flat: NDArray[np.float64]) -> NDArray[np.float64]:
-    held = flat.clip(np.log(_LEAST), np.log(_MOST))
+    held = flat.clip(np.log(_LEAST), -_LEAST)  # a logarithm near 0 is not rounded as a probability near 1 is
     return held - np.log(-np.expm1(held))  # type: ignore[no-any-return]
 
 

@@ -94,5 +94,9 @@ def notes_of(framework: Framework, mode: str, patches: UpdatePatches) -> tuple[s
         return ()
     if not framework.incremental:
         return (f"computed in full: {framework.name} networks are not run in parts",)
+    from udfs.incremental import is_in_full  # noqa: PLC0415 - needs torch, whose networks alone are in parts
+
+    if is_in_full(patches):
+        return ("computed in full: parts of the network would cost about as much as all of it",)
     ended = ", ".join(f"{name!r} ({op})" for name, op in patches.ended_by)
     return (f"computed in parts up to {ended}, and in full from there on",) if ended else ()

@@ -227,3 +227,10 @@ def test_keras_activations_within_a_layer_count_too(picture: np.ndarray) -> None
         model = framework("keras").trace(net, [TensorSpec((SIDE, SIDE, 2))])
         occluder = NaiveOccluder(model, Occlusion(OcclusionGrid((SIDE, SIDE), (4, 4), (4, 4)), (0.0, 0.0)))
         assert occluder.heat_map(occluder.opened(image)).score.startswith(statement)
+
+
+def test_log_odds_of_a_log_sigmoid_are_the_logits_where_a_probability_rounds_to_1(picture: np.ndarray) -> None:
+    odds = mapped(traced(nn.LogSigmoid(), 200.0), picture, score=Score("log_odds"))
+    logits = mapped(traced(nn.Identity(), 200.0), picture, odds.target, score=Score("logit"))
+    assert logits.values.min() > 17, "beyond what a probability in float32 can say"
+    np.testing.assert_allclose(odds.values, logits.values, rtol=1e-4)

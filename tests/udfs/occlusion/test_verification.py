@@ -175,3 +175,22 @@ def test_networks_of_other_frameworks_are_run_one_at_a_time() -> None:
     mixing = NaiveOccluder(framework("keras").trace(centred, [spec]), Occlusion(GRID, (0.0, 0.0), verify=16))
     with pytest.raises(VerificationError, match="depends on the other records of its batch"):
         mixing.heat_map(mixing.opened(image))
+
+
+@pytest.mark.parametrize("mode", ["exact", "naive"])
+def test_a_network_that_draws_at_random_is_not_taken_for_one_that_rounds(mode: str) -> None:
+    """A dropout that is always on differs in float64, too, by another draw and not by rounding."""
+
+    class Drops(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.below, self.above = nn.Conv2d(2, 4, 3), nn.Linear(4, 3)
+
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            return self.above(nn.functional.dropout(self.below(image), 0.5).mean((2, 3)))
+
+    torch.manual_seed(0)
+    model = traced(Drops().eval())
+    with pytest.raises(VerificationError, match=r"run once more it gives another value.*verify=0"):
+        mapped(model, mode=mode)
+    assert mapped(model, mode=mode, verify=0).verified == 0

@@ -177,3 +177,12 @@ def test_what_cannot_be_is_said(
     usual: dict[str, Any] = {"inputs": np.zeros((6, 100), np.float32), "patch": 10, "stride": 5}
     with pytest.raises(error, match=said):
         explain_tensor(recognizer, **usual | settings)
+
+
+def test_what_ran_as_a_whole_does_not_claim_parts() -> None:
+    normed = nn.Sequential(nn.GroupNorm(1, 3), nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 14 * 14, 2))
+    picture = np.random.default_rng(0).normal(size=(3, 16, 16)).astype(np.float32)
+    explanation = explain_tensor(normed.eval(), picture, patch=4, stride=4)
+    assert explanation.theoretical_speed_up < 1.05
+    assert "in parts up to" not in explanation.explain()
+    assert "computed in full: parts of the network would cost about as much" in explanation.explain()
