@@ -209,6 +209,7 @@ class HeatMaps(ABC):
         scores = score(self.whole(image))[0]
         predicted = int(scores.argmax())
         counted = [_element(predicted if target is None else target, score) for target in targets]
+        score.check_finite(scores[counted])
         values = np.full((len(counted), *self._occlusion.grid.shape), np.nan, np.float32)
         order = self._rounds()
         for stage in order.rounds(values):
@@ -220,6 +221,7 @@ class HeatMaps(ABC):
                     else elsewhere(image.pixels, score, counted, places)
                 )
                 for index, at_places in computed:
+                    score.check_finite(at_places)
                     values[(slice(None), *index.T)] = at_places.T
                     if on_update is not None:
                         on_update(values.copy())

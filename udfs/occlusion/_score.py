@@ -28,8 +28,8 @@ Output: TypeAlias = Named | Callable[["NDArray[Any]"], "NDArray[Any]"]
 # Sums of probabilities differ from 1 by the rounding of their terms.
 _ROUNDING = 1e-4
 
-# The least and the largest probability that float32 tells from 0 and 1.
-_LEAST, _MOST = float(np.finfo(np.float32).tiny), 1 - 2.0**-24
+# The least probability of a softmax that float32 holds in full.
+_LEAST = float(np.finfo(np.float32).tiny)
 
 
 _SINGLE = "the network returns one tensor; leave it out"
@@ -156,6 +156,8 @@ class Score:
             after = f", {last.described}" if last.kind == "activation" else ""
             if count == 1 or integers or last.kind == "activation":
                 return "value", "as_is", plain + after
+            if last.kind == "unknown" and bool(((flat >= 0) & (flat <= 1)).all()):
+                return "value", "as_is", f'{plain}, which lie between 0 and 1; logits need output="probability"'
         if self.output == "log_odds":
             return "log_odds", *_log_odds(last, count, plain)
         return "probability", *_probability(last, count, plain)
@@ -213,6 +215,20 @@ class SettledScore:
             return scores
         flat = outputs.reshape(len(outputs), -1).astype(np.float64)
         return self.form(flat).astype(np.float32)
+
+    def check_finite(self, scores: NDArray[np.float32]) -> None:
+        """Refuse log-odds that are infinite, as the probability was rounded to 0 or 1.
+
+        Parameters
+        ----------
+        scores : array of float32, of any shape
+            Of the targets.
+        """
+        if not np.isfinite(scores).all():
+            raise ScoreError(
+                f"{self.statement}: a probability is 0 or 1 to float32's precision, where log-odds are infinite; "
+                "pass the network without its last activation"
+            )
 
     def checked(self, outputs: NDArray[Any]) -> NDArray[np.float32]:
         """Call the caller's function, and check that it returns numbers for each place."""
@@ -311,8 +327,8 @@ def _sigmoid(flat: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _odds_of_each(flat: NDArray[np.float64]) -> NDArray[np.float64]:
-    held = flat.clip(_LEAST, _MOST)
-    return np.log(held) - np.log1p(-held)  # type: ignore[no-any-return]
+    with np.errstate(divide="ignore"):  # infinite where a probability rounds to 0 or 1, which Score refuses
+        return np.log(flat) - np.log1p(-flat)
 
 
 def _odds_of_logs(flat: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -322,7 +338,9 @@ def _odds_of_logs(flat: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _odds_of_shares(flat: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of shares that sum to 1: 1 - p is the sum of the others, which is precise where p is nearly 1."""
-    return _odds_of_logits(np.log(flat.clip(_LEAST, None)))
+    odds = _odds_of_logits(np.log(flat.clip(_LEAST, None)))
+    others = (flat > 0).sum(axis=1, keepdims=True) - (flat > 0)
+    return np.where(flat > 0, np.where(others > 0, odds, np.inf), -np.inf)
 
 
 def _odds_of_logits(flat: NDArray[np.float64]) -> NDArray[np.float64]:

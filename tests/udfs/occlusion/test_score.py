@@ -234,3 +234,25 @@ def test_log_odds_of_a_log_sigmoid_are_the_logits_where_a_probability_rounds_to_
     logits = mapped(traced(nn.Identity(), 200.0), picture, odds.target, score=Score("logit"))
     assert logits.values.min() > 17, "beyond what a probability in float32 can say"
     np.testing.assert_allclose(odds.values, logits.values, rtol=1e-4)
+
+
+@pytest.mark.parametrize("end", [nn.Sigmoid(), nn.Hardsigmoid(), nn.Softmax(1)])
+def test_log_odds_of_a_probability_that_is_1_are_refused(picture: np.ndarray, end: Any) -> None:
+    """They were cut off at 16.6, on a flat map that was verified."""
+    with pytest.raises(ScoreError, match=r"0 or 1 to float32's precision.*without its last activation"):
+        mapped(traced(end, 5000.0), picture, score=Score("log_odds"))
+
+
+class Complement(nn.Module):
+    def forward(self, logits: torch.Tensor) -> torch.Tensor:
+        return 1 - torch.sigmoid(logits)
+
+
+def test_outputs_between_0_and_1_after_another_operation_are_values(picture: np.ndarray) -> None:
+    model = traced(Complement(), 1.0)
+    found = mapped(model, picture, 1)
+    assert found.score.startswith("value: ")
+    assert "between 0 and 1" in found.score
+    sigmoid = mapped(traced(nn.Sigmoid(), 1.0), picture, 1)
+    np.testing.assert_allclose(found.values, 1 - sigmoid.values, atol=1e-5)
+    assert mapped(model, picture, 1, score=Score("probability")).score.startswith("probability: softmax")
