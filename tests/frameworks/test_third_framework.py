@@ -167,8 +167,9 @@ def test_it_is_explained_naively() -> None:
             scores = network(image[None])["fc2"][0]
             expected = np.exp(scores[1]) / np.exp(scores).sum()
             assert found.heat_map[row, column] == pytest.approx(expected, rel=1e-4)
-    with pytest.raises(InvalidArgumentError, match='is not run incrementally: mode="naive"'):
-        explain_image(pixels(), "perceptron", patch_size=4, stride=4)
+    exact = explain_image(pixels(), "perceptron", patch_size=4, stride=4, seed=2, target=1)
+    np.testing.assert_allclose(exact.heat_map, found.heat_map, atol=1e-6)
+    assert "computed in full: numpy networks are not run in parts" in exact.explain()
 
 
 def test_without_registration_the_way_out_is_named(card: ModelCard) -> None:

@@ -12,7 +12,7 @@ from safetensors.numpy import load, save
 
 from optimizer.errors import GraphError, UnknownLayerError
 from optimizer.graph import Layer, LayerGraph
-from udfs.handlers import Framework, TensorSpec, UntraceableModelError, output_at
+from udfs.handlers import Framework, SingleOutput, TensorSpec, UntraceableModelError
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
 from udfs.training import Diverged, TrainerError, apply_random, take_random
@@ -64,7 +64,7 @@ class Momentum:
             model.weights[name] = (model.weights[name] - self.lr * self.velocity[name]).astype(np.float32)
 
 
-class Traced:
+class Traced(SingleOutput):
     """A perceptron opened into layers."""
 
     def __init__(self, model: Perceptron, spec: TensorSpec) -> None:
@@ -79,11 +79,6 @@ class Traced:
 
     def prepare(self, threads: int) -> Traced:  # noqa: ARG002 - numpy has the process's threads
         return self
-
-    output_keys = ()
-
-    def output_layer(self, key: str | int) -> str:
-        return output_at(key, {})
 
     def layer(self, name: str) -> str:
         if name not in self.graph:

@@ -6,7 +6,7 @@ and moves numpy arrays. ``docs/frameworks.md`` says how to add one.
 """
 
 from udfs.handlers._framework import DeviceError, Framework
-from udfs.handlers._outputs import UnknownOutputError, keyed_outputs, output_at
+from udfs.handlers._outputs import SingleOutput, UnknownOutputError, keyed_outputs, output_at
 from udfs.handlers._protocol import Handler, TensorSpec, TracedModel, UntraceableModelError
 from udfs.handlers._registry import (
     ENTRY_POINTS,
@@ -27,6 +27,7 @@ __all__ = [
     "Handler",
     "Rows",
     "Session",
+    "SingleOutput",
     "TensorSpec",
     "TracedModel",
     "Trainer",
