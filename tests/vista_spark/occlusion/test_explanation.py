@@ -105,7 +105,8 @@ def test_the_time_is_told_anew_each_time_and_corrected(monkeypatch: pytest.Monke
         # From coarse to fine: the first four places are the corners of a lattice that spans the map.
         assert np.argwhere(~np.isnan(seen[0])).tolist() == [[0, 0], [0, 16], [16, 0], [16, 16]]
         plain = explain_image(picture, "squeezenet1_1", mode=mode, **common)
-        np.testing.assert_allclose(plain.heat_map, found.heat_map, atol=1e-6)
+        # Other batches round differently; a wrong place is off by far more.
+        np.testing.assert_allclose(plain.heat_map, found.heat_map, atol=1e-5)
     assert not (tmp_path / "explanations").exists(), "what was measured under another load is not remembered"
 
 
