@@ -137,7 +137,7 @@ def test_explanations() -> None:
     notebook = _run("explanations.ipynb")
     text = _text(notebook)
     assert "about " in text
-    assert "class 285 with probability 0.7" in text
+    assert "class 285 (Egyptian cat) with probability 0.7" in text
     assert "\nTrue\n" in f"\n{text}\n", "exact is naive"
     assert "tau 0." in text
     assert "not a JPEG" in text
