@@ -101,7 +101,7 @@ def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) 
     try:
         nesting = json.loads((safetensors_metadata(BytesIO(packed)) or {})["state"])
         tensors = load(packed)
-    except (SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, ValueError, KeyError, RecursionError) as error:
         raise StateError(f"{len(packed)} bytes that are not a state: {error}") from error
 
     def rich(value: Any) -> Any:

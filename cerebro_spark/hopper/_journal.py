@@ -31,7 +31,7 @@ class RunSpec:
     configs : list of dict
         Params by place; the id of the n-th is :meth:`trial_id`.
     trainer : str
-        Where the user's function is, as ``module:name``.
+        Name of the user's function, ``module:name``, for people to recognise: nothing is imported by it.
     epochs, seed : int
     policy : str
     replicas : int

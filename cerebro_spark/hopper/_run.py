@@ -167,7 +167,7 @@ class Run:
         if coordinator.error is not None:
             raise RunError(
                 f"run {self.spec.run!r} stopped in epoch {coordinator.epoch}: {coordinator.error}. "
-                f"Go on with Selection.resume(store, {self.spec.run!r})"
+                f"Go on with Selection.resume(store, {self.spec.run!r}, backend=..., trainer_fn=...)"
             ) from coordinator.error
         return Outcome(
             tuple(earlier + coordinator.events),

@@ -12,7 +12,7 @@ from pyspark.ml import Estimator
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from cerebro_spark.hopper import Journal, RunSpec, Trial, probe
-from cerebro_spark.tune._selection import Selection, train
+from cerebro_spark.tune._selection import Selection, train, trainer_name
 from cerebro_spark.tune._space import grid
 from cerebro_spark.tune._tracking import Followers
 from optimizer.errors import nearest
@@ -274,7 +274,7 @@ class GridSearch(Estimator[Selection]):
             run=run_id or f"run-{uuid.uuid4().hex[:12]}",
             prepared=prepared.name,
             configs=configs,
-            trainer=f"{self.trainer_fn.__module__}:{getattr(self.trainer_fn, '__qualname__', '?')}",
+            trainer=trainer_name(self.trainer_fn),
             epochs=self.num_epochs,
             seed=self.seed,
             policy=self.schedule,

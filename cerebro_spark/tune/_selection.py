@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
+import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import Model
 from pyspark.ml.util import MLWritable
 
-from cerebro_spark.errors import InvalidArgumentError, NoModelError, RunError
+from cerebro_spark.errors import InvalidArgumentError, NoModelError
 from cerebro_spark.hopper import Journal, Run, RunSpec, Trial, probe
 from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._result import TrialResult
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import Outcome, Probed, SparkBackend
     from udfs.store import Store
 
-__all__ = ["Selection", "train"]
+__all__ = ["Selection", "train", "trainer_name"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -224,7 +226,7 @@ class Selection(Model, MLWritable):
         run_id: str,
         *,
         backend: SparkBackend,
-        trainer_fn: Callable[[dict[str, Any]], Any] | None = None,
+        trainer_fn: Callable[[dict[str, Any]], Any],
         num_epochs: int | None = None,
         unit_timeout_s: float | None = None,
         callbacks: Sequence[Callback] = (),
@@ -239,8 +241,9 @@ class Selection(Model, MLWritable):
         store : Store
         run_id : str
         backend : SparkBackend
-        trainer_fn : callable, optional
-            The function that the run began with; not needed where it is in a module that can be imported here.
+        trainer_fn : callable
+            The function that the run began with. The store has its name alone, and nothing is imported by a name that
+            a file holds; a function of another name is used, with a warning.
         num_epochs : int, optional
             Larger than what the run began with, to train longer.
         unit_timeout_s, callbacks, experiment, tensorboard, progress
@@ -253,15 +256,25 @@ class Selection(Model, MLWritable):
         Raises
         ------
         RunError
-            There is no such run, or its function is neither given nor can be imported.
+            There is no such run, or its files are damaged.
+        InvalidArgumentError
+            ``trainer_fn`` cannot be called.
         """
+        if not callable(trainer_fn):
+            raise InvalidArgumentError(f"trainer_fn={trainer_fn!r}: give the function that the run began with")
         followers = Followers(callbacks=callbacks, experiment=experiment, tensorboard=tensorboard, progress=progress)
         journal = Journal(store, run_id)
         spec = journal.spec()
         if num_epochs is not None:
             spec = replace(spec, epochs=max(num_epochs, spec.epochs))
         prepared = PreparedData.load(store, spec.prepared)
-        trainer_fn = trainer_fn or _imported(spec.trainer)
+        if trainer_name(trainer_fn) != spec.trainer:
+            _LOG.warning(
+                "run %s began with the trainer_fn %s and goes on with %s",
+                run_id,
+                spec.trainer,
+                trainer_name(trainer_fn),
+            )
         trials = journal.trials(spec)
         for trial in trials:
             if trial.status == "finished" and len(trial.history) < spec.epochs:
@@ -369,18 +382,9 @@ class Selection(Model, MLWritable):
         )
 
 
-def _imported(name: str) -> Callable[[dict[str, Any]], Any]:
-    module, _, attribute = name.partition(":")
-    try:
-        if module == "__main__":
-            raise ImportError("it was defined in a script or a notebook")  # noqa: TRY301 - the same message
-        function: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            function = getattr(function, part)
-    except (ImportError, AttributeError) as error:
-        raise RunError(f"the run's trainer_fn, {name}, cannot be imported here ({error}): give trainer_fn") from error
-    trainer_fn: Callable[[dict[str, Any]], Any] = function
-    return trainer_fn
+def trainer_name(trainer_fn: Callable[..., Any]) -> str:
+    """Name a user's function as ``module:name``, for people to recognise; nothing is imported by it."""
+    return f"{getattr(trainer_fn, '__module__', '?')}:{getattr(trainer_fn, '__qualname__', '?')}"
 
 
 def train(

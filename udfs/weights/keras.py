@@ -7,7 +7,8 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from udfs.weights._file import WeightsError, local_file
+from udfs.weights._file import WeightsError, local_file, redacted
+from udfs.weights._hdf5 import check_hdf5
 
 if TYPE_CHECKING:
     import os
@@ -65,8 +66,10 @@ def fit_weights(model: Any, uri: str | os.PathLike[str], name: str) -> None:
         link = Path(folder) / f"weights{suffix}"
         link.symlink_to(path.resolve())
         try:
-            stored = _stored(link)
+            stored = _stored(link, redacted(uri))
             model.load_weights(str(link))
+        except WeightsError:
+            raise
         except Exception as error:
             # A damaged file fails inside a foreign parser, in whichever way that parser happens to fail.
             facts = _differences(model, link, Path(folder))
@@ -103,7 +106,7 @@ def _is_old(path: Path) -> bool:
         raise WeightsError(f"{path} cannot be read, it may be damaged: {error}") from error
 
 
-def _stored(path: Path) -> Shapes:
+def _stored(path: Path, shown: str) -> Shapes:
     """Read the shapes of a file's arrays by name, without those of an optimizer."""
     import h5py  # noqa: PLC0415
 
@@ -115,9 +118,11 @@ def _stored(path: Path) -> Shapes:
 
     if path.suffix == ".keras":
         with zipfile.ZipFile(path) as archive, archive.open("model.weights.h5") as inner, h5py.File(inner, "r") as file:
+            check_hdf5(file, shown)
             file.visititems(see)
         return shapes
     with h5py.File(path, "r") as file:
+        check_hdf5(file, shown)
         file.get("model_weights", file).visititems(see)
     return shapes
 
@@ -125,7 +130,7 @@ def _stored(path: Path) -> Shapes:
 def _differences(model: Any, path: Path, folder: Path) -> str:
     """Describe what is missing, unexpected or of another shape in a file; empty where that cannot be told."""
     try:
-        stored = _stored(path)
+        stored = _stored(path, path.name)
         if path.suffix == ".h5" and not path.name.endswith(".weights.h5"):
             weighted = [layer.weights for layer in model.layers if layer.weights]
             expected = _by_place([[tuple(variable.shape) for variable in weights] for weights in weighted])
@@ -133,7 +138,7 @@ def _differences(model: Any, path: Path, folder: Path) -> str:
         else:
             reference = folder / "expected.weights.h5"
             model.save_weights(reference)
-            expected = _stored(reference)
+            expected = _stored(reference, reference.name)
     except (OSError, KeyError, ValueError):
         return ""
     faults = [

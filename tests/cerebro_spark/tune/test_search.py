@@ -482,7 +482,7 @@ def test_what_is_wrong_is_said_before_anything_is_trained(
     with pytest.raises(InvalidArgumentError, match="bytes of weights"):
         search(spark, store, backend=small, search_space={"lr": [0.1], "hidden": [30_000]}).fit(table)
     with pytest.raises(RunError, match=r"has no run 'frist'; runs:.*first"):
-        Selection.resume(store, "frist", backend=small)
+        Selection.resume(store, "frist", backend=small, trainer_fn=trainer)
     assert len(store.list("runs")) == runs
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
+
+from udfs.handlers.keras._archive import load_archive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,20 +25,15 @@ def export(model: Any) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.keras"
         model.save(path)
-        _read(path)
-        return path.read_bytes()
+        data = path.read_bytes()
+        load_archive(path, data)
+        return data
 
 
 def open_export(data: bytes) -> Exported:
-    """Open a ``.keras`` archive as a function of arrays."""
-    handle, name = tempfile.mkstemp(suffix=".keras")
-    path = Path(name)
-    try:
-        os.close(handle)
-        path.write_bytes(data)
-        model = _read(path)
-    finally:
-        path.unlink(missing_ok=True)
+    """Open a ``.keras`` archive as a function of arrays, through :func:`load_archive`."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = load_archive(Path(folder) / "network.keras", data)
 
     def run(inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float32], ...]:
         outputs = model.predict_on_batch(inputs[0] if len(inputs) == 1 else list(inputs))
@@ -46,8 +41,3 @@ def open_export(data: bytes) -> Exported:
         return tuple(np.asarray(output, np.float32) for output in listed)
 
     return run
-
-
-def _read(path: Path) -> Any:
-    # What it was compiled with belongs to the training.
-    return keras.saving.load_model(path, compile=False, safe_mode=True)

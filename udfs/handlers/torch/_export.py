@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from udfs.handlers.torch._archive import check_program, load_program
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -23,7 +25,7 @@ _TRACED_ROWS = 2
 
 
 def export(model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
-    """Write a ``.pt2`` archive for the CPU, whatever device the module is on."""
+    """Write a ``.pt2`` archive for the CPU, whatever device the module is on, and check that it can be opened."""
     rows = [np.concatenate([array] * _TRACED_ROWS)[:_TRACED_ROWS] for array in inputs]
     batch = torch.export.Dim("batch")
     on_cpu = all(tensor.device.type == "cpu" for tensor in (*model.parameters(), *model.buffers()))
@@ -40,12 +42,14 @@ def export(model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
         network.train(training)
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
-    return buffer.getvalue()
+    data = buffer.getvalue()
+    check_program(data)
+    return data
 
 
 def open_export(data: bytes) -> Exported:
-    """Open a ``.pt2`` archive as a function of arrays."""
-    module = torch.export.load(io.BytesIO(data)).module()
+    """Open a ``.pt2`` archive as a function of arrays, through :func:`load_program`."""
+    module = load_program(data).module(check_guards=False)
 
     def run(inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float32], ...]:
         with torch.inference_mode():
