@@ -13,6 +13,7 @@ from pyspark.sql import is_remote
 
 from cerebro_spark.errors import BusyError, InvalidArgumentError, TooFewSlotsError
 from udfs.driver import task_slots
+from udfs.node import check_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +89,7 @@ class SparkBackend:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise InvalidArgumentError(f"{name}={value!r}: a whole number from {least} on")
 
+        check_device(self.device)
         if not self.rejoin_s >= 0:
             raise InvalidArgumentError(f"rejoin_s={self.rejoin_s!r}: seconds, from 0 on")
 

@@ -28,24 +28,37 @@ class RowPolicy:
         nulls alone mark a bad row.
     error : type of RowError
         Raised with ``errors="raise"``, made of a reason and a detail.
+    detail_column : str, optional
+        A column that follows `error_column`: what a reason leaves open, such as a path or a size.
     """
 
     errors: ErrorPolicy
     error_column: str | None = None
     error: type[RowError] = RowError
+    detail_column: str | None = None
 
     @property
     def writes_reasons(self) -> bool:
         """Whether the output has a column of reasons."""
         return self.errors == "null" and self.error_column is not None
 
-    def check(self, reasons: Sequence[str | None], *, first_row: int, partition: int, columns: Sequence[str]) -> None:
+    def check(
+        self,
+        reasons: Sequence[str | None],
+        details: Sequence[str | None],
+        *,
+        first_row: int,
+        partition: int,
+        columns: Sequence[str],
+    ) -> None:
         """Raise for the first bad row of a batch, with ``errors="raise"``.
 
         Parameters
         ----------
         reasons : sequence of str or None
             Per row, why it is bad.
+        details : sequence of str or None
+            Per bad row, what its reason leaves open.
         first_row, partition : int
             Where the batch begins, for the message.
         columns : sequence of str
@@ -58,10 +71,11 @@ class RowPolicy:
         """
         if self.errors != "raise":
             return
-        for row, reason in enumerate(reasons):
+        for row, (reason, detail) in enumerate(zip(reasons, details, strict=True)):
             if reason is not None:
+                about = f"{detail}: " if detail else ""
                 raise self.error(
                     reason,
-                    f"row {first_row + row} of partition {partition}, column {', '.join(columns)!r} "
+                    f"{about}row {first_row + row} of partition {partition}, column {', '.join(columns)!r} "
                     '(errors="null" keeps such rows and says why, errors="drop" leaves them out)',
                 )

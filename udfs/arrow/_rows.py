@@ -27,11 +27,33 @@ class NewColumns(NamedTuple):
     columns : sequence of pyarrow.Array
         One for each of :attr:`BatchFunction.adds`, with a null for each bad row.
     reasons : sequence of str or None
-        Per row, why it is bad: a short phrase from a small fixed set, then perhaps ``": "`` and a detail.
+        Per row, why it is bad: a short phrase from a small fixed set.
+    details : sequence of str or None, optional
+        Per bad row, what varies from one to the next: a path, a size; null where there is nothing to add.
     """
 
     columns: Sequence[pa.Array]
     reasons: Sequence[str | None]
+    details: Sequence[str | None] | None = None
+
+    @classmethod
+    def explained(cls, columns: Sequence[pa.Array], explanations: Sequence[str | None]) -> NewColumns:
+        """Split what :class:`udfs.arrow.RowError` says of each bad row into its reason and its detail.
+
+        Parameters
+        ----------
+        columns : sequence of pyarrow.Array
+        explanations : sequence of str or None
+            ``"reason"`` or ``"reason: detail"``; ``None`` for a good row.
+
+        Examples
+        --------
+        >>> new = NewColumns.explained([], ["no such file: a.png", "null", None])
+        >>> new.reasons, new.details
+        (['no such file', 'null', None], ['a.png', None, None])
+        """
+        parts = [(None, None) if text is None else text.partition(": ")[::2] for text in explanations]
+        return cls(columns, [reason for reason, _ in parts], [detail or None for _, detail in parts])
 
 
 class BatchFunction(Protocol):
@@ -97,7 +119,8 @@ class RowMap:
         """Fields of the output that follow those of ``keep``."""
         if not self.policy.writes_reasons:
             return self.function.adds
-        return (*self.function.adds, pa.field(self.policy.error_column, pa.string()))
+        names = (self.policy.error_column, self.policy.detail_column)
+        return (*self.function.adds, *(pa.field(name, pa.string()) for name in names if name is not None))
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over the batches of one partition, which have the columns by name."""
@@ -144,10 +167,15 @@ class RowMap:
             new = step(pa.RecordBatch.from_arrays(inputs, names=list(self.function.reads)))
             if bad is not None:
                 bad.update(reason.partition(":")[0] for reason in new.reasons if reason is not None)
-            self.policy.check(new.reasons, first_row=first_row, partition=partition, columns=self.function.reads)
+            details = new.details or [None] * batch.num_rows
+            self.policy.check(
+                new.reasons, details, first_row=first_row, partition=partition, columns=self.function.reads
+            )
             columns = [*(batch.column(place) for place in keep), *new.columns]
             if self.policy.writes_reasons:
                 columns.append(pa.array(new.reasons, pa.string()))
+                if self.policy.detail_column is not None:
+                    columns.append(pa.array(details, pa.string()))
             rows = pa.RecordBatch.from_arrays(columns, names=names)
             if self.policy.errors == "drop":
                 rows = rows.filter(pa.array(np.array([reason is None for reason in new.reasons], np.bool_)))

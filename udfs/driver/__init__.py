@@ -15,7 +15,7 @@ from udfs.driver._files import check_file_columns, file_columns, file_infos, is_
 from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords
 from udfs.driver._launch import JavaNotFoundError, launch
 from udfs.driver._live import live_display
-from udfs.driver._params import UNBOUND, above, at_least, one_of, sizes
+from udfs.driver._params import UNBOUND, above, at_least, device_name, one_of, sizes
 from udfs.driver._persistence import NetworkReader, NetworkWriter, StageReadable, StageReader
 from udfs.driver._progress import Progress
 from udfs.driver._slots import is_local, task_slots
@@ -47,6 +47,7 @@ __all__ = [
     "check_present",
     "check_text",
     "count_reasons",
+    "device_name",
     "file_columns",
     "file_infos",
     "hint_keywords",

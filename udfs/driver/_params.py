@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.ml.param import Params, TypeConverters
 
-from optimizer.errors import nearest
+from optimizer.errors import InvalidArgumentError, nearest
+from udfs.node import check_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["UNBOUND", "above", "at_least", "one_of", "sizes"]
+__all__ = ["UNBOUND", "above", "at_least", "device_name", "one_of", "sizes"]
 
 UNBOUND: Params = Params._dummy()  # noqa: SLF001 - the parent that Spark ML itself gives to a Param of a class
 
@@ -26,6 +27,14 @@ def one_of(name: str, allowed: Sequence[str]) -> Callable[[Any], str]:
         return str(value)
 
     return convert
+
+
+def device_name(value: Any) -> str:
+    """Accept the name of a device."""
+    try:
+        return check_device(value)
+    except InvalidArgumentError as error:
+        raise TypeError(str(error)) from None
 
 
 def at_least(name: str, least: int) -> Callable[[Any], int]:

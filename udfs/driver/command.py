@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from optimizer.errors import CerebroError, nearest
+from optimizer.errors import CerebroError, InvalidArgumentError, nearest
 from udfs.driver._causes import cause
+from udfs.node import check_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +44,6 @@ FAILED = 1
 # A drive of Windows is one letter.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _MASTER = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[.+\]|yarn|(spark|k8s|sc)://.+")
-_DEVICE = re.compile(r"auto|cpu|(cuda|gpu|mps|xpu)(:\d+)?")
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
 
 
@@ -164,9 +164,10 @@ def _master(text: str) -> str:
 
 
 def _device(text: str) -> str:
-    if not _DEVICE.fullmatch(text):
-        raise typer.BadParameter(f"{text!r}: auto, cpu, cuda, cuda:1, mps or xpu")
-    return text
+    try:
+        return check_device(text)
+    except InvalidArgumentError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 Master = Annotated[

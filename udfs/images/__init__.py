@@ -1,7 +1,7 @@
 """Decode images of any kind that a DataFrame holds into a network's input, with numpy and Pillow alone."""
 
 from udfs.images._decode import decode
-from udfs.images._errors import ImageError
+from udfs.images._errors import IMAGE_REASONS, ImageError
 from udfs.images._geometry import PictureGeometry, Region, picture_geometry
 from udfs.images._hog import hog, hog_length
 from udfs.images._pillow import MAX_PIXELS
@@ -10,6 +10,7 @@ from udfs.images._rgb import IMAGE_FIELDS, open_rgb
 
 __all__ = [
     "IMAGE_FIELDS",
+    "IMAGE_REASONS",
     "MAX_PIXELS",
     "ImageError",
     "Layout",

@@ -58,7 +58,8 @@ def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = No
     -----
     Unlike torchvision's default loader: photographs are turned upright by their EXIF orientation, transparent pixels
     become white, and 16-bit grey is scaled to 8 bits instead of clipped. A file that ends early is an error, never a
-    picture with a grey rest.
+    picture with a grey rest, also where a JPEG's end marker was put back: only what is missing of its last block, a few
+    bytes, goes unnoticed.
 
     Depends on its arguments alone and may be called from several threads, provided that Pillow's global
     ``ImageFile.LOAD_TRUNCATED_IMAGES`` is left False.

@@ -4,7 +4,34 @@ from __future__ import annotations
 
 from udfs.arrow import RowError
 
-__all__ = ["ImageError"]
+__all__ = ["IMAGE_REASONS", "ImageError"]
+
+IMAGE_REASONS = (
+    "null",
+    "empty file",
+    "not a JPEG, PNG, WEBP, GIF, BMP or TIFF image",
+    *(f"truncated or corrupt {kind} file" for kind in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")),
+    "too many pixels",
+    "unsupported colour mode",
+    "pixels are not finite",
+    "pixels out of range",
+    "no such file",
+    "no permission to read the file",
+    "no file system for the URI",
+    "Spark could not decode the file",
+    "unsupported mode of Spark's image struct",
+    "wrong length of data",
+    "no images",
+    "no good image",
+    "tensor is not of a float type",
+    "tensor of the wrong shape",
+    "tensor is not finite",
+    "sparse vector",
+)
+"""All reasons for which an image, or a tensor in its place, is bad. What varies (a path, a size) is the error's detail.
+
+``"no images"`` and ``"no good image"`` are of records with a list of images.
+"""
 
 
 class ImageError(RowError):

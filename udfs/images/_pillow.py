@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from PIL import Image, ImageFile
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
-from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from udfs.images._errors import ImageError
+from udfs.images._jpeg import open_jpeg
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,17 +46,10 @@ CORRUPT = (
 )
 
 
-class _Jpeg(JpegImageFile):
-    """A JPEG file whose EXIF block is left unparsed: Pillow parses it for the resolution alone, and warns of damage."""
-
-    def getexif(self) -> Image.Exif:
-        return Image.Exif()
-
-
 # The readers are called directly and not through Image.open: that one warns from half of MAX_PIXELS on, and warnings
 # cannot be silenced in one thread only; it would also try formats whose readers start other programs (EPS).
+_JPEG = b"\xff\xd8\xff"
 _READERS: tuple[tuple[bytes, int, type[ImageFile.ImageFile]], ...] = (
-    (b"\xff\xd8\xff", 0, _Jpeg),
     (b"\x89PNG\r\n\x1a\n", 0, PngImageFile),
     (b"WEBP", 8, WebPImageFile),
     (b"GIF8", 0, GifImageFile),
@@ -90,11 +83,12 @@ def load(data: bytes) -> Image.Image:
     if not data:
         raise ImageError("empty file")
     reader = next((r for magic, at, r in _READERS if data.startswith(magic, at)), None)
-    if reader is None:
+    is_jpeg = data.startswith(_JPEG)
+    if reader is None and not is_jpeg:
         raise ImageError("not a JPEG, PNG, WEBP, GIF, BMP or TIFF image")
     try:
         with _quiet(reader, data):
-            image = reader(BytesIO(data))
+            image = open_jpeg(data) if reader is None else reader(BytesIO(data))
             check_pixels(*image.size)
             image.load()
             # Pillow turns a TIFF by itself, while loading.
@@ -104,7 +98,8 @@ def load(data: bytes) -> Image.Image:
     except Image.DecompressionBombError as error:
         raise ImageError("too many pixels", f"more than {MAX_PIXELS}") from error
     except CORRUPT as error:
-        raise ImageError(f"truncated or corrupt {reader.format} file") from error
+        kind = "JPEG" if reader is None else reader.format
+        raise ImageError(f"truncated or corrupt {kind} file") from error
 
 
 def check_pixels(width: int, height: int) -> None:
@@ -114,7 +109,7 @@ def check_pixels(width: int, height: int) -> None:
 
 
 @contextlib.contextmanager
-def _quiet(reader: type[ImageFile.ImageFile], data: bytes) -> Iterator[None]:
+def _quiet(reader: type[ImageFile.ImageFile] | None, data: bytes) -> Iterator[None]:
     # Silencing changes the whole process's filters, so it is locked and kept off the formats of the hot path. What is
     # damaged enough to matter raises an error as well.
     if reader in (TiffImageFile, GifImageFile) or (reader is PngImageFile and b"acTL" in data):

@@ -64,4 +64,4 @@ class HOGExtraction:
                 reasons.append(str(error))
         valid = np.array([reason is None for reason in reasons], np.bool_)
         features = np.stack(rows) if rows else np.empty((0, hog_length(self.size)), np.float32)
-        return NewColumns([to_lists(features, valid)], reasons)
+        return NewColumns.explained([to_lists(features, valid)], reasons)

@@ -138,7 +138,7 @@ class Inference:
             vectors = [np.concatenate(vectors, axis=1) if self.combined.how == "concat" else np.sum(vectors, axis=0)]
         columns: list[pa.Array] = [to_lists(rows, valid) for rows in vectors]
         columns += [to_binary(rows, valid, counts) for rows in tensors]
-        return NewColumns(columns, reasons)
+        return NewColumns.explained(columns, reasons)
 
     def _infer(
         self, model: TracedModel, reads: Sequence[Read]

@@ -73,9 +73,10 @@ class Prediction:
         arrays, reasons = self._read(batch)
         valid = np.array([reason is None for reason in reasons], np.bool_)
         if not valid.any():
-            return NewColumns([pa.nulls(batch.num_rows, VECTOR)], reasons)
+            return NewColumns.explained([pa.nulls(batch.num_rows, VECTOR)], reasons)
         (first, *_) = run(arrays)
-        return NewColumns([to_lists(np.ascontiguousarray(first.reshape(len(first), -1), np.float32), valid)], reasons)
+        outputs = np.ascontiguousarray(first.reshape(len(first), -1), np.float32)
+        return NewColumns.explained([to_lists(outputs, valid)], reasons)
 
     def _read(self, batch: pa.RecordBatch) -> tuple[list[NDArray[Any]], list[str | None]]:
         """One array per input, of the good rows; and why the others are bad."""
@@ -99,7 +100,7 @@ class Prediction:
             lengths = pc.fill_null(pc.list_value_length(values), -1)
             fits = lengths.to_numpy(zero_copy_only=False) == column.size
         for row in np.flatnonzero(~fits).tolist():
-            why = f"tensor of another size in {column.name!r}" if present[row] else f"null in {column.name!r}"
+            why = f"{'tensor of another size' if present[row] else 'null'}: column {column.name!r}"
             reasons[row] = reasons[row] or why
 
     def _array(

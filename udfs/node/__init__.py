@@ -2,12 +2,15 @@
 
 from udfs.node._allocator import keep_freed_memory
 from udfs.node._cache import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
+from udfs.node._device import DEVICES, check_device
 from udfs.node._machine import MachineReport, memory_limit, task_device
 
 __all__ = [
     "CACHE_VARIABLE",
+    "DEVICES",
     "MachineReport",
     "NodeCacheError",
+    "check_device",
     "keep_freed_memory",
     "memory_limit",
     "node_folder",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from pyspark.ml import Transformer
-from pyspark.ml.param import Param
+from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasOutputCols
 from pyspark.ml.util import DefaultParamsWritable
 
@@ -41,6 +41,9 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
     )
     outputFormat: Param[str] = Param(
         UNBOUND, "outputFormat", "vector | array", one_of("outputFormat", ("vector", "array"))
+    )
+    errorDetailCol: Param[str] = Param(
+        UNBOUND, "errorDetailCol", "column for what a reason leaves open: a path, a size", TypeConverters.toString
     )
     pooling: Param[str]
 
@@ -80,6 +83,14 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         """Set the way in which all layers become one column."""
         return self._set(combine=value)
 
+    def getErrorDetailCol(self) -> str | None:
+        """Column for what a reason leaves open, or ``None`` for no such column."""
+        return self.getOrDefault(self.errorDetailCol) if self.isDefined(self.errorDetailCol) else None
+
+    def setErrorDetailCol(self, value: str) -> Self:
+        """Set the column for what a reason leaves open."""
+        return self._set(errorDetailCol=value)
+
     def setOutputCols(self, value: list[str]) -> Self:
         """Set the output columns, one per layer, from the bottom to the top; with ``combine`` one for all."""
         return self._set(outputCols=value)
@@ -104,7 +115,8 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         read = self._read()
         for column in read:
             net.reads.check(dataset, column, type(self).__name__)
-        extra = [self.getErrorCol()] if self.getErrors() == "null" else []
+        reasons = [self.getErrorCol(), self.getErrorDetailCol()] if self.getErrors() == "null" else []
+        extra = [name for name in reasons if name is not None]
         check_absent(dataset, [*columns, *extra], "set outputCols or errorCol, or drop it first")
         inside = columns if combine is None else [f"{columns[0]}_{place}" for place in range(len(layers))]
         features = tuple(
@@ -126,7 +138,9 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
             image_aggregation=self._aggregation(),
             combined=None if combine is None else Combined(columns[0], cast("Combination", combine)),
         )
-        policy = RowPolicy(cast("ErrorPolicy", self.getErrors()), self.getErrorCol(), net.reads.error)
+        policy = RowPolicy(
+            cast("ErrorPolicy", self.getErrors()), self.getErrorCol(), net.reads.error, self.getErrorDetailCol()
+        )
         rows = RowMap(inference, tuple(dataset.columns), policy)
         if self.getOutputFormat() == "array":
             return map_rows(dataset, rows)

@@ -63,7 +63,10 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         Policy for an image that cannot be read: nulls, with the reason in ``errorCol`` (default); no row; or a
         failed job.
     errorCol : str
-        Default ``"image_error"``; null for a good row. Only with ``errors="null"``.
+        One of :data:`udfs.images.IMAGE_REASONS`; null for a good row. Default ``"image_error"``. Only with
+        ``errors="null"``.
+    errorDetailCol : str, optional
+        What a reason leaves open, such as a path or a size; no such column by default. Only with ``errors="null"``.
     outputFormat : {"vector", "array"}
         Spark ML vectors (default) or ``array<float>``.
     seed : int
@@ -119,6 +122,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         device: str | None = None,
         errors: str | None = None,
         errorCol: str | None = None,
+        errorDetailCol: str | None = None,
         outputFormat: str | None = None,
         seed: int | None = None,
     ) -> None:

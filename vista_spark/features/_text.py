@@ -54,6 +54,8 @@ class TextFeaturizer(NetworkFeaturizer):
         Policy for a null: nulls, with the reason in ``errorCol`` (default); no row; or a failed job.
     errorCol : str
         Default ``"text_error"``; null for a good row. Only with ``errors="null"``.
+    errorDetailCol : str, optional
+        What a reason leaves open, such as a path or a size; no such column by default. Only with ``errors="null"``.
     outputFormat : {"vector", "array"}
         Spark ML vectors (default) or ``array<float>``.
     seed : int
@@ -102,6 +104,7 @@ class TextFeaturizer(NetworkFeaturizer):
         device: str | None = None,
         errors: str | None = None,
         errorCol: str | None = None,
+        errorDetailCol: str | None = None,
         outputFormat: str | None = None,
         seed: int | None = None,
     ) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
-from pyspark.ml.param import Param, TypeConverters
+from pyspark.ml.param import Param
 from pyspark.ml.param.shared import (
     HasFeaturesCol,
     HasLabelCol,
@@ -20,7 +20,7 @@ from pyspark.ml.param.shared import (
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import ArrayType, NumericType
 
-from udfs.driver import UNBOUND, above, at_least, check_present, is_numeric, one_of, quoted, sizes
+from udfs.driver import UNBOUND, above, at_least, check_present, device_name, is_numeric, one_of, quoted, sizes
 from udfs.gang import BACKENDS
 from vista_spark.errors import ColumnError, LabelError
 
@@ -37,7 +37,7 @@ SOLVERS = ("adam", "sgd")
 class HasNetworkCols(HasFeaturesCol, HasLabelCol, HasPredictionCol):
     """Params for the columns of a network that predicts, and for its device."""
 
-    device: Param[str] = Param(UNBOUND, "device", "auto | cpu | cuda | ...", TypeConverters.toString)
+    device: Param[str] = Param(UNBOUND, "device", "auto | cpu | cuda | ...", device_name)
 
     def __init__(self) -> None:
         super().__init__()

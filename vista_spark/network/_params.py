@@ -8,7 +8,7 @@ from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasInputCol, HasSeed
 
 from udfs.arrow import ERROR_POLICIES
-from udfs.driver import UNBOUND, at_least, one_of
+from udfs.driver import UNBOUND, at_least, device_name, one_of
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
 
@@ -81,7 +81,7 @@ class HasNetwork(HasSeed):
     weights: Param[str] = Param(
         UNBOUND, "weights", "path or URI of the weights; random weights without them", TypeConverters.toString
     )
-    device: Param[str] = Param(UNBOUND, "device", "auto | cpu | cuda | ...", TypeConverters.toString)
+    device: Param[str] = Param(UNBOUND, "device", "auto | cpu | cuda | ...", device_name)
 
     def __init__(self) -> None:
         super().__init__()

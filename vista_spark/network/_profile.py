@@ -14,7 +14,7 @@ from optimizer.transfer import ModelProfile
 from udfs.driver import hint_keywords
 from udfs.inference import Inference
 from udfs.inference.profiling import ProfilingRequest, measure
-from udfs.node import node_folder, written_once
+from udfs.node import check_device, node_folder, written_once
 from vista_spark.network._network import network
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def profile(
 
     Raises
     ------
+    InvalidArgumentError
+        No such device.
     udfs.inference.profiling.ProfilingError
         The measuring process failed, for example for want of memory.
     vista_spark.errors.UnknownModelError, optimizer.errors.UnknownLayerError, udfs.weights.WeightsError
@@ -67,6 +69,7 @@ def profile(
     >>> squeezenet.serialized_bytes
     4941984
     """
+    check_device(device)
     return profile_network(network(model, weights, 0, image_size), batch_size=batch_size, device=device, fresh=fresh)
 
 

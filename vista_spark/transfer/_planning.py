@@ -12,6 +12,7 @@ from optimizer.memory import SPARK4, Downstream, InfeasiblePlanError, TransferWo
 from optimizer.transfer import Choice, TransferCost, choose_transfer
 from udfs.driver import hint_keywords
 from udfs.inference import feature_length
+from udfs.node import check_device
 from vista_spark.network import network, profile_network
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     ------
     InfeasiblePlanError
         No plan fits; the message has the smallest machines on which one would.
-    UnknownModelError, UnknownLayerError, WeightsError
+    UnknownModelError, UnknownLayerError, WeightsError, InvalidArgumentError
         As everywhere.
 
     Examples
@@ -183,6 +184,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     >>> choice.physical.cores, choice.physical.join
     (4, 'broadcast')
     """
+    check_device(device)
     net = network(model, weights, 0, image_size, max_length).above(start_layer)
     problem = TransferProblem(
         network=net,

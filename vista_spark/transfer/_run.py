@@ -11,7 +11,7 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from udfs.arrow import RowMap, RowPolicy
-from udfs.driver import as_vector, cause, map_rows, quoted, reason_of
+from udfs.driver import as_vector, cause, map_rows, quoted
 from udfs.images import hog_length
 from udfs.inference import HOGExtraction, Pooling, feature_length
 from vista_spark.errors import DiskFullError, EmptyInputError, LabelError
@@ -207,7 +207,7 @@ class Run:
 
     def _count(self, table: DataFrame, *, complain: bool) -> None:
         """Compute a table, and the first time count the rows to train and test on."""
-        counted = table.groupBy(reason_of(ERROR).alias("reason"), self._is_test.alias("test")).agg(
+        counted = table.groupBy(F.col(ERROR).alias("reason"), self._is_test.alias("test")).agg(
             F.count("*").alias("rows"),
             F.countDistinct(F.col(quoted(self.columns.label))).alias("classes"),
             F.min(F.col(quoted(self.columns.on))).alias("example"),

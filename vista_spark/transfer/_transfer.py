@@ -14,6 +14,7 @@ from optimizer.logical import LOGICAL_PLANS, plan_layers
 from optimizer.memory import Join, Persistence
 from udfs.driver import Progress, check_present, hint_keywords, holds_image_lists, quoted
 from udfs.inference import POOLINGS, REDUCTIONS
+from udfs.node import check_device
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.features import CNNFeaturizer, TextFeaturizer
@@ -195,6 +196,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         ):
             if value not in allowed:
                 raise InvalidArgumentError(f"{name}={value!r}; one of: {', '.join(map(str, allowed))}")
+        check_device(self.device)
         if not 0 < self.test_fraction < 1:
             raise InvalidArgumentError(f"test_fraction={self.test_fraction}: a share between 0 and 1")
         for name, number in (("batch_size", self.batch_size), ("partitions", self.partitions)):

@@ -49,7 +49,8 @@ class Double:
         LOG.append(str(batch.num_rows))
         numbers = batch.column("x").to_pylist()
         reasons = [None if x is not None and x >= 0 else "null" if x is None else f"negative: {x}" for x in numbers]
-        return NewColumns([pa.array([None if x is None or x < 0 else 2 * x for x in numbers], pa.int64())], reasons)
+        twice = pa.array([None if x is None or x < 0 else 2 * x for x in numbers], pa.int64())
+        return NewColumns.explained([twice], reasons)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +89,19 @@ def test_null_keeps_every_row_with_its_reason() -> None:
     found = table(rows("null"), batches(4, 3))
     assert [list(row) for row in found] == [["id", "x", "twice", "why"]] * 7
     assert [row["twice"] for row in found] == [0, None, 4, None, 8, None, 12]
-    assert [row["why"] for row in found] == [None, "negative: -1", None, "null", None, "negative: -5", None]
+    assert [row["why"] for row in found] == [None, "negative", None, "null", None, "negative", None]
+
+
+def test_what_a_reason_leaves_open_has_a_column_of_its_own() -> None:
+    run = RowMap(Double(), ("id",), RowPolicy("null", "why", DoubleError, "how much"))
+    found = table(run, batches(7))
+    assert list(found[0]) == ["id", "twice", "why", "how much"]
+    assert [row["why"] for row in found] == [None, "negative", None, "null", None, "negative", None]
+    assert [row["how much"] for row in found] == [None, "-1", None, None, None, "-5", None]
+    assert (
+        "how much"
+        not in table(RowMap(Double(), ("id",), RowPolicy("drop", "why", DoubleError, "how much")), batches(7))[0]
+    )
 
 
 def test_null_without_a_column_for_reasons_has_nulls_alone() -> None:
@@ -108,7 +121,7 @@ def test_raise_names_the_row_of_the_partition_and_the_column() -> None:
     assert next(found).schema.names == ["id", "x", "twice"]
     with pytest.raises(DoubleError, match=r"negative: -4: row 4 of partition 0, column 'x'") as raised:
         next(found)
-    assert raised.value.reason == "negative: -4"
+    assert raised.value.reason == "negative"
 
 
 @pytest.mark.parametrize("errors", ["null", "drop"])
@@ -140,7 +153,7 @@ def test_over_a_data_frame(spark: SparkSession) -> None:
     assert found.schema["v.w"].metadata["ml_attr"]["num_attrs"] == 2
     assert [tuple(row) for row in found.orderBy(quoted("a.b`c")).collect()] == [
         (1, 2.0, DenseVector([20.0, 1.0]), None),
-        (2, -1.0, None, "negative: -10"),
+        (2, -1.0, None, "negative"),
         (3, None, None, "null"),
     ]
     assert count_reasons(found, "why?") == {"negative": 1, "null": 1}
@@ -161,4 +174,4 @@ class Vectors:
         numbers = batch.column("x").to_pylist()
         reasons = ["null" if x is None else f"negative: {x}" if x < 0 else None for x in numbers]
         vectors = [[x, 1.0] if why is None else None for x, why in zip(numbers, reasons, strict=True)]
-        return NewColumns([pa.array(vectors, VECTOR)], reasons)
+        return NewColumns.explained([pa.array(vectors, VECTOR)], reasons)

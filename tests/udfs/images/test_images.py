@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import errno
 import io
 import pickle
@@ -19,7 +20,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from optimizer.errors import InvalidArgumentError
-from udfs.images import MAX_PIXELS, ImageError, Preprocessing, decode, open_rgb
+from udfs import images
+from udfs.images import IMAGE_REASONS, MAX_PIXELS, ImageError, Preprocessing, decode, open_rgb
+from udfs.inference import _feeds
 
 PIXELS = Preprocessing(crop=32, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), scale=1.0)
 PHOTOGRAPH = Image.fromarray(sklearn.datasets.load_sample_image("china.jpg"))
@@ -359,6 +362,90 @@ def test_a_truncated_file_is_an_error_and_never_filled_up(kind: str, progressive
             np.testing.assert_array_equal(result, whole)
             assert len(data) - length < 32
     assert errors > 10
+
+
+JPEGS: dict[str, dict[str, Any]] = {
+    "baseline": {"quality": 90},
+    "full colour": {"subsampling": 0},
+    "own codes": {"optimize": True},
+    "restarts": {"restart_marker_rows": 1},
+    "progressive": {"progressive": True},
+    "progressive restarts": {"progressive": True, "restart_marker_rows": 1},
+    "grey": {"grey": True},
+    "grey, progressive": {"grey": True, "progressive": True},
+    "CMYK": {"cmyk": True},
+}
+
+
+def jpeg(name: str, size: tuple[int, int] = (150, 100)) -> bytes:
+    options = dict(JPEGS[name])
+    mode = "L" if options.pop("grey", False) else "CMYK" if options.pop("cmyk", False) else "RGB"
+    return encode(PHOTOGRAPH.resize(size).convert(mode), "JPEG", **options)
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\xff\xd9", b"\xff\xd9" + b"trailer" * 9, b"\0" * 5000], ids=["end", "more", "zeros"]
+)
+@pytest.mark.parametrize("name", JPEGS)
+def test_a_jpeg_that_was_cut_and_closed_is_an_error(name: str, tail: bytes) -> None:
+    """libjpeg paints the rest grey, and only warns; Pillow passes no warning on."""
+    data = jpeg(name)
+    headers = data.index(b"\xff\xda") + 20
+    # What is missing of the last block may go unnoticed.
+    for length in sorted({*range(headers, len(data) - 40, 61), *range(len(data) - 150, len(data) - 40)}):
+        result = attempt(data[:length] + tail)
+        assert isinstance(result, ImageError), f"{len(data) - length} bytes are missing"
+        assert result.reason == "truncated or corrupt JPEG file"
+
+
+def test_a_jpeg_that_was_cut_between_two_restarts_is_an_error() -> None:
+    """There libjpeg looks for a marker, as after the last scan."""
+    for name in ("restarts", "progressive restarts"):
+        data = jpeg(name)
+        scan = data.rindex(b"\xff\xda")
+        places = [
+            place for place in range(scan, len(data) - 2) if data[place] == 0xFF and 0xD0 <= data[place + 1] < 0xD8
+        ]
+        assert len(places) > 3
+        for place in places:
+            for cut in (place - 1, place, place + 1, place + 2):
+                assert isinstance(attempt(data[:cut] + b"\xff\xd9"), ImageError)
+
+
+def test_a_progressive_jpeg_without_its_last_scans_is_an_error() -> None:
+    data = jpeg("progressive")
+    scans = [place for place in range(len(data) - 1) if data[place : place + 2] == b"\xff\xda"]
+    assert len(scans) > 5
+    for scan in scans[1:]:
+        # The table of codes comes before the scan that uses it.
+        table = data.rindex(b"\xff\xc4", 0, scan)
+        assert isinstance(attempt(data[:table] + b"\xff\xd9"), ImageError)
+
+
+@pytest.mark.parametrize("name", JPEGS)
+@pytest.mark.parametrize("size", [(1, 1), (8, 8), (33, 17), (150, 100), (641, 479)])
+def test_a_complete_jpeg_has_pillows_pixels(name: str, size: tuple[int, int]) -> None:
+    data = jpeg(name, size)
+    expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    for tail in (b"", b"\0", b"anything" * 100, b"\xff\xd9", data):
+        np.testing.assert_array_equal(rgb(data + tail), expected)
+
+
+def test_every_reason_is_one_of_the_documented_ones() -> None:
+    """A reason made of what varies could not be counted."""
+    raised = set()
+    for file in [*Path(images.__file__).parent.glob("*.py"), Path(_feeds.__file__)]:
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("ImageError") and call.args:
+                text = call.args[0]
+                if isinstance(text, ast.Constant):
+                    raised.add(text.value)
+                else:
+                    assert ast.unparse(text) == "f'truncated or corrupt {kind} file'"
+    assert len(raised) > 12
+    assert raised <= set(IMAGE_REASONS)
+    assert len(set(IMAGE_REASONS)) == len(IMAGE_REASONS)
+    assert not any(":" in reason for reason in IMAGE_REASONS)
 
 
 FILES = {

@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 
 from optimizer.errors import UnknownLayerError
 from udfs import images
-from udfs.images import Preprocessing, Preprocessings
+from udfs.images import IMAGE_REASONS, Preprocessing, Preprocessings
 from udfs.inference import POOLINGS, pool
 from udfs.weights import WeightsError
 from vista_spark import CNNFeaturizer, roster
@@ -204,12 +204,14 @@ def test_paths(prefix: str, spark: SparkSession, tmp_path: Path, files: list[byt
     for number, file in enumerate(files):
         (tmp_path / f"{number} é.jpg").write_bytes(file)
     paths = [f"{prefix}{tmp_path}/{number} é.jpg" for number in range(8)]
-    found = fire9().transform(table(spark, paths, "string")).cache()
+    found = fire9(errorDetailCol="why").transform(table(spark, paths, "string")).cache()
     rows = features(found, "f")
     for number in range(7):
         assert_close(rows[number], expected[number].reshape(-1))
     assert rows[7] is None
-    assert found.where("id = 7").first()["image_error"].startswith("no such file")
+    missing = found.where("id = 7").first()
+    assert missing["image_error"] == "no such file"
+    assert missing["why"] == paths[7]
     found.unpersist()
 
 
@@ -402,7 +404,7 @@ def test_bad_images_become_nulls_and_say_why(mixed: DataFrame) -> None:
     good, bad = good_and_bad()
     inputs = decoded(list(good.values()), SMALL)
     reference = plain(roster.load("squeezenet1_1"), ["features.12"], inputs)[0]
-    found = {row["id"]: row for row in fire9(batchSize=4).transform(mixed).collect()}
+    found = {row["id"]: row for row in fire9(batchSize=4, errorDetailCol="detail").transform(mixed).collect()}
     assert found.keys() == good.keys() | bad.keys()
     for name, expected in zip(good, reference, strict=True):
         assert found[name]["image_error"] is None
@@ -410,6 +412,7 @@ def test_bad_images_become_nulls_and_say_why(mixed: DataFrame) -> None:
     for name, (value, reason) in bad.items():
         assert found[name]["f"] is None
         assert found[name]["image_error"].startswith(reason)
+        assert found[name]["image_error"] in IMAGE_REASONS
         assert found[name]["image"] == value, "the row itself is kept"
 
 

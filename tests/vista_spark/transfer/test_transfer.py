@@ -674,6 +674,7 @@ def test_what_is_wrong_is_said_before_a_job(tables: tuple[DataFrame, DataFrame],
         ({"test_fraction": 0}, "test_fraction=0: a share between 0 and 1"),
         ({"test_fraction": 1.5}, "test_fraction=1.5"),
         ({"batch_size": 0}, "batch_size=0: at least 1"),
+        ({"device": "cpuu"}, "device='cpuu'.*did you mean 'cpu'"),
     ],
 )
 @pytest.mark.usefixtures("spark")
