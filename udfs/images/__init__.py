@@ -5,7 +5,7 @@ from udfs.images._errors import IMAGE_REASONS, ImageError
 from udfs.images._geometry import PictureGeometry, Region, picture_geometry
 from udfs.images._hog import hog, hog_length
 from udfs.images._pillow import MAX_PIXELS
-from udfs.images._preprocessing import Layout, Preprocessing, Preprocessings
+from udfs.images._preprocessing import Layout, Preprocessing, Preprocessings, Resample
 from udfs.images._rgb import IMAGE_FIELDS, open_rgb
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Preprocessing",
     "Preprocessings",
     "Region",
+    "Resample",
     "decode",
     "hog",
     "hog_length",

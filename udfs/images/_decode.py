@@ -24,8 +24,9 @@ FloatArray = np.ndarray[Any, np.dtype[np.float32]]
 def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = None) -> FloatArray:
     """Decode one image into a network's input.
 
-    The numbers are those of torchvision's ``Resize`` (bilinear, antialiased), ``CenterCrop``, ``ToTensor`` and
-    ``Normalize`` on the same RGB picture, padded with black where the resized image is smaller than the crop.
+    The numbers are those of torchvision's ``Resize`` (antialiased), ``CenterCrop``, ``ToTensor`` and ``Normalize`` on
+    the same RGB picture, padded with black where the resized image is smaller than the crop; with
+    ``preprocessing.crop_start="floor"`` those of the image processors of ``transformers`` on Pillow's pictures.
 
     Parameters
     ----------
@@ -106,10 +107,10 @@ def _resized(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
     check_pixels(width, height)
     # Resizing the cropped region alone would be faster, but Pillow holds such a region in single precision, and most
     # images come out different by a grey level.
-    image = image.resize((width, height), Image.Resampling.BILINEAR)
-    if preprocessing.resize is None:
-        return image
+    image = image.resize((width, height), Image.Resampling[preprocessing.resample.upper()])
     (top, left), crop = geometry.offset, geometry.crop
+    if (height, width) == (crop, crop):
+        return image
     # Beyond the edge of the picture Pillow's crop is black.
     return image.crop((left, top, left + crop, top + crop))
 

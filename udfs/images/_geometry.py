@@ -109,14 +109,23 @@ def picture_geometry(size: tuple[int, int], preprocessing: Preprocessing) -> Pic
         Height and width of the upright photograph.
     preprocessing : Preprocessing
     """
-    crop, short = preprocessing.crop, preprocessing.resize
-    if short is None:
-        return PictureGeometry(size, (crop, crop), (0, 0), crop)
+    crop, resize = preprocessing.crop, preprocessing.resize
+    resized = (crop, crop) if resize is None else resize if isinstance(resize, tuple) else _shorter_side(size, resize)
+    offset = _floor_start if preprocessing.crop_start == "floor" else _rounded_start
+    return PictureGeometry(size, resized, (offset(resized[0], crop), offset(resized[1], crop)), crop)
+
+
+def _shorter_side(size: tuple[int, int], short: int) -> tuple[int, int]:
+    """Keep the aspect ratio; the longer side is truncated, as in torchvision."""
     height, width = size
-    # Truncated, as torchvision does.
-    resized = (int(short * height / width), short) if width <= height else (short, int(short * width / height))
-    return PictureGeometry(size, resized, (_offset(resized[0], crop), _offset(resized[1], crop)), crop)
+    return (int(short * height / width), short) if width <= height else (short, int(short * width / height))
 
 
-def _offset(length: int, crop: int) -> int:
+def _rounded_start(length: int, crop: int) -> int:
+    """Start of a centre crop as in torchvision."""
     return round((length - crop) / 2) if length >= crop else -((crop - length) // 2)
+
+
+def _floor_start(length: int, crop: int) -> int:
+    """Start of a centre crop as in ``transformers``."""
+    return (length - crop) // 2

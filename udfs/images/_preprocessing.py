@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from optimizer.errors import InvalidArgumentError
 from udfs.handlers import TensorSpec
 
-__all__ = ["Layout", "Preprocessing", "Preprocessings"]
+__all__ = ["Layout", "Preprocessing", "Preprocessings", "Resample"]
 
 Layout = Literal["NCHW", "NHWC"]
 """Order of the axes of a batch of feature maps: channels before height and width (torch), or last (Keras)."""
+
+Resample = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
+"""Filter of a resize: one of Pillow's, which average over the pixels that become one, but for ``"nearest"``."""
+
+_SIDES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +32,9 @@ class Preprocessing:
     ----------
     crop : int
         Height and width of the network's input, in pixels.
-    resize : int or None
-        The shorter side is first resized to this many pixels, the aspect ratio kept; ``None`` resizes straight to
-        ``crop x crop``, the aspect ratio lost.
+    resize : int, pair of int, or None
+        The shorter side is first resized to this many pixels, the aspect ratio kept; a pair is height and width, the
+        aspect ratio lost; ``None`` is ``(crop, crop)``.
     mean, std : tuple of 3 float
         In units of the scaled pixel, in ``channels`` order.
     scale : float
@@ -38,11 +43,16 @@ class Preprocessing:
         Order of the channels.
     layout : {"NCHW", "NHWC"}
         Where the network wants the channels: the first axis of an image, or the last.
+    resample : {"bilinear", "bicubic", "lanczos", "box", "hamming", "nearest"}
+        Pillow's filter for the resize.
+    crop_start : {"rounded", "floor"}
+        Where the crop begins when an odd number of pixels is cut away (or padded): half of it, rounded to the even
+        neighbour (and up for padding), as torchvision does (default), or rounded down, as ``transformers`` does.
 
     Raises
     ------
     InvalidArgumentError
-        A rectangle, or a size that is not a whole number of pixels.
+        A crop that is a rectangle, a size that is not a whole number of pixels, or an unknown filter.
 
     Examples
     --------
@@ -51,19 +61,29 @@ class Preprocessing:
     """
 
     crop: int
-    resize: int | None = None
+    resize: int | tuple[int, int] | None = None
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     scale: float = 1 / 255
     channels: Literal["RGB", "BGR"] = "RGB"
     layout: Layout = "NCHW"
+    resample: Resample = "bilinear"
+    crop_start: Literal["rounded", "floor"] = "rounded"
 
     kind = "image"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "crop", _pixels("crop", self.crop))
-        if self.resize is not None:
+        if isinstance(self.resize, list | tuple) and len(self.resize) == _SIDES:
+            object.__setattr__(self, "resize", tuple(_pixels("resize", side) for side in self.resize))
+        elif self.resize is not None:
             object.__setattr__(self, "resize", _pixels("resize", self.resize))
+        for name, value, known in (
+            ("resample", self.resample, get_args(Resample)),
+            ("crop_start", self.crop_start, ("rounded", "floor")),
+        ):
+            if value not in known:
+                raise InvalidArgumentError(f"Preprocessing({name}={value!r}): one of {', '.join(known)}")
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -87,8 +107,12 @@ class Preprocessing:
 
     def with_size(self, crop: int) -> Preprocessing:
         """Copy for another input size; ``resize`` keeps its proportion to ``crop``."""
-        resize = None if self.resize is None else round(self.resize * crop / self.crop)
-        return replace(self, crop=crop, resize=resize)
+        if self.resize is None:
+            return replace(self, crop=crop)
+        if isinstance(self.resize, int):
+            return replace(self, crop=crop, resize=round(self.resize * crop / self.crop))
+        height, width = (round(side * crop / self.crop) for side in self.resize)
+        return replace(self, crop=crop, resize=(height, width))
 
 
 def _pixels(name: str, value: Any) -> int:

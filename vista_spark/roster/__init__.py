@@ -17,6 +17,7 @@ Examples
 
 from vista_spark.roster._card import FeatureLayer, ModelCard
 from vista_spark.roster._class_names import ClassNames, fitting_class_names, read_class_names
+from vista_spark.roster._pretrained import from_pretrained
 from vista_spark.roster._registry import card, load, names, register, text_encoder, unregister
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "ModelCard",
     "card",
     "fitting_class_names",
+    "from_pretrained",
     "load",
     "names",
     "read_class_names",

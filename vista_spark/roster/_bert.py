@@ -26,21 +26,47 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+_PREFIXES = ("bert.", "roberta.", "distilbert.")
+# DistilBERT's names of the same parameters.
+_DISTILBERT = {
+    "transformer.layer.": "encoder.layer.",
+    ".attention.q_lin.": ".attention.self.query.",
+    ".attention.k_lin.": ".attention.self.key.",
+    ".attention.v_lin.": ".attention.self.value.",
+    ".attention.out_lin.": ".attention.output.dense.",
+    ".sa_layer_norm.": ".attention.output.LayerNorm.",
+    ".ffn.lin1.": ".intermediate.dense.",
+    ".ffn.lin2.": ".output.dense.",
+    ".output_layer_norm.": ".output.LayerNorm.",
+}
+
+
+def _own_name(key: str) -> str:
+    for prefix in _PREFIXES:
+        key = key.removeprefix(prefix)
+    for theirs, ours in _DISTILBERT.items():
+        key = key.replace(theirs, ours)
+    return key
+
+
 class _Embeddings(nn.Module):
-    """The sum of the embeddings of a token, its position and its segment, which is always the first."""
+    """The sum of the embeddings of a token, its position and, but in DistilBERT, its segment, always the first."""
 
     def __init__(self, shape: BertShape) -> None:
         super().__init__()
         self.word_embeddings = nn.Embedding(shape.vocabulary, shape.hidden)
         self.position_embeddings = nn.Embedding(shape.positions, shape.hidden)
-        self.token_type_embeddings = nn.Embedding(shape.segments, shape.hidden)
+        self.token_type_embeddings = nn.Embedding(shape.segments, shape.hidden) if shape.segments else None
         self.LayerNorm = nn.LayerNorm(shape.hidden, eps=shape.epsilon)
         self.first = shape.first
 
     def forward(self, ids: Tensor) -> Tensor:
         positions = self.position_embeddings.weight[self.first : self.first + ids.size(1)]
-        # In the order in which BERT adds them: float addition is not associative.
-        out: Tensor = self.LayerNorm(self.word_embeddings(ids) + self.token_type_embeddings.weight[0] + positions)
+        x = self.word_embeddings(ids)
+        if self.token_type_embeddings is not None:
+            # In the order in which BERT adds them: float addition is not associative.
+            x = x + self.token_type_embeddings.weight[0]
+        out: Tensor = self.LayerNorm(x + positions)
         return out
 
 
@@ -136,7 +162,8 @@ class _First(nn.Module):
 class BertEncoder(nn.Module):
     """Embeddings and blocks of BERT, without the heads of its training.
 
-    Parameters are named as in ``transformers.BertModel`` and ``RobertaModel``, whose weights fit.
+    Parameters are named as in ``transformers.BertModel`` and ``RobertaModel``, whose weights fit; those of
+    ``DistilBertModel`` do too, by :meth:`own_weights`.
 
     Parameters
     ----------
@@ -184,7 +211,7 @@ class BertEncoder(nn.Module):
 
     def own_weights(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Take the encoder's part of a checkpoint: without prefix, heads, pooler and counters."""
-        plain = {key.removeprefix("bert.").removeprefix("roberta."): tensor for key, tensor in state.items()}
-        above = ("pooler.", "cls.", "lm_head.", "classifier.", "qa_outputs.")
+        plain = {_own_name(key): tensor for key, tensor in state.items()}
+        above = ("pooler.", "cls.", "lm_head.", "classifier.", "pre_classifier.", "qa_outputs.", "vocab_")
         counters = ("embeddings.position_ids", "embeddings.token_type_ids")
         return {key: tensor for key, tensor in plain.items() if not key.startswith((*above, *counters))}

@@ -13,13 +13,16 @@ from vista_spark.errors import InvalidArgumentError
 from vista_spark.roster._card import FeatureLayer, ModelCard
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from torch import nn
 
-__all__ = ["ACTIVATIONS", "TEXT_BUILT_IN", "BertShape", "folder_card", "text_card"]
+__all__ = ["ACTIVATIONS", "KINDS", "TEXT_BUILT_IN", "BertShape", "folder_card", "text_card"]
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
-# Different names for the same layers.
-_KINDS = ("bert", "roberta", "xlm-roberta", "camembert")
+# Different names for the same layers; DistilBERT has no segments.
+KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class BertShape:
     ----------
     vocabulary, hidden, blocks, heads, intermediate, positions, segments : int
         As in the paper: tokens of the vocabulary, width of a token, blocks, heads per block, width within a block,
-        tokens of the longest text, number of segments.
+        tokens of the longest text, number of segments (none in DistilBERT).
     activation : {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"}
     epsilon : float
         Of the normalisations.
@@ -97,27 +100,13 @@ def folder_card(folder: str, name: str, max_length: int) -> ModelCard:
     config = json.loads(local_file(f"{folder}/config.json").read_text())
     kind = config.get("model_type")
     plain = config.get("position_embedding_type", "absolute") == "absolute" and not config.get("is_decoder")
-    if kind not in _KINDS or not plain:
+    if kind not in KINDS or not plain:
+        raise InvalidArgumentError(f"{folder} has a network of the kind {kind!r}; use an encoder of {', '.join(KINDS)}")
+    shape = _distilbert_shape(config) if kind == "distilbert" else _bert_shape(config)
+    if shape.activation not in ACTIVATIONS:
         raise InvalidArgumentError(
-            f"{folder} has a network of the kind {kind!r}; use an encoder of {', '.join(_KINDS)}"
+            f"{folder}: activation {shape.activation!r} is unknown; use one of {', '.join(ACTIVATIONS)}"
         )
-    activation = config.get("hidden_act", "gelu")
-    if activation not in ACTIVATIONS:
-        raise InvalidArgumentError(
-            f"{folder}: activation {activation!r} is unknown; use one of {', '.join(ACTIVATIONS)}"
-        )
-    shape = BertShape(
-        vocabulary=config["vocab_size"],
-        hidden=config["hidden_size"],
-        blocks=config["num_hidden_layers"],
-        heads=config["num_attention_heads"],
-        intermediate=config["intermediate_size"],
-        positions=config["max_position_embeddings"],
-        segments=config["type_vocab_size"],
-        activation=activation,
-        epsilon=config.get("layer_norm_eps", 1e-12),
-        first=0 if kind == "bert" else config.get("pad_token_id", 1) + 1,
-    )
     return text_card(
         name,
         shape,
@@ -125,6 +114,35 @@ def folder_card(folder: str, name: str, max_length: int) -> ModelCard:
         folder,
         weights=f"{folder}/{FOLDER_WEIGHTS}",
         tokenizer=f"{folder}/{TOKENIZER}",
+    )
+
+
+def _bert_shape(config: Mapping[str, Any]) -> BertShape:
+    return BertShape(
+        vocabulary=config["vocab_size"],
+        hidden=config["hidden_size"],
+        blocks=config["num_hidden_layers"],
+        heads=config["num_attention_heads"],
+        intermediate=config["intermediate_size"],
+        positions=config["max_position_embeddings"],
+        segments=config["type_vocab_size"],
+        activation=config.get("hidden_act", "gelu"),
+        epsilon=config.get("layer_norm_eps", 1e-12),
+        first=0 if config["model_type"] == "bert" else config.get("pad_token_id", 1) + 1,
+    )
+
+
+def _distilbert_shape(config: Mapping[str, Any]) -> BertShape:
+    # The settings of the published checkpoints where a file leaves one out.
+    return BertShape(
+        vocabulary=config["vocab_size"],
+        hidden=config.get("dim", 768),
+        blocks=config.get("n_layers", 6),
+        heads=config.get("n_heads", 12),
+        intermediate=config.get("hidden_dim", 3_072),
+        positions=config.get("max_position_embeddings", 512),
+        segments=0,
+        activation=config.get("activation", "gelu"),
     )
 
 

@@ -20,6 +20,7 @@ PREPROCESSINGS = (
     Preprocessing(crop=32, resize=32, **NEUTRAL),
     Preprocessing(crop=32, resize=None, **NEUTRAL),
     Preprocessing(crop=40, resize=32, **NEUTRAL),  # padded with black
+    Preprocessing(crop=32, resize=(37, 41), crop_start="floor", **NEUTRAL),
 )
 
 
@@ -60,7 +61,7 @@ def test_what_the_network_sees_is_all_that_changes_its_input(
     inside = black.copy()
     inside[top + 2 : bottom - 2, left + 2 : right - 2] = 255
     assert decoded(inside, preprocessing).max() == 1
-    if preprocessing.crop <= (preprocessing.resize or preprocessing.crop):
+    if preprocessing.crop <= min(picture_geometry(size, preprocessing).resized):
         assert decoded(inside, preprocessing)[:, 3:-3, 3:-3].min() == 1
 
 

@@ -21,7 +21,15 @@ from PIL import Image, ImageOps
 
 from optimizer.errors import InvalidArgumentError
 from udfs import images
-from udfs.images import IMAGE_REASONS, MAX_PIXELS, ImageError, Preprocessing, decode, open_rgb
+from udfs.images import (
+    IMAGE_REASONS,
+    MAX_PIXELS,
+    ImageError,
+    Preprocessing,
+    decode,
+    open_rgb,
+    picture_geometry,
+)
 from udfs.inference import _feeds
 
 PIXELS = Preprocessing(crop=32, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), scale=1.0)
@@ -74,13 +82,16 @@ SMALL_PNG = encode(SMALL)
 def torchvision_pipeline(image: Image.Image, p: Preprocessing) -> np.ndarray:
     """Resize, CenterCrop, ToTensor and Normalize, written out from torchvision's functional API."""
     width, height = image.size
+    resample = Image.Resampling[p.resample.upper()]
     if p.resize is None:
-        image = image.resize((p.crop, p.crop), Image.Resampling.BILINEAR)
+        image = image.resize((p.crop, p.crop), resample)
+    elif isinstance(p.resize, tuple):
+        image = image.resize(p.resize[::-1], resample)
     else:
         short, long = (width, height) if width <= height else (height, width)
         new_short, new_long = p.resize, int(p.resize * long / short)
         size = (new_short, new_long) if width <= height else (new_long, new_short)
-        image = image.resize(size, Image.Resampling.BILINEAR)
+        image = image.resize(size, resample)
     width, height = image.size
     if p.crop > width or p.crop > height:
         left = (p.crop - width) // 2 if p.crop > width else 0
@@ -106,6 +117,9 @@ def torchvision_pipeline(image: Image.Image, p: Preprocessing) -> np.ndarray:
         Preprocessing(crop=299),
         Preprocessing(crop=225, resize=224),
         Preprocessing(crop=97, resize=64),
+        Preprocessing(crop=224, resize=(256, 259), resample="bicubic"),
+        Preprocessing(crop=97, resize=120, resample="lanczos"),
+        Preprocessing(crop=97, resample="nearest"),
     ],
 )
 def test_the_numbers_are_torchvisions(size: tuple[int, int], preprocessing: Preprocessing) -> None:
@@ -121,15 +135,34 @@ def test_the_numbers_are_torchvisions(size: tuple[int, int], preprocessing: Prep
     ("settings", "message"),
     [
         ({"crop": (224, 160)}, r"crop=\(224, 160\).*squares; give one number, crop=224.*x\[:, :, :height, :width\]"),
-        ({"crop": 224, "resize": [256, 200]}, r"resize=\[256, 200\].*give one number, resize=256"),
+        ({"crop": 224, "resize": [256, 200, 3]}, r"resize=\[256, 200, 3\].*give one number, resize=256"),
+        ({"crop": 224, "resize": (256, 0)}, r"resize=0.*a number of pixels, 1 or more"),
+        ({"crop": 224, "resample": "cubic"}, r"resample='cubic'.*one of nearest, bilinear, bicubic"),
+        ({"crop": 224, "crop_start": "centre"}, r"crop_start='centre'.*one of rounded, floor"),
         ({"crop": 0}, "crop=0.*a number of pixels, 1 or more"),
         ({"crop": 224.5}, r"crop=224\.5.*a number of pixels"),
         ({"crop": "224"}, "crop='224'.*a number of pixels"),
     ],
 )
-def test_a_rectangle_is_refused_where_it_is_written(settings: dict[str, Any], message: str) -> None:
+def test_a_wrong_setting_is_refused_where_it_is_written(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         Preprocessing(**settings)
+
+
+def test_another_input_size_keeps_the_proportion_of_a_pair() -> None:
+    assert Preprocessing(crop=224, resize=[256, 320]).with_size(112).resize == (128, 160)
+    assert Preprocessing(crop=224, resize=(256, 256)) == Preprocessing(crop=224, resize=[256, 256])
+
+
+@pytest.mark.parametrize(("size", "start"), [((32, 35), (0, 1)), ((33, 37), (0, 2)), ((40, 29), (4, -2))])
+def test_a_crop_that_starts_at_the_floor(size: tuple[int, int], start: tuple[int, int]) -> None:
+    # torchvision begins at (0, 2), (0, 2) and (4, -1).
+    floor = Preprocessing(crop=32, resize=size, mean=(0.0,) * 3, std=(1.0,) * 3, crop_start="floor")
+    picture = PHOTOGRAPH.resize(size[::-1])
+    (top, left) = start
+    wanted = np.asarray(picture.crop((left, top, left + 32, top + 32)), np.float32).transpose(2, 0, 1)
+    np.testing.assert_allclose(decode(encode(picture), floor), wanted / 255, atol=1e-6)
+    assert picture_geometry(size, floor).offset == start
 
 
 def test_a_size_of_numpy_is_a_size() -> None:

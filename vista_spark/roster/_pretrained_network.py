@@ -1,0 +1,168 @@
+"""Networks of ``transformers`` for images, as a card takes them: one tensor in, one tensor out, features as modules."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from udfs.weights import WeightsError
+from vista_spark.roster._transformers import first_line, quiet, transformers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from torch import Tensor
+
+    from vista_spark.roster._pretrained_builder import PretrainedBuilder
+
+__all__ = ["CLASSIFIERS", "build"]
+
+CLASSIFIERS = ("classifier", "head")
+"""Names that ``transformers`` gives to a network's last layer."""
+
+_SHOWN = 8
+
+
+def build(builder: PretrainedBuilder) -> nn.Module:
+    """Build a network with random weights; its paths and parameters are those of ``transformers``.
+
+    It reads ``(N, channels, height, width)`` and returns the logits; without a head, the pooled vector, or the last
+    hidden state where there is no pooler.
+    """
+    kind = getattr(transformers(), builder.network)
+    config = kind.config_class.from_dict(json.loads(builder.config))
+    # Of a checkpoint that was trained for something else.
+    config.return_dict, config.output_hidden_states, config.output_attentions = True, False, False
+    with quiet():
+        network: nn.Module = _returning_one_tensor(kind)(config, **_pooling(builder.pooler))
+    network.with_pooler = builder.pooler  # type: ignore[assignment]
+    for path, special in builder.maps:
+        module = network.get_submodule(path)
+        module.add_module("feature_map", _FeatureMap(special))
+        module.register_forward_hook(_through_feature_map)
+    if builder.vector:
+        network.add_module("vector", _Vector())
+        for name in CLASSIFIERS:
+            if isinstance(getattr(network, name, None), nn.Module):
+                getattr(network, name).register_forward_pre_hook(partial(_through_vector, network))
+    return network
+
+
+class _FeatureMap(nn.Module):
+    """The tokens of the patches as a feature map."""
+
+    def __init__(self, special: int) -> None:
+        super().__init__()
+        self.special = special
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Arrange ``(N, special + side * side, channels)`` as ``(N, channels, side, side)``, row by row."""
+        patches = tokens[:, self.special :] if self.special else tokens
+        side = math.isqrt(patches.shape[1])
+        return torch.unflatten(patches.transpose(1, 2), 2, (side, side))
+
+    def tokens(self, feature_map: Tensor, tokens: Tensor) -> Tensor:
+        """Put the special tokens and the patches of a feature map together again."""
+        patches = feature_map.flatten(2).transpose(1, 2)
+        return torch.cat([tokens[:, : self.special], patches], 1) if self.special else patches
+
+
+def _through_feature_map(module: Any, inputs: Any, output: Any) -> Any:
+    """Pass a module's tokens on by way of its feature map, which a tracer then sees as a part of the network."""
+    del inputs
+    tokens = output[0] if isinstance(output, tuple) else output
+    again = module.feature_map.tokens(module.feature_map(tokens), tokens)
+    return (again, *output[1:]) if isinstance(output, tuple) else again
+
+
+class _Vector(nn.Module):
+    """The vector that a classifier reads."""
+
+    def forward(self, vector: Tensor) -> Tensor:
+        """Return the same values, from an operation of its own."""
+        return vector.unsqueeze(1).flatten(1)
+
+
+def _through_vector(network: nn.Module, classifier: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    del classifier
+    vector: Tensor = network.get_submodule("vector")(inputs[0])
+    return (vector, *inputs[1:])
+
+
+class _OneTensor:
+    """The part of :func:`build`'s networks that is not of ``transformers``."""
+
+    _kind: Any
+    """The class of ``transformers``."""
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """Compute the logits, or the features of a network without a head."""
+        outputs = super().forward(pixel_values=pixel_values)  # type: ignore[misc]
+        logits: Tensor | None = getattr(outputs, "logits", None)
+        if logits is not None:
+            return logits
+        pooled: Tensor | None = getattr(outputs, "pooler_output", None)
+        features: Tensor = outputs.last_hidden_state if pooled is None else pooled
+        vector = getattr(self, "vector", None)
+        return features if vector is None else vector(features)
+
+    def own_weights(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Convert a checkpoint to this network's parameters by the library's own rules.
+
+        Its names are often another version's, which the library translates when it loads them.
+
+        Raises
+        ------
+        WeightsError
+            Parameters are missing, unknown or of another shape.
+        """
+        name = self._kind.__name__
+        with quiet():
+            try:
+                network, report = self._kind.from_pretrained(
+                    None,
+                    config=self.config,  # type: ignore[attr-defined]
+                    state_dict=dict(state),
+                    output_loading_info=True,
+                    ignore_mismatched_sizes=True,  # they are in the report, and refused below
+                    dtype=torch.float32,
+                    **_pooling(self.with_pooler),  # type: ignore[attr-defined]
+                )
+            except Exception as error:
+                # Whatever the library raises about weights that it cannot take.
+                raise WeightsError(f"the weights do not fit {name}: {first_line(error)}") from error
+        derived = {path for path, _ in network.named_buffers()} - network.state_dict().keys()
+        children = {child for child, _ in network.named_children()}
+        unknown = {key for key in report["unexpected_keys"] if key not in derived and not key.endswith("mask_token")}
+        if not any(hasattr(network, head) for head in CLASSIFIERS):
+            # The head of the task that it was trained for.
+            unknown = {key for key in unknown if key.partition(".")[0] in {*children, network.base_model_prefix}}
+        misshapen = [
+            f"{key} is {tuple(given)} where the model has {tuple(wanted)}"
+            for key, given, wanted in report["mismatched_keys"]
+        ]
+        faults = {"missing": report["missing_keys"], "unexpected": unknown, "of another shape": misshapen}
+        listed = "; ".join(f"{len(keys)} {fault}: {_some(keys)}" for fault, keys in faults.items() if keys)
+        if listed:
+            raise WeightsError(f"the weights do not fit {name}: {listed}")
+        return dict(network.state_dict())
+
+
+@lru_cache(maxsize=64)
+def _returning_one_tensor(kind: Any) -> Any:
+    return type(kind.__name__, (_OneTensor, kind), {"_kind": kind, "__module__": kind.__module__})
+
+
+def _pooling(pooler: bool) -> dict[str, bool]:
+    return {} if pooler else {"add_pooling_layer": False}
+
+
+def _some(keys: Iterable[str]) -> str:
+    names = sorted(keys)
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + rest
