@@ -99,7 +99,7 @@ def from_pretrained(
     if config.get("model_type") in KINDS:
         if preprocessing is not None:
             raise InvalidArgumentError(f"preprocessing is of images, and {shown} reads text")
-        return folder_card(folder, name, max_length)
+        return replace(folder_card(folder, name, max_length), weights=folder_weights(folder, shown))
     return _image_card(folder, shown, name, config, preprocessing)
 
 

@@ -77,7 +77,7 @@ def load(
     weights : str, path or mapping, optional
         Path or URI of a state dict (see :func:`udfs.weights.read_state_dict`), or the state dict itself. The keys must
         be exactly the network's, which are torchvision's. For a Keras model, path or URI of a ``.weights.h5``, ``.h5``
-        or ``.keras`` file (see :func:`udfs.weights.keras.fit_weights`). By default, random weights.
+        or ``.keras`` file (see :func:`udfs.weights.keras.fit_weights`). By default the card's own, or random ones.
     seed : int
         Of the random weights: equal seeds give equal weights. The state of global generators does not change.
 
@@ -103,6 +103,7 @@ def load(
     """
     entry = card(model) if isinstance(model, str) else model
     maker, inputs = framework(entry.framework), entry.preprocessing.inputs
+    weights = entry.weights if weights is None else weights
     if weights is None:
         return maker.build(entry.builder, inputs, seed)
     return maker.load(entry.builder, inputs, weights, seed, entry.name)

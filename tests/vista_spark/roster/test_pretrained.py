@@ -216,7 +216,7 @@ def test_half_precision_and_torchs_own_file(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").unlink()
     torch.save({key: tensor.half() for key, tensor in model.state_dict().items()}, tmp_path / "pytorch_model.bin")
     card = roster.from_pretrained(tmp_path, preprocessing=PLAIN)
-    loaded = roster.load(card, card.weights)
+    loaded = roster.load(card)  # the card's own weights, not random ones
     pixels = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 3, 32, 32)).astype(np.float32))
     expected = model.half().float()(pixels).logits
     assert loaded.classifier.weight.dtype == torch.float32
