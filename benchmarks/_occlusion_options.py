@@ -58,9 +58,12 @@ class Options:
         Files by network; another has its own (MobileNetV2) or random ones.
     random : bool
         Random weights for every network.
+    target_ssim : float
+        Of the default of the approximate way, in Figure 6.10.
     tau, fraction, target : float
-        Of the approximate way of Figure 6.10.
+        Of the other approximate way of Figure 6.10.
     precision : str
+        Of that one.
     full : bool
     picture : Path or None
     json : bool
@@ -81,6 +84,7 @@ class Options:
     repeats: int
     weights: Mapping[str, str]
     random: bool
+    target_ssim: float
     tau: float
     fraction: float
     target: float
@@ -111,7 +115,8 @@ def parse(description: str | None, arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--threads", type=int, default=2, help="with 1 the process's own CPU time counts")
     parser.add_argument("--repeats", type=int, default=1, help="turns; medians count")
     parser.add_argument("--weights", default="auto", help='"random", "auto", or NAME=FILE, with commas')
-    parser.add_argument("--tau", type=float, default=1.0, help="of the approximate way of 6.10")
+    parser.add_argument("--target-ssim", type=float, default=0.9, help="of the default approximate way of 6.10")
+    parser.add_argument("--tau", type=float, default=1.0, help="of the other approximate way of 6.10")
     parser.add_argument("--fraction", type=float, default=0.25, help="of the heat map, in its second stage")
     parser.add_argument("--target", type=float, default=2.0, help="its speed-up by drill-down; 1 is without")
     parser.add_argument("--precision", choices=PRECISIONS, default="bfloat16", help="its precision")
@@ -132,6 +137,8 @@ def parse(description: str | None, arguments: Sequence[str] | None) -> Options:
     files = {} if weights in {"auto", "random"} else dict(part.partition("=")[::2] for part in weights.split(","))
     if not all(files.values()):
         parser.error(f'--weights {weights}: "random", "auto", or NAME=FILE, with commas')
+    if not 0 < given["target_ssim"] < 1:
+        parser.error(f"--target-ssim {given['target_ssim']:g}: above 0, below 1")
     if (given["naive_batch"] or 1) < 1:
         parser.error(f"--naive-batch {given['naive_batch']}: at least 1")
     patches = tuple(int(patch) for patch in given["patches"].split(",") if patch.isdecimal())

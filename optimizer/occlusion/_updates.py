@@ -55,14 +55,20 @@ class UpdatePatches:
     def ended_by(self) -> tuple[tuple[str, str], ...]:
         """Layers, each with its operator, that read a patch and whose output changes everywhere.
 
-        All above them is computed in full. A merge with a tensor that has changed everywhere already is not listed.
+        All above them is computed in full. A merge with a tensor that has changed everywhere already is not listed. Of
+        squeeze-and-excitation, the product with the gate is listed, and not the mean that the gate is made of.
         """
-        reading = [self.graph[name] for name in (*self.whole, *self.means)]
+        reading = [
+            self.graph[name]
+            for name in (*self.whole, *self.means)
+            if any(below in self.spans for below in self.graph[name].inputs)
+            and not any(below in self.whole and self._like_image(below) for below in self.graph[name].inputs)
+        ]
+        ends = {layer.name for layer in reading}
         return tuple(
             (layer.name, layer.op)
             for layer in reading
-            if any(name in self.spans for name in layer.inputs)
-            and not any(name in self.whole and self._like_image(name) for name in layer.inputs)
+            if self._like_image(layer.name) or not ends & {*self.graph.descendants([layer.name])[1:]}
         )
 
     def _like_image(self, name: str) -> bool:

@@ -140,6 +140,7 @@ def test_explanations() -> None:
     assert "about " in text
     assert "class 285 (Egyptian cat) with probability 0.7" in text
     assert "\nTrue\n" in f"\n{text}\n", "exact is naive"
-    assert "tau 0." in text
+    assert "chosen: " in text
     assert "not a JPEG" in text
+    assert ", estimated " in text
     assert _pictures(notebook) == 2

@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.errors import InvalidArgumentError
 
 from ._groups import group_masks
-from ._scoring import positive
+from ._scoring import checked_seed, positive
 from ._subsets import Subsets
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ._scoring import ScoreFunction
 
 __all__ = ["Surrogate", "lime"]
+
+# A sample that alone decides its own prediction cannot be left out.
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,11 @@ class Surrogate:
     intercept : float
         Score without any group.
     r2 : float
-        Share of the scores' weighted variance that the linear model has; NaN where the score never changes. Weights of
-        a model with a low one say little.
+        Share of the scores' weighted variance that the linear model has, on the samples that it was fitted to, as the
+        package ``lime`` gives it; NaN where the score never changes. It is high wherever samples are few.
+    left_out_r2 : float
+        The same, each sample predicted by the model of all others (Allen's PRESS); NaN where the score never changes.
+        Weights of a model with a low one say little.
     values : tuple of array of float64
         For each input, in its shape, the weight of each element's group; NaN where it has none.
     whole : float
@@ -47,6 +53,7 @@ class Surrogate:
     weights: NDArray[np.float64]
     intercept: float
     r2: float
+    left_out_r2: float
     values: tuple[NDArray[np.float64], ...]
     whole: float
     evaluations: int
@@ -104,7 +111,7 @@ def lime(
     >>> surrogate.weights.round(6).tolist(), round(surrogate.r2, 6)
     ([1.0, -2.0, 4.0], 1.0)
     """
-    masks, size = group_masks(groups), positive("batch_size", batch_size)
+    masks, size, seed = group_masks(groups), positive("batch_size", batch_size), checked_seed(seed)
     if positive("samples", samples) < len(masks) + 2:
         raise InvalidArgumentError(
             f"samples={samples} for {len(masks)} groups: a linear model needs at least {len(masks) + 2}"
@@ -118,14 +125,14 @@ def lime(
     subsets = Subsets(inputs, baselines, groups, masks)
     scores = subsets.scores(score, there, size)
     kernel = np.sqrt(np.exp(-((1 - np.sqrt(there.mean(axis=1))) ** 2) / kernel_width**2))
-    weights, intercept, r2 = _regression(there.astype(np.float64), scores, kernel, ridge)
-    return Surrogate(weights, intercept, r2, subsets.values(weights), float(scores[0]), samples)
+    weights, intercept, r2, left_out = _regression(there.astype(np.float64), scores, kernel, ridge)
+    return Surrogate(weights, intercept, r2, left_out, subsets.values(weights), float(scores[0]), samples)
 
 
 def _regression(
     there: NDArray[np.float64], scores: NDArray[np.float64], kernel: NDArray[np.float64], ridge: float
-) -> tuple[NDArray[np.float64], float, float]:
-    """Fit a weighted ridge regression, whose intercept is without penalty: weights, intercept, R2."""
+) -> tuple[NDArray[np.float64], float, float, float]:
+    """Fit a weighted ridge regression, whose intercept is without penalty: weights, intercept, R2, left-out R2."""
     means, mean = np.average(there, axis=0, weights=kernel), float(np.average(scores, weights=kernel))
     centred = (there - means) * np.sqrt(kernel)[:, None]
     aims = (scores - mean) * np.sqrt(kernel)
@@ -134,5 +141,11 @@ def _regression(
     variance = float(aims @ aims)
     # A score that never changes has the variance of its own rounding.
     flat = variance <= np.finfo(np.float32).eps ** 2 * float(kernel @ scores**2)
-    r2 = float("nan") if flat else 1 - float(((aims - centred @ weights) ** 2).sum()) / variance
-    return weights, mean - float(means @ weights), r2
+    residuals = aims - centred @ weights
+    # The share of its own prediction that each sample has: without it, the residual is so many times as large.
+    own = kernel / kernel.sum() + np.einsum("sg,gs->s", centred, np.linalg.pinv(normal) @ centred.T)
+    without = residuals / np.maximum(1 - own, _LEAST)
+    r2, left_out = (
+        float("nan") if flat else 1 - float((errors**2).sum()) / variance for errors in (residuals, without)
+    )
+    return weights, mean - float(means @ weights), r2, left_out

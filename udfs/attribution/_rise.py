@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.errors import InvalidArgumentError
 
-from ._scoring import checked_scores, positive
+from ._scoring import checked_scores, checked_seed, positive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +104,7 @@ def rise(
     >>> bool(result.values[:, 6:].min() > result.values[:, :2].max())
     True
     """
-    axes, size = tuple(spatial), positive("batch_size", batch_size)
+    axes, size, seed = tuple(spatial), positive("batch_size", batch_size), checked_seed(seed)
     extents = tuple(inputs[of].shape[axis] for axis in axes)
     if positive("masks", masks) % 2:
         raise InvalidArgumentError(f"masks={masks}: an even number, for two halves are compared")

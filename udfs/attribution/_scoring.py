@@ -14,7 +14,7 @@ from optimizer.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["ScoreFunction", "checked_scores", "in_batches", "positive"]
+__all__ = ["ScoreFunction", "checked_scores", "checked_seed", "in_batches", "positive"]
 
 ScoreFunction: TypeAlias = Callable[[Sequence[NDArray[Any]]], NDArray[np.floating]]
 """A function from one array per input, each of shape ``(batch, *input)``, to an array of shape ``(batch,)``."""
@@ -59,3 +59,16 @@ def positive(name: str, value: object) -> int:
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < 1:
         raise InvalidArgumentError(f"{name}={value!r}: a whole number from 1 on")
     return int(value)
+
+
+def checked_seed(seed: object) -> int:
+    """Check that a seed is one that numpy's generators take: a whole number from 0 on.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is another value.
+    """
+    if isinstance(seed, bool | np.bool_) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InvalidArgumentError(f"seed={seed!r}: a whole number from 0 on")
+    return int(seed)

@@ -11,7 +11,7 @@ import numpy as np
 from optimizer.errors import InvalidArgumentError
 
 from ._groups import group_masks
-from ._scoring import positive
+from ._scoring import checked_seed, positive
 from ._subsets import Subsets
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def shapley(
     >>> shapley(pairs, [np.array([2.0, 3.0, 4.0])], [np.zeros(3)], [np.arange(3)]).weights.tolist()
     [3.0, 3.0, 4.0]
     """
-    masks, size = group_masks(groups), positive("batch_size", batch_size)
+    masks, size, seed = group_masks(groups), positive("batch_size", batch_size), checked_seed(seed)
     if positive("orders", orders) % 2 or orders < 4:  # noqa: PLR2004 - two pairs have a standard error
         raise InvalidArgumentError(f"orders={orders}: an even number from 4 on, for each is taken backwards too")
     subsets, count = Subsets(inputs, baselines, groups, masks), len(masks)

@@ -7,6 +7,7 @@ from ._cost import Pace
 from ._curve import TAUS, Curve, bisected, fitted
 from ._drill import Lattice
 from ._explaining import DETAILS, Explaining
+from ._heat_maps import HeatMaps
 from ._measured import Measured
 from ._naive import NaiveOccluder, open_occluder
 from ._order import coarse_to_fine, nearest_known
@@ -41,6 +42,7 @@ __all__ = [
     "Curve",
     "Explaining",
     "HeatMap",
+    "HeatMaps",
     "Lattice",
     "Measured",
     "Mode",

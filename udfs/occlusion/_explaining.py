@@ -160,7 +160,7 @@ class Explaining:
             "difference": heat_map.difference,
             "elements": heat_map.elements,
             "top": [{"element": element, "score": score} for element, score in heat_map.top],
-            "theoretical_speed_up": occluder.patches.overall_speed_up,
+            "theoretical_speed_up": occluder.theoretical_speed_up,
             "model": self.model,
             "random_weights": self.has_random_weights,
             **self._geometry,

@@ -70,7 +70,8 @@ class Occlusion:
     score : Score
         The number that is mapped.
     verify : int, optional
-        Places to compute again with the untouched network; see :func:`udfs.occlusion.places_to_verify`.
+        Places to compute again with the untouched network; see :func:`udfs.occlusion.places_to_verify`. In the
+        approximate mode the image without a patch is computed again, too, unless it is 0.
     seed : int
         Of the choice of these places.
     """

@@ -1,4 +1,4 @@
-"""The guard of exact heat maps: some places, computed again by the network as its author wrote it."""
+"""The guard of heat maps: some places, computed again by the network as its author wrote it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _RANDOM = (
 
 
 class VerificationError(CerebroError, ArithmeticError):
-    """A place of an exact heat map is not what the untouched network gives; the message names the first layer."""
+    """A value of a heat map is not what the untouched network gives; the message names the first layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class Verification:
     Parameters
     ----------
     untouched : callable
-        From the index of a place to all elements of the score there, by the untouched network, one record at a time.
+        From the index of a place to all elements of the score there, by the untouched network, one record at a time;
+        from ``()`` to those of the image without a patch.
     precise : callable
         The same in float64; ``None`` where the network does not run in it.
     reason : callable
@@ -58,6 +59,14 @@ class Verification:
 
     def __call__(self, values: NDArray[np.float32], targets: Sequence[int], places: Sequence[tuple[int, ...]]) -> float:
         """Compare the heat maps of some targets at some places, and return the largest difference.
+
+        Parameters
+        ----------
+        values : array of float32, of shape (targets, *grid)
+            Or of shape (targets,), without a patch.
+        targets : sequence of int
+        places : sequence of tuple of int
+            The place ``()`` is the image without a patch.
 
         Raises
         ------
@@ -76,10 +85,10 @@ class Verification:
                 worst = int(np.argmax(np.where(np.isnan(differences), np.inf, differences)))
                 again = self.untouched(place)
                 reason = self.reason(place, expected) if _same(again, elements, tolerance) else _RANDOM
+                where = f"at place {', '.join(map(str, place))}" if place else "without a patch"
                 raise VerificationError(
-                    f"the heat map of target {targets[worst]} has {mapped[worst]:.6g} at place "
-                    f"{', '.join(map(str, place))}, where the untouched network gives {expected[worst]:.6g}: "
-                    f"{reason}"
+                    f"the heat map of target {targets[worst]} has {mapped[worst]:.6g} {where}, where the untouched "
+                    f"network gives {expected[worst]:.6g}: {reason}"
                 )
             most = max(most, float(differences.max()))
         return most
@@ -105,7 +114,9 @@ def _same(again: NDArray[np.floating], before: NDArray[np.floating], tolerance: 
     return bool(np.allclose(again, before, 0.0, tolerance, equal_nan=True))
 
 
-def places_to_verify(verify: int | None, shape: tuple[int, ...], seed: int) -> list[tuple[int, ...]]:
+def places_to_verify(
+    verify: int | None, shape: tuple[int, ...], seed: int, among: NDArray[np.bool_] | None = None
+) -> list[tuple[int, ...]]:
     """Choose places of a heat map to compute again.
 
     Parameters
@@ -116,13 +127,16 @@ def places_to_verify(verify: int | None, shape: tuple[int, ...], seed: int) -> l
         Of the heat map.
     seed : int
         Of the choice.
+    among : array of bool, of that shape, optional
+        Places to choose from; all by default.
 
     Examples
     --------
     >>> [len(places_to_verify(None, shape, 0)) for shape in ((53, 53), (12, 10), (2,))]
     [4, 2, 1]
     """
-    count = int(np.prod(shape))
+    candidates = np.arange(int(np.prod(shape))) if among is None else np.flatnonzero(among)
+    count = len(candidates)
     wanted = max(1, min(_MOST, count // _SHARE)) if verify is None else min(verify, count)
-    chosen = np.random.default_rng(seed).choice(count, wanted, replace=False)
+    chosen = np.random.default_rng(seed).choice(candidates, wanted, replace=False)
     return [tuple(int(at) for at in np.unravel_index(place, shape)) for place in np.sort(chosen)]

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from udfs.handlers.torch import has_hooks
 from udfs.incremental import IncrementalNetwork
 from udfs.occlusion._cost import Pace
 from udfs.occlusion._drill import Lattice
@@ -103,6 +104,16 @@ class Occluder(HeatMaps):
             return self._occlusion.grid.count
         return self._lattice.places(self._occlusion.fraction)
 
+    @property
+    def in_full(self) -> bool:
+        """Whether the whole network runs for each place: it was asked for, or its parts cost about as much."""
+        return self._occlusion.mode == "naive" or self._network.in_full
+
+    def has_hook(self, layer: str) -> bool:
+        """Whether a layer is a module with hooks, which may do anything to its tensors."""
+        module = self._traced.fused().module_of(layer)
+        return module is not None and has_hooks(module)
+
     def pace(self) -> Pace:
         """Estimate the seconds of a heat map, from no place yet."""
         return Pace(self.patches, self._occlusion, self.places, in_full=self._network.in_full)
@@ -157,7 +168,9 @@ class Occluder(HeatMaps):
         fill = self._fill(image.whole)
         grid, source = self._occlusion.grid, self.patches.source
         try:
-            partial = layers_in_parts(self._traced, grid, source, image.whole, fill, image.beside, place)
+            partial = (
+                layers_in_parts(self._traced, grid, source, image.whole, fill, image.beside, place) if place else {}
+            )
             layer = self._untouched.first_difference(self._tensors(image, pixels), partial)
         except Exception as error:  # noqa: BLE001 - a search that fails must not hide what it was to explain
             return f"no layer can be named ({type(error).__name__}: {error}); {way_out}"

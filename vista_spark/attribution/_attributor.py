@@ -20,6 +20,7 @@ from udfs.attribution import (
     shapley,
     superpixels,
 )
+from udfs.driver import hint_keywords
 from vista_spark.attribution._result import Attribution
 from vista_spark.errors import InvalidArgumentError
 
@@ -45,7 +46,7 @@ class Attributor:
     """One input, the network that it is given to, and the score that is attributed to its parts.
 
     Made by :func:`vista_spark.image_attributor`, :func:`vista_spark.tensor_attributor` and
-    :func:`vista_spark.text_attributor`, which open the network once for all methods.
+    :func:`vista_spark.text_attributor`, which open the network once for all methods, and choose the target and score.
 
     Every method replaces parts of the input by a `baseline`, as the network reads it: ``"color"``, ``"mean"`` (by
     channel), ``"blur"`` (each element the mean of a window of a quarter of the input), a number, an array of the
@@ -78,12 +79,14 @@ class Attributor:
     default: str = field(default="mean", repr=False)
     batch_size: int = field(default=32, repr=False)
     picture: NDArray[np.uint8] | None = field(default=None, repr=False)
+    color: str = field(default="", repr=False)
     labels: tuple[str, ...] = field(default=(), repr=False)
     groups: NDArray[np.integer] | None = field(default=None, repr=False)
     beside: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
     network: Any = field(default=None, repr=False)
     head: str | int | None = field(default=None, repr=False)
 
+    @hint_keywords
     def ablation(self, *, groups: Groups | None = None, baseline: Baseline | None = None) -> Attribution:
         """Replace one group of elements after the other, and see how far the score falls.
 
@@ -118,6 +121,7 @@ class Attributor:
             baseline=self._words(baseline), groups=numbers,
         )  # fmt: skip
 
+    @hint_keywords
     def lime(
         self,
         *,
@@ -145,7 +149,8 @@ class Attributor:
         Returns
         -------
         Attribution
-            The weights; ``measures["r2"]`` is the linear model's R2.
+            The weights; ``measures["r2"]`` is the linear model's R2 on its own samples, ``measures["left_out_r2"]`` on
+            samples left out one by one.
 
         Raises
         ------
@@ -159,9 +164,11 @@ class Attributor:
         )  # fmt: skip
         return self._made(
             "LIME", surrogate.values[self._place], started, surrogate.evaluations,
-            baseline=self._words(baseline), groups=numbers, seed=seed, measures={"r2": surrogate.r2},
+            baseline=self._words(baseline), groups=numbers, seed=seed,
+            measures={"r2": surrogate.r2, "left_out_r2": surrogate.left_out_r2},
         )  # fmt: skip
 
+    @hint_keywords
     def shapley(
         self,
         *,
@@ -202,6 +209,7 @@ class Attributor:
             baseline=self._words(baseline), groups=numbers, seed=seed, measures={"error": result.error},
         )  # fmt: skip
 
+    @hint_keywords
     def rise(
         self,
         *,
@@ -246,6 +254,7 @@ class Attributor:
             baseline=self._words(baseline), seed=seed, measures={"agreement": result.agreement},
         )  # fmt: skip
 
+    @hint_keywords
     def integrated_gradients(self, *, baseline: Baseline | None = None, steps: int = 50) -> Attribution:
         """Integrate the score's gradients from the baseline to the input (Sundararajan et al., ICML 2017); by captum.
 
@@ -279,6 +288,7 @@ class Attributor:
             baseline=self._words(baseline), measures={"gap": made.gap},
         )  # fmt: skip
 
+    @hint_keywords
     def grad_cam(self, *, layer: str | None = None) -> Attribution:
         """Weigh a layer's feature maps by their mean gradients (Selvaraju et al., ICCV 2017); by captum.
 
@@ -308,6 +318,7 @@ class Attributor:
         self._check_whole(whole)
         return self._made("Grad-CAM", values, started, 2, baseline=f"none; gradients at {chosen!r}")
 
+    @hint_keywords
     def deletion(self, attribution: Attribution, *, baseline: Baseline | None = None, steps: int = 100) -> ScoreCurve:
         """Take the input's elements away, the most important first: a good attribution's score falls fast.
 
@@ -337,6 +348,7 @@ class Attributor:
             self._ordering(attribution), steps=steps, batch_size=self.batch_size,
         )  # fmt: skip
 
+    @hint_keywords
     def insertion(self, attribution: Attribution, *, baseline: Baseline | None = None, steps: int = 100) -> ScoreCurve:
         """Put the input's elements into a baseline, the most important first: a good attribution's score rises fast.
 
@@ -457,7 +469,14 @@ class Attributor:
         chosen = self.default if baseline is None else baseline
         if callable(chosen):
             return f"the function {getattr(chosen, '__name__', type(chosen).__name__)}"
-        return f"an array of shape {chosen.shape}" if isinstance(chosen, np.ndarray) else str(chosen)
+        if isinstance(chosen, np.ndarray):
+            return f"an array of shape {chosen.shape}"
+        named = {
+            "color": f"the colour {self.color} (red, green, blue)",
+            "mean": "the mean of each channel",
+            "blur": "the blurred input",
+        }
+        return named.get(chosen, chosen) if isinstance(chosen, str) else f"{chosen} everywhere"
 
     # --- gradients and results
 
@@ -491,6 +510,10 @@ class Attributor:
 
     def _ordering(self, attribution: Attribution) -> NDArray[np.floating]:
         """Give an attribution's values a shape that broadcasts to the input's."""
+        if not isinstance(attribution, Attribution):
+            raise InvalidArgumentError(
+                f"attribution={attribution!r}: an Attribution, as attributor.ablation() or attribution_of(explanation)"
+            )
         if attribution.target != self.target or attribution.score != self.score:
             raise InvalidArgumentError(
                 f"an attribution of target {attribution.target} ({attribution.score}), and this is of {self.target} "

@@ -17,7 +17,7 @@ from vista_spark import roster
 from vista_spark.attribution._attributor import Attributor
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import warn_of_random_weights
-from vista_spark.occlusion import check_explainable, color_fill, shown_image
+from vista_spark.occlusion import as_image, as_inputs, check_explainable, color_fill, one_record, shown_image
 
 if TYPE_CHECKING:
     import os
@@ -37,7 +37,7 @@ _MASKS = ("[MASK]", "<mask>")
 
 @hint_keywords
 def image_attributor(
-    image: bytes | str | os.PathLike[str] | NDArray[np.float32],
+    image: bytes | str | os.PathLike[str] | NDArray[np.float32] | torch.Tensor,
     model: str | ModelCard,
     weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None = None,
     *,
@@ -87,7 +87,7 @@ def image_attributor(
     if image_size is not None:
         preprocessing = preprocessing.with_size(image_size)
     fill = color_fill(patch_color, preprocessing)
-    pixels = decode(image, preprocessing)
+    pixels = decode(as_image(image), preprocessing)
     warn_of_random_weights(card, weights, seed)
     own = framework(card.framework)
     traced = own.trace(roster.load(card, weights, seed=seed), list(preprocessing.inputs))
@@ -105,13 +105,14 @@ def image_attributor(
         default="color",
         batch_size=batch_size,
         picture=shown_image(pixels, preprocessing),
+        color=", ".join(map(str, patch_color)),
     )
 
 
 @hint_keywords
 def tensor_attributor(
     network: Any,
-    inputs: NDArray[Any] | Sequence[NDArray[Any]],
+    inputs: NDArray[Any] | torch.Tensor | Sequence[NDArray[Any] | torch.Tensor],
     *,
     of: int = 0,
     channels: int | str | None = "auto",
@@ -126,7 +127,7 @@ def tensor_attributor(
     ----------
     network : object
         A model of PyTorch, Keras or another registered framework, in inference mode.
-    inputs : array, or a sequence of arrays
+    inputs : array or tensor, or a list of them
         In the order of the network's inputs, without the axis of records.
     of : int
         Which input is attributed to. Default the first.
@@ -164,7 +165,7 @@ def tensor_attributor(
         raise InvalidArgumentError(
             f"a {type(network).__name__} is a model of no framework that this process has imported"
         )
-    arrays = [np.asarray(array) for array in ([inputs] if isinstance(inputs, np.ndarray) else inputs)]
+    arrays = as_inputs(inputs)
     if not 0 <= of < len(arrays):
         raise InvalidArgumentError(f"of={of}: there are {len(arrays)} inputs, counted from 0")
     rank = arrays[of].ndim
@@ -172,9 +173,9 @@ def tensor_attributor(
         channels = None if rank < 2 else rank - 1 if own.channels_last else 0  # noqa: PLR2004 - channels and an axis
     if isinstance(channels, bool | str) or (channels is not None and not -rank <= channels < rank):
         raise InvalidArgumentError(f"channels={channels!r}: the input has {rank} axes")
-    arrays = [array.astype(np.float32) if array.dtype == np.float64 else array for array in arrays]
-    traced = own.trace(network, [TensorSpec(array.shape, str(array.dtype)) for array in arrays])
-    names = traced.graph.inputs
+    with one_record(own, network, arrays):
+        traced = own.trace(network, [TensorSpec(array.shape, str(array.dtype)) for array in arrays])
+        names = traced.graph.inputs
     return _opened(
         own,
         traced,

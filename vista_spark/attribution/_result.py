@@ -51,8 +51,9 @@ class Attribution:
     seed : int, optional
         Of random masks.
     measures : mapping of str to float
-        What says how far to trust the values: ``"r2"`` of LIME's linear model, ``"agreement"`` of two halves of RISE's
-        masks, ``"error"`` of Shapley values, ``"gap"`` between the sum of integrated gradients and the score's fall.
+        How far to trust the values: ``"r2"`` of LIME's linear model on its own samples, ``"left_out_r2"`` on samples
+        that it was not fitted to, ``"agreement"`` of two halves of RISE's masks, ``"error"`` of Shapley values,
+        ``"gap"`` between the sum of integrated gradients and the score's fall.
     groups : array of int, optional
         Of each element, where groups of elements were replaced together.
     labels : tuple of str
@@ -147,7 +148,8 @@ class Attribution:
 
 
 _MEASURES = {
-    "r2": "R2 of the linear model (low: the weights say little)",
+    "r2": "R2 of the linear model on the samples that it was fitted to",
+    "left_out_r2": "R2 on samples left out one by one (low: the weights say little; much below the other: take more)",
     "agreement": "correlation of two halves of the masks (low: take more masks)",
     "error": "largest standard error (not small: take more orders)",
     "gap": "sum of the values less the score's fall (not near 0: take more steps)",

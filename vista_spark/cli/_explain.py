@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
 
 from udfs.driver.command import Master, choice, picture_file, refused_before_spark
 from udfs.handlers import framework
@@ -19,8 +20,7 @@ from vista_spark.cli._options import Model, Weights
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from vista_spark.occlusion import Progress
 
 __all__ = ["explain_command"]
 
@@ -51,7 +51,8 @@ def explain_command(
         ),
     ] = None,
     head: Annotated[
-        str | None, typer.Option(help="Which output of a network that returns several: a name, or an index.")
+        str | None,
+        typer.Option(help="Which output of a network that returns several: a name, a path as boxes.0, or an index."),
     ] = None,
     patch_size: Annotated[
         int, typer.Option(min=1, help="Of the occluding patch, in pixels of the network's input.")
@@ -66,19 +67,38 @@ def explain_command(
     mode: Annotated[
         str,
         typer.Option(
-            help="exact: compute what a patch changes; approximate: most of it; naive: everything.",
+            help="exact: compute what a patch changes; approximate: at some places, until the rest is known well "
+            "enough; naive: everything.",
             parser=choice(*MODES),
             metavar="MODE",
         ),
     ] = "exact",
+    target_ssim: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Approximate alone: likeness (SSIM) to reach, as it is estimated; 0.9, unless one of the next three "
+            "is given.",
+        ),
+    ] = None,
     tau: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Approximate alone: how much of each change is followed; 0.8.")
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Instead of --target-ssim: how much of each change is followed; 0.8 beside the next two."
+        ),
     ] = None,
     target_speed_up: Annotated[
-        float | None, typer.Option(min=1, help="Approximate alone: by drill-down; 3, and 1 is without.")
+        float | None,
+        typer.Option(
+            min=1, help="Instead of --target-ssim: by drill-down; 3 beside --tau or the next one, and 1 is without."
+        ),
     ] = None,
     drill_down_fraction: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Approximate alone: share computed at the full stride; 0.25.")
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Instead of --target-ssim: share computed at the full stride; 0.25 beside these two."
+        ),
     ] = None,
     precision: Annotated[
         str | None,
@@ -99,7 +119,7 @@ def explain_command(
         int | None,
         typer.Option(min=0, help="Places that the whole network computes again; 1 in 50, at most 4, by default."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of random weights, and of the verified places.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of random weights, and of the verified places.")] = 0,
     class_names: Annotated[
         str | None,
         typer.Option(help="File of the classes' names, one per line or JSON; by default ImageNet's where installed."),
@@ -117,6 +137,7 @@ def explain_command(
         "perturbation": perturbation,
         "region": places,
         "mode": mode,
+        "target_ssim": target_ssim,
         "tau": tau,
         "target_speed_up": target_speed_up,
         "drill_down_fraction": drill_down_fraction,
@@ -147,12 +168,13 @@ def explain_command(
     if master is not None:
         with _CONSOLE.status("starting Spark"):
             spark = session(master, conf={"spark.log.level": "ERROR"})
-    with Progress(console=_CONSOLE, transient=True) as progress:
-        task = progress.add_task(model)
+    words = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}")
+    with Bar(*words, console=_CONSOLE, transient=True) as bar:
+        task = bar.add_task(model, total=None, left="places")
 
-        def show(heat_map: NDArray[np.float32]) -> None:
-            done = int((heat_map == heat_map).sum())  # noqa: PLR0124 - NaN is not there yet
-            progress.update(task, completed=done, total=heat_map.size)
+        def show(progress: Progress) -> None:
+            left = f"places, about {progress.seconds_left:.0f} s left"
+            bar.update(task, completed=progress.done, total=progress.total, left=left)
 
         explanation = explain_image(
             image,
@@ -162,7 +184,7 @@ def explain_command(
             patch_size=patch_size,
             stride=stride,
             image_size=image_size,
-            on_update=show,
+            on_progress=show,
             on_estimate=lambda seconds: _CONSOLE.print(f"about {seconds:.0f} s", highlight=False),
             class_names=class_names,
             spark=spark,

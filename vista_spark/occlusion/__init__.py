@@ -1,6 +1,7 @@
 """Occlusion heat maps: of one image or tensor, and of a DataFrame's images (Krypton, chapter 6)."""
 
-from vista_spark.occlusion._checks import check_explainable
+from vista_spark.occlusion._arguments import as_image, as_inputs
+from vista_spark.occlusion._checks import check_explainable, one_record
 from vista_spark.occlusion._explanation import Explanation, shown_image
 from vista_spark.occlusion._image import explain_image, explain_image_sizes, explain_image_targets
 from vista_spark.occlusion._options import OcclusionOptions, color_fill
@@ -17,12 +18,15 @@ __all__ = [
     "OcclusionOptions",
     "Progress",
     "TensorExplanation",
+    "as_image",
+    "as_inputs",
     "check_explainable",
     "color_fill",
     "explain_image",
     "explain_image_sizes",
     "explain_image_targets",
     "explain_tensor",
+    "one_record",
     "open_explainer",
     "shown_image",
 ]

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vista_spark.occlusion._caption import flatness, warning
+from vista_spark.occlusion._scale import fitting_scale
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from optimizer.occlusion import OcclusionGrid, UpdatePatches
+    from optimizer.occlusion import OcclusionGrid
     from udfs.handlers import Framework
+    from udfs.occlusion import HeatMaps
 
 __all__ = ["Explained", "notes_of"]
 
@@ -51,15 +55,22 @@ class Explained:
         return f"{self._element} {element}"
 
     def explain(self) -> str:
-        """Say in words what was computed, by which score, how it was checked and how long it took."""
+        """Say in words what was computed, by which score, how it was checked, how long it took, and if it can be used.
+
+        Random weights and a flat heat map have a line of their own.
+        """
         rows, extents = (" x ".join(map(str, numbers)) for numbers in (self.grid.shape, self.grid.patch))
         predicted = f" (predicted: {self._numbered(self.predicted)})" if self.predicted != self.target else ""
-        lowest = f"lowest {np.nanmin(self.heat_map):.4f} without a patch of {extents}, of {rows} places"
-        theory = f"theoretical speed-up of a place over naive: {self.theoretical_speed_up:.2f}"
+        known = self.heat_map[np.isfinite(self.heat_map)]
+        lowest = f"; lowest {known.min():.4f}, with a patch of {extents} at one of {rows} places" if known.size else ""
+        theory = f"; theoretical speed-up of a place over naive: {self.theoretical_speed_up:.2f}"
+        flat = flatness(self, fitting_scale(self.heat_map, self.probability)) if known.size else ""
         lines = [
-            f"{self._numbered(self.target)} with {self.kind} {self.probability:.4f}{predicted}; {lowest}",
+            *([warning(self)] if self.has_random_weights else []),
+            f"{self._numbered(self.target)} with {self.kind} {self.probability:.4f}{predicted}{lowest}",
+            *([flat] if flat else []),
             *([self.score] if self.score else []),
-            f"{self.mode}: {self.seconds:.1f} s; {theory}",
+            f"{self.mode}: {self.seconds:.1f} s" + ("" if self.mode == "naive" else theory),
             *([self._approximation()] if self.mode == "approximate" else []),
             *self.notes,
         ]
@@ -88,15 +99,23 @@ class Explained:
         )
 
 
-def notes_of(framework: Framework, mode: str, patches: UpdatePatches) -> tuple[str, ...]:
+def notes_of(framework: Framework, mode: str, occluder: HeatMaps) -> tuple[str, ...]:
     """Say what is particular about how a framework's networks are computed in a mode."""
     if mode == "naive":
         return ()
     if not framework.incremental:
         return (f"computed in full: {framework.name} networks are not run in parts",)
-    from udfs.incremental import is_in_full  # noqa: PLC0415 - needs torch, whose networks alone are in parts
-
-    if is_in_full(patches):
+    if occluder.in_full:
         return ("computed in full: parts of the network would cost about as much as all of it",)
-    ended = ", ".join(f"{name!r} ({op})" for name, op in patches.ended_by)
-    return (f"computed in parts up to {ended}, and in full from there on",) if ended else ()
+    means, others = [], []
+    for name, op in occluder.patches.ended_by:
+        if name in occluder.patches.means:
+            means.append(f"{name!r} ({op})")
+        else:
+            others.append(f"{name!r} ({op}, which has a hook)" if occluder.has_hook(name) else f"{name!r} ({op})")
+    # A mean over all places is updated by what the patch changes; of other layers, nothing is.
+    ends = [
+        *([f"up to and including {', '.join(means)}, and in full after it"] if means else []),
+        *([f"up to {', '.join(others)}, and in full from there on"] if others else []),
+    ]
+    return (f"computed in parts {'; '.join(ends)}",) if ends else ()

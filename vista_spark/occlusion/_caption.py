@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from vista_spark.occlusion._base import Explained
     from vista_spark.occlusion._scale import ColorScale
 
-__all__ = ["caption", "map_title", "score_kind", "warning"]
+__all__ = ["caption", "flatness", "map_title", "score_kind", "warning"]
 
 
 def score_kind(explanation: Explained) -> str:
@@ -19,9 +19,18 @@ def score_kind(explanation: Explained) -> str:
 def map_title(explanation: Explained, scale: ColorScale) -> str:
     """Say what the colours are of; for a flat heat map, that there is nothing to see."""
     name, kind = explanation.name_of(explanation.target), score_kind(explanation)
-    if scale.is_flat:
-        return f"{name}, flat: no place changes its {kind} of {_number(scale.centre)} by more than {scale.largest:.1e}"
+    flat = flatness(explanation, scale)
+    if flat:
+        return f"{name}, {flat}"
     return f"{kind} of {name} with the patch at each place ({_number(scale.centre)} without)"
+
+
+def flatness(explanation: Explained, scale: ColorScale) -> str:
+    """Say that no place changes the score by more than rounding; empty where one does."""
+    if not scale.is_flat:
+        return ""
+    kind = score_kind(explanation)
+    return f"flat: no place changes its {kind} of {_number(scale.centre)} by more than {scale.largest:.1e}"
 
 
 def caption(explanation: Explained) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from udfs.images import decode
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.occlusion._arguments import as_array
+from vista_spark.occlusion._arguments import as_image, whole_number
 from vista_spark.occlusion._picture import PALETTE, draw_over_image, plot_image
 from vista_spark.occlusion._record import Recorded, fields_of_row
 
@@ -102,8 +102,17 @@ class Explanation(Recorded):
         -------
         tuple of two pairs of int
             Half-open; of the photograph, or of the network's input.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The heat map has no such row or column.
         """
-        starts = (int(self.grid.starts(axis)[at]) for axis, at in enumerate((row, column)))
+        index = [whole_number(name, at, 0) for name, at in (("row", row), ("column", column))]
+        for name, at, count in zip(("row", "column"), index, self.grid.shape, strict=True):
+            if at >= count:
+                raise InvalidArgumentError(f"{name}={at}: from 0 to {count - 1}, by the places of the heat map")
+        starts = (int(self.grid.starts(axis)[at]) for axis, at in enumerate(index))
         rows, columns = ((start, start + extent) for start, extent in zip(starts, self.grid.patch, strict=True))
         return (rows, columns) if self.geometry is None else self.geometry.to_photograph((rows, columns))
 
@@ -180,7 +189,7 @@ class Explanation(Recorded):
                 )
             preprocessing: Any = card.preprocessing
             preprocessing = preprocessing if preprocessing.crop == rows else preprocessing.with_size(rows)
-            picture = shown_image(decode(as_array(image), preprocessing), preprocessing)
+            picture = shown_image(decode(as_image(image), preprocessing), preprocessing)
         usual = None if card is None or fields["has_random_weights"] else card.class_names
         names = roster.fitting_class_names(class_names, usual, fields.pop("size"))
         return cls(image=picture, class_names=names, **fields)

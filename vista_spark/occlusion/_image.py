@@ -64,7 +64,8 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     Parameters
     ----------
     image : bytes, path or array
-        As :func:`udfs.images.decode` reads it; a tensor of torch is taken for an array.
+        As :func:`udfs.images.decode` reads it; a tensor of torch, or nested lists, are taken for an array, which is one
+        image as the network reads it, without an axis of records.
     model : str or ModelCard
         Of the roster. Networks of frameworks other than PyTorch are computed in full for each place.
     weights : path, URI or mapping, optional
@@ -79,7 +80,8 @@ def explain_image(  # noqa: PLR0913 - every option by its name
         probabilities that are all nearly 1. A function gets the outputs at some places, an array of shape (places,
         ...), and returns (places,) or (places, values): ``output=lambda maps: maps[:, 15].mean(axis=(1, 2))``.
     head : str or int, optional
-        Which output, of a network that returns several: its key, or its index.
+        Which output, of a network that returns several: its key, or its index. In nested dictionaries, tuples and
+        lists, the keys and indices on the way are joined by dots: ``"boxes.0"``.
     patch_size, stride : int
         Of the patch, in pixels of the network's input. Default 16 and 4; the stride is at most the patch.
     perturbation : {"color", "mean", "blur"}, array or callable
@@ -129,8 +131,9 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     cancel : threading.Event, optional
         Cancels the request once it is set: ``ExplanationCancelledError`` is raised after the batch that is computed.
     verify : int, optional
-        Number of places that are computed again with the untouched network, one at a time, unless the mode is
-        approximate. Default 1 in 50, at least 1 and at most 4; 0 for none.
+        Number of places that are computed again with the untouched network, one at a time. Default 1 in 50, at least 1
+        and at most 4; 0 for none. In the approximate mode only 0 can be given: by default the image without a patch is
+        computed again, and with `target_ssim` some of the places, too.
     seed : int
         Of random weights, and of the choice of the verified places.
     class_names : sequence, mapping or path, optional
@@ -156,7 +159,8 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     udfs.images.ImageError
         The image cannot be read.
     VerificationError
-        A place is not what the untouched network gives; the message names the first layer that differs.
+        A place, or the image without a patch, is not what the untouched network gives; the message names the first
+        layer that differs, or says that the network draws at random.
 
     Examples
     --------
@@ -242,7 +246,7 @@ def explain_image_targets(
     weights: str | os.PathLike[str] | Mapping[str, torch.Tensor] | None = None,
     *,
     targets: Sequence[int] | None = None,
-    top: int = 5,
+    top: int | None = None,
     **options: Any,
 ) -> tuple[Explanation, ...]:
     """Explain several targets from one pass over the places: a run of the network has the scores of all of them.
@@ -253,8 +257,8 @@ def explain_image_targets(
         As for :func:`explain_image`.
     targets : sequence of int, optional
         Elements of the score, such as classes.
-    top : int
-        Without `targets`: how many of the largest for the whole image. Default 5.
+    top : int, optional
+        Instead of `targets`: how many of the largest for the whole image. Default 5.
     **options
         The keywords of :func:`explain_image`, but for `target`. `on_update` gets the heat maps of all targets, an array
         of shape (targets, rows, columns). Drill-down computes the second stage's places of all targets for each.
@@ -267,7 +271,7 @@ def explain_image_targets(
     Raises
     ------
     InvalidArgumentError, optimizer.occlusion.PatchError, udfs.images.ImageError
-        As :func:`explain_image`; without a target.
+        As :func:`explain_image`; without a target, or with `targets` and `top`.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from optimizer.occlusion import OcclusionGrid, PatchError, stage_one_step
 from udfs.attribution import baseline_of
 from udfs.occlusion import MODES, PERTURBATIONS, PRECISIONS, Occlusion, Score
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.occlusion._arguments import as_array, as_head, real_number, whole_number, whole_numbers
+from vista_spark.occlusion._arguments import as_array, as_head, ranges, real_number, whole_number, whole_numbers
 from vista_spark.occlusion._checks import check_color, check_network
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class OcclusionOptions:
     head : str or int, optional
         The output, of a network that returns several.
     verify : int, optional
-        Places to compute again with the untouched network. Default 1 in 50, at least 1 and at most 4.
+        Places to compute again with the untouched network. Default 1 in 50, at least 1 and at most 4. In the
+        approximate mode 0 alone, for no check.
     seed : int
         Of the choice of these places.
 
@@ -126,23 +127,20 @@ class OcclusionOptions:
 
     def _numbers(self) -> dict[str, Any]:
         """Read the numbers that all modes have."""
-        region: Any = self.region
-        if region is not None:
-            region = tuple(whole_numbers("region", pair) for pair in region)
-            if any(len(pair) != 2 for pair in region):  # noqa: PLR2004 - a range
-                raise InvalidArgumentError(f"region={self.region!r}: a pair of numbers per axis, start and end")
+        patch = whole_numbers("patch", self.patch, 1)
         verify = None if self.verify is None else whole_number("verify", self.verify, 0)
         if verify and self.mode == "approximate":
             raise InvalidArgumentError(
-                f"verify={verify}: the values of the approximate mode differ from the network's; leave it out"
+                f"verify={verify}: the values of the approximate mode differ from the network's; leave it out, or take "
+                "0 for no check of the image without a patch"
             )
         return {
-            "patch": whole_numbers("patch", self.patch),
-            "stride": whole_numbers("stride", self.stride),
-            "region": region,
+            "patch": patch,
+            "stride": whole_numbers("stride", self.stride, 1),
+            "region": None if self.region is None else ranges("region", self.region, len(patch)),
             "batch_size": whole_number("batch_size", self.batch_size, 1),
             "verify": verify,
-            "seed": whole_number("seed", self.seed),
+            "seed": whole_number("seed", self.seed, 0),
         }
 
     def _of_the_approximate_mode(self) -> dict[str, Any]:

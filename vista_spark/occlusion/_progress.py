@@ -38,7 +38,8 @@ class Progress:
         The heat map so far; NaN where it is not computed yet. Places are computed from coarse to fine, each level a
         lattice of half the stride.
     done, total : int
-        Places computed, and places to compute; in the approximate mode fewer than the heat map has.
+        Places computed, and places to compute; in the approximate mode at most so many, and those that are estimated
+        count as computed at the end.
     seconds : float
         Since the network began with the image.
     seconds_left : float

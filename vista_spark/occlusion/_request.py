@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from optimizer.errors import nearest
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.occlusion._arguments import whole_number
+from vista_spark.occlusion._arguments import check_callable, whole_number
 from vista_spark.occlusion._options import OcclusionOptions
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ COORDINATES: tuple[str, ...] = get_args(Coordinates)
 _OPTIONS = {each.name for each in fields(OcclusionOptions)} - {"patch", "stride", "region"}
 
 
+# What is called while a heat map is computed, and with what.
+_CALLED = {"on_update": "the heat map so far", "on_estimate": "seconds", "on_progress": "a vista_spark.Progress"}
+
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 
@@ -44,7 +47,8 @@ class Request:
     Raises
     ------
     InvalidArgumentError
-        Unknown coordinates, or a `cancel` that is no event. Other options are checked by :meth:`options`.
+        Unknown coordinates, a `cancel` that is no event, a callback that is no function. Other options are checked by
+        :meth:`options`.
     """
 
     target: int | None = None
@@ -77,6 +81,8 @@ class Request:
             raise InvalidArgumentError(f"coordinates={self.coordinates!r}{hint}; one of: {', '.join(COORDINATES)}")
         if self.cancel is not None and not hasattr(self.cancel, "is_set"):
             raise InvalidArgumentError(f"cancel={self.cancel!r}: an event, as threading.Event()")
+        for name, gets in _CALLED.items():
+            check_callable(name, getattr(self, name), gets)
 
     @property
     def is_watched(self) -> bool:
@@ -98,7 +104,7 @@ class Request:
             As :class:`OcclusionOptions`.
         """
         same = {name: getattr(self, name) for name in _OPTIONS}
-        patch = (whole_number("patch_size", patch_size),) * 2
+        patch = (whole_number("patch_size", patch_size, 1),) * 2
         checked = partial(OcclusionOptions, patch=patch, stride=(self.stride,) * 2, **same)
         options = checked(region=self.region)
         if geometry is None or options.region is None:

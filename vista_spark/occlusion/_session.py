@@ -19,7 +19,7 @@ from udfs.occlusion import TargetError, open_occluder
 from vista_spark import roster
 from vista_spark.errors import ExplanationCancelledError, InvalidArgumentError
 from vista_spark.network import has_random_weights, network, warn_of_random_weights
-from vista_spark.occlusion._arguments import as_array, whole_number, whole_numbers
+from vista_spark.occlusion._arguments import as_image, whole_number, whole_numbers
 from vista_spark.occlusion._base import notes_of
 from vista_spark.occlusion._checks import check_explainable
 from vista_spark.occlusion._cluster import Spread
@@ -45,6 +45,9 @@ __all__ = ["ExplainerSession", "open_explainer"]
 
 # Jobs of a heat map that is watched, where a cluster computes it.
 _ROUNDS = 4
+
+# Targets of an explanation of the largest ones.
+_TOP = 5
 
 # Seconds between two looks at whether a request that waits for another one is cancelled.
 _LOOK = 0.05
@@ -74,7 +77,7 @@ class ExplainerSession:
             preprocessing = preprocessing.with_size(whole_number("image_size", image_size, 1))
         self._preprocessing = preprocessing
         self._weights = self._card.weights if weights is None else weights
-        self._image_size, self._seed, self._spark = image_size, seed, spark
+        self._image_size, self._seed, self._spark = image_size, whole_number("seed", seed, 0), spark
         self._views = ViewCache(whole_number("view_bytes", view_bytes, 0))
         self._framework = framework(self._card.framework)
         self._lock, self._requests = threading.RLock(), set[threading.Event]()
@@ -136,11 +139,18 @@ class ExplainerSession:
         image: bytes | str | os.PathLike[str] | NDArray[np.float32] | torch.Tensor,
         *,
         targets: Sequence[int] | None = None,
-        top: int = 5,
+        top: int | None = None,
         **options: Any,
     ) -> tuple[Explanation, ...]:
         """Explain several targets from one pass over the places; see :func:`vista_spark.explain_image_targets`."""
-        wanted = whole_number("top", top, 1) if targets is None else whole_numbers("targets", targets)
+        if targets is not None and top is not None:
+            raise InvalidArgumentError(
+                f"targets={targets!r} and top={top!r}: the first names the elements, the other counts the largest; "
+                "leave one out"
+            )
+        wanted: int | tuple[int, ...] = whole_number("top", _TOP if top is None else top, 1)
+        if targets is not None:
+            wanted = whole_numbers("targets", targets)
         if wanted == ():
             raise InvalidArgumentError("targets=(): no target; leave it out for the largest ones")
         request = Request(**options)
@@ -223,7 +233,7 @@ class ExplainerSession:
         for option in options:
             option.grid(extents)
         fill = color_fill(request.patch_color, self._preprocessing)
-        pixels = decode(as_array(image), self._preprocessing)
+        pixels = decode(as_image(image), self._preprocessing)
         axes = (1, 2) if self._preprocessing.layout == "NCHW" else (0, 1)
         options = [option.over(pixels, axes) for option in options]
         single = not isinstance(wanted, int) and wanted == [_element(request.target)]
@@ -302,9 +312,9 @@ class ExplainerSession:
         return tuple(
             Explanation(
                 heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, occlusion.mode,
-                occluder.patches.overall_speed_up, seconds, picture, score=heat.score, verified=heat.verified,
+                occluder.theoretical_speed_up, seconds, picture, score=heat.score, verified=heat.verified,
                 difference=heat.difference, likeness=heat.likeness, computed=heat.computed,
-                notes=notes_of(own, occlusion.mode, occluder.patches), top=heat.top,
+                notes=notes_of(own, occlusion.mode, occluder), top=heat.top,
                 class_names=names, model=self._card.name, has_random_weights=random, geometry=geometry,
             )
             for heat in maps

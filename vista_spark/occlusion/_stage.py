@@ -91,7 +91,7 @@ class _OcclusionStage(HasOcclusion):
             batch_size=self.getBatchSize(),
             output=cast("Any", self.getOutput()),
             head=int(head) if head is not None and head.isdecimal() else head,
-            verify=None if self.getMode() == "approximate" else self.getVerify(),
+            verify=self.getVerify() if self.getMode() != "approximate" or self.getVerify() == 0 else None,
             seed=self.getSeed(),
             **approximate,
         )
@@ -150,7 +150,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         Which output of a network that returns several: its name, or its index in digits.
     verify : int, optional
         Places per image that the untouched network computes again; where they differ, the image is a bad one with the
-        reason. Default 1 in 50, at least 1 and at most 4; 0 for none. Unused in the approximate mode.
+        reason. Default 1 in 50, at least 1 and at most 4; 0 for none. Other numbers are unused in the approximate mode.
     patchSize, stride : int
         In pixels of the network's input. Default 16 and 4.
     perturbation : {"color", "mean", "blur"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -12,8 +12,16 @@ from udfs.driver import hint_keywords
 from udfs.handlers import TensorSpec, framework_of
 from udfs.occlusion import TargetError, open_occluder
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.occlusion._arguments import as_array, finite, real_number, whole_number, whole_numbers
+from vista_spark.occlusion._arguments import (
+    as_inputs,
+    check_callable,
+    finite,
+    real_number,
+    whole_number,
+    whole_numbers,
+)
 from vista_spark.occlusion._base import notes_of
+from vista_spark.occlusion._checks import one_record
 from vista_spark.occlusion._options import OcclusionOptions
 from vista_spark.occlusion._picture import PALETTE, plot_tensor
 from vista_spark.occlusion._record import Recorded
@@ -81,6 +89,7 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
     value: float | Sequence[float] | None = None,
     region: Sequence[tuple[int, int]] | None = None,
     mode: str = "exact",
+    target_ssim: float | None = None,
     tau: float | None = None,
     precision: str | None = None,
     batch_size: int = 32,
@@ -101,7 +110,7 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
     ----------
     network : torch.nn.Module or keras.Model
         Of a framework of :func:`udfs.handlers.frameworks`; in inference mode.
-    inputs : array or tensor, or a sequence of them
+    inputs : array or tensor, or a list of them
         In the order of ``forward``, without the axis of records.
     patch, stride : int or sequence of int
         Of the patch, in elements; an entry per axis, or one for all. The stride is at most the patch.
@@ -120,9 +129,12 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
         That the patch stays in, half-open, a pair per axis; everything by default.
     mode : {"exact", "approximate", "naive"}
         As for :func:`vista_spark.explain_image`; the approximate mode is without drill-down.
+    target_ssim : float, optional
+        In the approximate mode alone: likeness to reach, as for :func:`vista_spark.explain_image`. Default 0.9, unless
+        `tau` is given.
     tau : float, optional
-        In the approximate mode alone: at most this fraction of each axis is kept up to date around a patch. Default
-        0.8.
+        In the approximate mode alone, instead of `target_ssim`: at most this fraction of each axis is kept up to date
+        around a patch.
     precision : {"float32", "bfloat16"}, optional
         As for :func:`vista_spark.explain_image`.
     batch_size : int
@@ -164,50 +176,52 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
             f"a network of type {type(network).__name__}: no framework knows it; a torch.nn.Module, a keras.Model, or "
             "a model of a framework that udfs.handlers.register_framework was given"
         )
-    several = isinstance(inputs, list | tuple)
-    arrays = [np.asarray(as_array(each)) for each in (inputs if several else [inputs])]
+    arrays = as_inputs(inputs)
     for number, array in enumerate(arrays):
         finite(f"input {number}", array)
     laid_on = whole_number("of", of, 0)
     if laid_on >= len(arrays):
         raise InvalidArgumentError(f"of={of}: there are {len(arrays)} inputs, counted from 0")
+    check_callable("on_update", on_update, "the heat map so far")
     tensor = arrays[laid_on]
-    if tensor.ndim not in _RANKS or not np.issubdtype(tensor.dtype, np.floating):
-        layout = "(..., channels)" if own.channels_last else "(channels, ...)"
-        raise InvalidArgumentError(
-            f"input {of} is {tensor.dtype} of shape {tensor.shape}: a patch is laid on floats of shape {layout} "
-            "with one to three axes"
+    with one_record(own, network, arrays):
+        if tensor.ndim not in _RANKS or not np.issubdtype(tensor.dtype, np.floating):
+            layout = "(..., channels)" if own.channels_last else "(channels, ...)"
+            raise InvalidArgumentError(
+                f"input {of} is {tensor.dtype} of shape {tensor.shape}: a patch is laid on floats of shape {layout} "
+                "with one to three axes"
+            )
+        extents, channels = tensor.shape[1:], tensor.shape[0]
+        if own.channels_last:
+            extents, channels = tensor.shape[:-1], tensor.shape[-1]
+        options = OcclusionOptions(
+            patch=_by_axis("patch", patch, len(extents)),
+            stride=_by_axis("stride", stride, len(extents)),
+            region=cast("Any", region),
+            perturbation=perturbation,
+            mode=mode,
+            target_ssim=target_ssim,
+            tau=tau,
+            target_speed_up=None if tau is None else 1.0,  # without drill-down
+            precision=precision,
+            batch_size=batch_size,
+            output=output,
+            head=head,
+            verify=verify,
+            seed=seed,
         )
-    extents, channels = tensor.shape[1:], tensor.shape[0]
-    if own.channels_last:
-        extents, channels = tensor.shape[:-1], tensor.shape[-1]
-    options = OcclusionOptions(
-        patch=_by_axis("patch", patch, len(extents)),
-        stride=_by_axis("stride", stride, len(extents)),
-        region=None if region is None else tuple(region),
-        perturbation=perturbation,
-        mode=mode,
-        tau=tau,
-        target_speed_up=1.0 if mode == "approximate" else None,
-        precision=precision,
-        batch_size=batch_size,
-        output=output,
-        head=head,
-        verify=verify,
-        seed=seed,
-    )
-    options.grid(extents)
-    if mode == "approximate" and not own.incremental:
-        raise InvalidArgumentError(
-            f'a {own.name} network is not run in parts, as the approximate mode does: take mode="exact"'
-        )
-    fill = _fill(value, perturbation, channels)
-    wanted = None if target is None else whole_number("target", target)
+        options.grid(extents)
+        if mode == "approximate" and not own.incremental:
+            raise InvalidArgumentError(
+                f'a {own.name} network is not run in parts, as the approximate mode does: take mode="exact"'
+            )
+        fill = _fill(value, perturbation, channels)
+        wanted = None if target is None else whole_number("target", target)
 
-    arrays[laid_on] = tensor = np.ascontiguousarray(tensor, np.float32)
-    options = options.over(tensor, range(len(extents)) if own.channels_last else range(1, tensor.ndim))
-    traced = own.trace(network, [TensorSpec(array.shape, str(array.dtype)) for array in arrays])
-    occlusion = options.occlusion(traced, extents, fill, incremental=own.incremental)
+        arrays[laid_on] = tensor = np.ascontiguousarray(tensor, np.float32)
+        options = options.over(tensor, range(len(extents)) if own.channels_last else range(1, tensor.ndim))
+        traced = own.trace(network, [TensorSpec(array.shape, str(array.dtype)) for array in arrays])
+        occlusion = options.occlusion(traced, extents, fill, incremental=own.incremental)
     names = traced.graph.inputs
     occluder = open_occluder(own, traced.prepare(own.threads()), occlusion, names[laid_on])
     others = {name: array for name, array in zip(names, arrays, strict=True) if name != names[laid_on]}
@@ -220,10 +234,10 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
         raise InvalidArgumentError(f"target={target!r}: {error}") from None
     return TensorExplanation(
         heat.values, occlusion.grid, heat.target, heat.predicted, heat.probability, mode,
-        occluder.patches.overall_speed_up, time.perf_counter() - started,
+        occluder.theoretical_speed_up, time.perf_counter() - started,
         np.moveaxis(tensor, -1, 0) if own.channels_last else tensor, score=heat.score, verified=heat.verified,
         difference=heat.difference, likeness=heat.likeness, computed=heat.computed,
-        notes=notes_of(own, mode, occluder.patches), top=heat.top, class_names=named,
+        notes=notes_of(own, mode, occluder), top=heat.top, class_names=named,
         model=type(network).__name__,
     )  # fmt: skip
 
@@ -231,7 +245,7 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
 def _by_axis(name: str, given: Any, axes: int) -> tuple[int, ...]:
     """Read a number for each axis, or one for all."""
     single = isinstance(given, str) or not hasattr(given, "__len__")
-    extents = (whole_number(name, given),) * axes if single else whole_numbers(name, given)
+    extents = (whole_number(name, given, 1),) * axes if single else whole_numbers(name, given, 1)
     if len(extents) != axes:
         raise InvalidArgumentError(f"{name}={given!r}: the tensor has {axes} axes beside its channels")
     return extents

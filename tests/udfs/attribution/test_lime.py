@@ -58,6 +58,29 @@ def test_the_regression_is_scikit_learns() -> None:
     np.testing.assert_allclose(surrogate.r2, expected.score(there, crossed([rows]), sample_weight=kernel), atol=1e-10)
 
 
+def test_the_r2_of_samples_left_out_is_that_of_as_many_fits() -> None:
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    asked: list[NDArray[Any]] = []
+
+    def noise(batches: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        asked.append(batches[0].copy())
+        return np.sin(1e3 * (batches[0] @ np.array([1.0, 2.0, 3.0, 4.0])))
+
+    surrogate = lime(noise, [ROW], [np.zeros(4)], [np.arange(4)], samples=12, ridge=0.5)
+    rows = np.concatenate(asked)
+    there, scores = (rows == ROW).astype(float), noise([rows])
+    kernel = np.sqrt(np.exp(-((1 - np.sqrt(there.mean(axis=1))) ** 2) / 0.25**2))
+    predicted = np.empty(12)
+    for at in range(12):
+        others = np.arange(12) != at
+        fit = linear_model.Ridge(alpha=0.5).fit(there[others], scores[others], sample_weight=kernel[others])
+        predicted[at] = fit.predict(there[at : at + 1])[0]
+    variance = kernel @ (scores - np.average(scores, weights=kernel)) ** 2
+    np.testing.assert_allclose(surrogate.left_out_r2, 1 - kernel @ (scores - predicted) ** 2 / variance, atol=1e-9)
+    assert surrogate.r2 > 0.7, "a good R2 of noise, as samples are few"
+    assert surrogate.left_out_r2 < 0.3
+
+
 def test_the_package_lime_fits_the_same_model() -> None:
     lime_base = pytest.importorskip("lime.lime_base")
     asked: list[NDArray[Any]] = []
@@ -87,6 +110,7 @@ def test_a_score_that_never_changes_has_no_r2() -> None:
     surrogate = lime(lambda batches: np.full(len(batches[0]), 0.7), [ROW], [np.zeros(4)], [np.arange(4)], samples=50)
     np.testing.assert_allclose(surrogate.weights, 0, atol=1e-12)
     assert np.isnan(surrogate.r2)
+    assert np.isnan(surrogate.left_out_r2)
 
 
 def test_the_seed_decides() -> None:
@@ -103,6 +127,8 @@ def test_the_seed_decides() -> None:
         ({"kernel_width": 0.0}, "kernel_width"),
         ({"ridge": -1.0}, "ridge"),
         ({"ridge": float("nan")}, "ridge"),
+        ({"seed": -1}, "seed=-1: a whole number from 0 on"),
+        ({"seed": "cat"}, "seed='cat': a whole number from 0 on"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:

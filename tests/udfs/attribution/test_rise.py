@@ -109,6 +109,7 @@ def test_channels_last_and_a_second_input() -> None:
         ({"cells": 0}, "cells=0"),
         ({"probability": 1.0}, "probability"),
         ({"probability": float("nan")}, "probability"),
+        ({"seed": -1}, "seed=-1"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:

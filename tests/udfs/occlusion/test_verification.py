@@ -46,6 +46,8 @@ def test_an_exact_map_says_how_many_places_were_verified_and_how_near_they_are()
     assert 0 <= exact.difference < 1e-5
     assert mapped(model, verify=100).verified == 16, "no more than there are"
     assert mapped(model, mode="naive").verified == 1
+    sampled = mapped(model, mode="approximate", target_ssim=0.5)
+    assert (sampled.verified, sampled.difference < 1e-5) == (1, True), "places that are computed are exact"
     for options in ({"verify": 0}, {"mode": "approximate", "tau": 0.7}):
         assert (mapped(model, **options).verified, mapped(model, **options).difference) == (0, 0.0)
 
@@ -177,7 +179,28 @@ def test_networks_of_other_frameworks_are_run_one_at_a_time() -> None:
         mixing.heat_map(mixing.opened(image))
 
 
-@pytest.mark.parametrize("mode", ["exact", "naive"])
+def test_the_approximate_mode_finds_a_wrong_trace_by_the_image_alone() -> None:
+    module = small()
+    model = traced(module)
+    module[4].register_forward_hook(lambda *given: given[-1] * 1.5)
+    with pytest.raises(VerificationError, match=r"without a patch.*differs is '4' \(ReLU\), as it was traced"):
+        mapped(model, mode="approximate", tau=0.7)
+
+
+def test_the_approximate_mode_checks_the_places_that_it_computes_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = traced(small())
+    monkeypatch.setattr(incremental, "outside", lambda _: 1.0)
+    with pytest.raises(VerificationError, match="as it is computed in parts"):
+        mapped(model, mode="approximate", target_ssim=0.5, verify=16)
+
+
+def test_only_places_that_are_computed_are_chosen() -> None:
+    some = np.zeros((10, 10), np.bool_)
+    some[2, 3] = some[7, 8] = True
+    assert places_to_verify(4, (10, 10), 0, some) == [(2, 3), (7, 8)]
+
+
+@pytest.mark.parametrize("mode", ["exact", "naive", "approximate"])
 def test_a_network_that_draws_at_random_is_not_taken_for_one_that_rounds(mode: str) -> None:
     """A dropout that is always on differs in float64, too, by another draw and not by rounding."""
 

@@ -186,6 +186,12 @@ def test_an_image_has_values_in_its_own_size(photograph: Attributor) -> None:
     assert attribution.values[20, 60] == pytest.approx(photograph.whole - without, abs=1e-6)
     assert attribution.picture is not None
     assert "probability" in attribution.explain()
+    assert "baseline: the colour 128, 128, 128 (red, green, blue); 17 inputs in" in attribution.explain()
+    assert "baseline: the blurred input" in photograph.ablation(groups=GRID, baseline="blur").explain()
+    assert "baseline: 0.0 everywhere" in photograph.ablation(groups=GRID, baseline=0.0).explain()
+    linear = photograph.lime(groups=GRID, samples=40).explain()
+    assert "R2 of the linear model on the samples that it was fitted to: " in linear
+    assert "R2 on samples left out one by one" in linear
     assert attribution.plot().axes
 
 
@@ -274,6 +280,9 @@ def test_a_keras_network_has_all_but_gradients() -> None:
         (lambda a: a.lime(samples=1), "samples=1"),
         (lambda a: a.rise(masks=5), "even"),
         (lambda a: a.deletion(a.ablation(), steps=0), "steps=0"),
+        (lambda a: a.deletion(3), "attribution=3: an Attribution"),
+        (lambda a: a.ablation(target=3), r"ablation\(\) has no parameter 'target'"),
+        (lambda a: a.lime(sample=3), r"lime\(\) has no parameter 'sample'; did you mean 'samples'"),
     ],
 )
 def test_bad_arguments_are_refused(convolution: Attributor, call: Any, message: str) -> None:
@@ -291,6 +300,7 @@ def test_bad_arguments_are_refused(convolution: Attributor, call: Any, message: 
         ({"target": True}, "target=True"),
         ({"network": "squeezenet"}, "no framework"),
         ({"batch_size": 0}, "batch_size=0"),
+        ({"inputs": [[0.0, 1.0], [2.0, 3.0]]}, "inputs with a list in the place of an array"),
     ],
 )
 def test_bad_tensors_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -299,7 +309,16 @@ def test_bad_tensors_are_refused(arguments: dict[str, Any], message: str) -> Non
         tensor_attributor(**{"network": network, "inputs": PICTURE[0, :2, :9], **arguments})
 
 
+def test_an_axis_of_records_is_named(convolution: Attributor) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"inputs of shape \(1, 2, 16, 16\): .* pass inputs\[0\]"):
+        tensor_attributor(convolution.network, PICTURE[None, :2, :16, :16])
+    taken = tensor_attributor(convolution.network, torch.from_numpy(PICTURE[:2, :16, :16]), output="logit", target=1)
+    assert taken.whole == pytest.approx(convolution.whole)
+
+
 def test_bad_images_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"image of shape \(1, 3, 64, 64\): .* pass image\[0\]"):
+        image_attributor(PICTURE[None], "squeezenet1_1", image_size=64)
     with pytest.raises(ImageError):
         image_attributor(b"no image", "squeezenet1_1")
     with pytest.raises(InvalidArgumentError, match="text"):

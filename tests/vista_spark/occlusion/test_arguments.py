@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch import nn
 
+from optimizer.occlusion import PatchError
 from udfs.images import Preprocessing
 from udfs.incremental import IncrementalNetwork
 from vista_spark import explain_image, explain_image_sizes, explain_image_targets, explain_tensor, roster
@@ -52,8 +54,18 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"patch_color": (1.5, 2, 3)}, "patch_color=1.5: a whole number"),
         ({"patch_color": 7}, "patch_color=7: a sequence of whole numbers"),
         ({"region": ((0, 8), (0, 8.5))}, "region=8.5: a whole number"),
-        ({"region": (0, 8, 0, 8)}, "region=0: a sequence"),
+        ({"region": (0, 8, 0, 8)}, "a pair of start and end for each of 2 axes, as region=((0, 8), (0, 8))"),
+        ({"region": ((0, 8),)}, "region=((0, 8),): a pair of start and end for each of 2 axes"),
+        ({"region": 8}, "region=8: a pair of start and end for each of 2 axes"),
+        ({"patch_size": 0}, "patch_size=0: at least 1"),
+        ({"stride": 0}, "stride=0: at least 1"),
         ({"seed": None}, "seed=None: a whole number"),
+        ({"seed": -1}, "seed=-1: at least 0"),
+        ({"on_update": 3}, "on_update=3: a function of the heat map so far, as on_update=print"),
+        ({"on_estimate": "print"}, "on_estimate='print': a function of seconds"),
+        ({"on_progress": 3}, "on_progress=3: a function of a vista_spark.Progress"),
+        ({"image": PICTURE[None]}, "image of shape (1, 3, 16, 16): the first axis is one of records"),
+        ({"image": [[[0.0]], [[0.0, 1.0]]]}, "image: lists of unequal lengths"),
         ({"tau": 0.5}, 'tau=0.5: only in the approximate mode; leave it out of mode="exact"'),
         ({"mode": "naive", "precision": "bfloat16"}, "precision='bfloat16': only in the approximate mode"),
         ({"target_speed_up": 2}, "target_speed_up=2: only in the approximate mode"),
@@ -69,7 +81,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_wrong_argument_of_an_image_is_refused_before_the_network_runs(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidArgumentError) as raised:
-        explain_image(PICTURE, CARD, **SQUARE | settings)
+        explain_image(**{"image": PICTURE, "model": CARD} | SQUARE | settings)
     assert said in str(raised.value)
 
 
@@ -82,6 +94,18 @@ def test_a_wrong_argument_of_an_image_is_refused_before_the_network_runs(setting
         ({"perturbation": "color", "value": True}, "value=True: a finite number"),
         ({"tau": 0.5}, "tau=0.5: only in the approximate mode"),
         ({"patch": 4.0}, "patch=4.0: a whole number"),
+        ({"patch": 0}, "patch=0: at least 1"),
+        ({"stride": (4, 0)}, "stride=0: at least 1"),
+        ({"region": [(0, 8)]}, "region=[(0, 8)]: a pair of start and end for each of 2 axes"),
+        ({"region": 3}, "region=3: a pair of start and end for each of 2 axes"),
+        ({"seed": -1}, "seed=-1: at least 0"),
+        ({"on_update": 3}, "on_update=3: a function of the heat map so far"),
+        ({"inputs": PICTURE[None]}, "inputs of shape (1, 3, 16, 16): the first axis is one of records"),
+        ({"inputs": np.stack([PICTURE] * 5)}, "one record is explained at a time; pass inputs[0]"),
+        ({"inputs": PICTURE.tolist()}, "inputs with a list in the place of an array"),
+        ({"inputs": []}, "inputs=[]: an array for each input"),
+        ({"target_ssim": 0.9}, "target_ssim=0.9: only in the approximate mode"),
+        ({"mode": "approximate", "target_ssim": 0.9, "tau": 0.5}, "target_ssim=0.9 and tau=0.5"),
         ({"stride": "cat"}, "stride='cat': a whole number"),
         ({"of": True}, "of=True: a whole number"),
         ({"inputs": np.full_like(PICTURE, np.nan)}, "input 0 has 768 elements that are NaN or infinite"),
@@ -113,18 +137,68 @@ def test_numbers_of_numpy_and_tensors_of_torch_are_taken() -> None:
         small(), [PICTURE], patch=4, stride=4, target=2, perturbation="color", value=[0.5, 0.5, 0.5]
     )
     np.testing.assert_allclose(by_tensor.heat_map, by_array.heat_map, atol=1e-6)
+    listed = explain_image(PICTURE.tolist(), CARD, target=2, **SQUARE)
+    np.testing.assert_allclose(listed.heat_map, plain.heat_map, atol=1e-6)
+    rounded = explain_image(torch.from_numpy(PICTURE).bfloat16(), CARD, target=2, **SQUARE)
+    np.testing.assert_allclose(rounded.heat_map, plain.heat_map, atol=1e-2)
+
+
+def test_a_first_axis_of_one_may_be_a_channel() -> None:
+    """A grey picture and a grey volume have it, and a wrong argument beside it keeps its own message."""
+    torch.manual_seed(0)
+    grey = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 14 * 14, 5)).eval()
+    assert explain_tensor(grey, PICTURE[:1], patch=4, stride=4).heat_map.shape == (4, 4)
+    with pytest.raises(InvalidArgumentError, match="mode='exat'"):
+        explain_tensor(grey, PICTURE[:1], patch=4, stride=4, mode="exat")
+    with pytest.raises(PatchError, match="a patch of 17"):
+        explain_tensor(grey, PICTURE[:1], patch=17, stride=4)
+
+
+@pytest.mark.parametrize("place", [(4, 0), (0, 4), (-1, 0), (0, -1), (0, 1.5)])
+def test_a_place_that_the_heat_map_does_not_have_covers_nothing(place: tuple[Any, Any]) -> None:
+    explanation = explain_image(PICTURE, CARD, **SQUARE)
+    assert explanation.covered(3, np.int64(1)) == ((12, 16), (4, 8))
+    with pytest.raises(InvalidArgumentError, match=r"from 0 to 3|at least 0|a whole number"):
+        explanation.covered(*place)
 
 
 def test_an_explanation_says_its_score_and_what_was_verified() -> None:
     said = explain_image(PICTURE, CARD, **SQUARE).explain()
     assert "probability: softmax over the 5 outputs of '4'" in said
     assert "1 place verified by the whole network; largest difference" in said
-    assert "computed in parts up to '2' (AdaptiveAvgPool2d), and in full from there on" in said
+    assert "computed in parts up to and including '2' (AdaptiveAvgPool2d), and in full after it" in said
+    assert "theoretical speed-up of a place over naive" in said
+    assert "with a patch of 4 x 4 at one of 4 x 4 places" in said
+    naive = explain_image(PICTURE, CARD, mode="naive", **SQUARE)
+    assert naive.theoretical_speed_up == 1
+    assert "speed-up" not in naive.explain(), "the naive way is what others are compared with"
     odds = explain_image(PICTURE, CARD, output="log_odds", head=None, verify=0, **SQUARE)
     assert odds.score.startswith("log_odds")
     assert "verified" not in odds.explain()
     called = explain_image(PICTURE, CARD, output=lambda outputs: outputs[:, 0] - outputs[:, 1], **SQUARE)
     assert called.explain().startswith("element 0 with callable")
+
+
+def test_an_explanation_says_that_it_shows_nothing() -> None:
+    flat = small()
+    flat[4].weight.data.zero_()
+    said = explain_tensor(flat, PICTURE, patch=4, stride=4).explain()
+    assert "flat: no place changes its probability of 0." in said
+    assert "RANDOM" not in said
+    bumpy = explain_image(PICTURE, CARD, **SQUARE)
+    assert "flat" not in bumpy.explain()
+    drawn = replace(bumpy, has_random_weights=True).explain()
+    assert drawn == f"RANDOM WEIGHTS: this heat map says nothing about the image\n{bumpy.explain()}"
+    nothing = replace(bumpy, heat_map=np.full_like(bumpy.heat_map, np.nan)).explain()
+    assert "flat" not in nothing
+    assert "lowest" not in nothing
+
+
+def test_a_hook_is_named_as_the_end_of_the_incremental_part() -> None:
+    hooked = small()
+    hooked[1].register_forward_hook(lambda _module, _inputs, output: output * 1.0)
+    said = explain_tensor(hooked, PICTURE, patch=4, stride=4).explain()
+    assert "computed in parts up to '1' (ReLU, which has a hook), and in full from there on" in said
 
 
 def test_several_targets_and_sizes_take_the_same_options() -> None:
@@ -143,6 +217,9 @@ def test_several_targets_and_sizes_take_the_same_options() -> None:
     np.testing.assert_allclose(small_patch.heat_map, chosen[0].heat_map, atol=1e-6)
     with pytest.raises(InvalidArgumentError, match="target=5: from 0 to 4"):
         explain_image_targets(PICTURE, CARD, targets=[5], **SQUARE)
+    with pytest.raises(InvalidArgumentError, match=r"targets=\(1, 2\) and top=3: .* leave one out"):
+        explain_image_targets(PICTURE, CARD, targets=(1, 2), top=3, **SQUARE)
+    assert len(explain_image_targets(PICTURE, CARD, **SQUARE)) == 5
     with pytest.raises(InvalidArgumentError, match="no target"):
         explain_image_targets(PICTURE, CARD, targets=[], **SQUARE)
     with pytest.raises(TypeError, match="has no parameter 'perturbatoin'; did you mean 'perturbation'"):
@@ -173,6 +250,24 @@ def test_a_network_of_keras_is_explained_exactly_and_says_that_it_is_computed_in
     assert explained.tensor.shape == (3, 20), "channels first for the picture"
     with pytest.raises(InvalidArgumentError, match="a keras network is not run in parts, as the approximate mode does"):
         explain_tensor(network, [window, other], patch=4, stride=2, mode="approximate")
+
+
+def test_a_nested_output_is_chosen_by_its_path() -> None:
+    class Nested(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.below = small()
+
+        def forward(self, image: torch.Tensor) -> dict[str, Any]:
+            classes = self.below(image)
+            return {"scene": {"classes": classes}, "twice": (classes, 2 * classes)}
+
+    for head, factor in (("scene.classes", 1), ("twice.1", 2)):
+        nested = explain_tensor(Nested().eval(), PICTURE, patch=4, stride=4, head=head, output="value")
+        plain = explain_tensor(small(), PICTURE, patch=4, stride=4, output="value")
+        np.testing.assert_allclose(nested.heat_map, factor * plain.heat_map, atol=1e-6)
+    with pytest.raises(InvalidArgumentError, match=r"of 'scene.classes', 'twice.0', 'twice.1'"):
+        explain_tensor(Nested().eval(), PICTURE, patch=4, stride=4)
 
 
 def test_a_network_of_several_outputs_asks_which_one() -> None:
