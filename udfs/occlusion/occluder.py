@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -249,8 +250,12 @@ class Occluder(HeatMaps):
         if not np.isfinite(values).all() or not np.isfinite(exact[:, sample]).all():
             return (None,) * len(targets)
         axes = coordinates(occlusion.grid)
-        return [
+        rounded = [
             Surface.through(known, axes, mapped).likeness(mapped) for known, mapped in zip(exact, values, strict=True)
+        ]
+        # Rounds compute all places of the sample, which says nothing of those that they fill in: both losses add up.
+        return [
+            max(-1.0, one + filled - 1) for one, filled in zip(rounded, order.likeness or repeat(1.0), strict=False)
         ]
 
     @cached_property

@@ -130,11 +130,11 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
     mode : {"exact", "approximate", "naive"}
         As for :func:`vista_spark.explain_image`; the approximate mode is without drill-down.
     target_ssim : float, optional
-        In the approximate mode alone: likeness to reach, as for :func:`vista_spark.explain_image`. Default 0.9, unless
-        `tau` is given.
+        In the approximate mode alone, instead of `tau`: likeness to reach, as for :func:`vista_spark.explain_image`. Of
+        a series it is estimated less well: by 0.05 too high in the mean, over 14 windows of accelerometers.
     tau : float, optional
-        In the approximate mode alone, instead of `target_ssim`: at most this fraction of each axis is kept up to date
-        around a patch.
+        In the approximate mode alone: at most this fraction of each axis is kept up to date around a patch. Default
+        0.8, unless `target_ssim` is given.
     precision : {"float32", "bfloat16"}, optional
         As for :func:`vista_spark.explain_image`.
     batch_size : int
@@ -202,7 +202,7 @@ def explain_tensor(  # noqa: PLR0913 - every option by its name
             mode=mode,
             target_ssim=target_ssim,
             tau=tau,
-            target_speed_up=None if tau is None else 1.0,  # without drill-down
+            target_speed_up=1.0 if mode == "approximate" and target_ssim is None else None,  # no drill-down
             precision=precision,
             batch_size=batch_size,
             output=output,

@@ -186,3 +186,34 @@ def test_what_ran_as_a_whole_does_not_claim_parts() -> None:
     assert explanation.theoretical_speed_up < 1.05
     assert "in parts up to" not in explanation.explain()
     assert "computed in full: parts of the network would cost about as much" in explanation.explain()
+
+
+def test_an_approximate_heat_map_says_its_likeness_for_any_number_of_axes() -> None:
+    for rank, (conv, size, stride) in enumerate(
+        [(nn.Conv1d, (160,), 1), (nn.Conv2d, (40, 40), 2), (nn.Conv3d, (14, 14, 14), 2)], start=1
+    ):
+        torch.manual_seed(0)
+        network = nn.Sequential(conv(2, 6, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3))
+        tensor = np.random.default_rng(0).normal(size=(2, *size)).astype(np.float32)
+        network(torch.from_numpy(tensor)[None])
+        common: dict[str, Any] = {"patch": 4 if rank == 3 else 8, "stride": stride, "mode": "approximate"}
+        for extra in ({"tau": 0.5}, {"target_ssim": 0.6}):
+            rough = explain_tensor(network.eval(), tensor, **common, **extra)
+            assert rough.likeness is not None
+            assert "likeness" in rough.explain()
+            assert rough.computed == rough.grid.count or "target_ssim" in extra
+
+
+def test_rounding_to_bfloat16_does_not_hide_what_is_filled_in() -> None:
+    """The places that a likeness is reached with are those of the sample: they differ by rounding alone."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(6 * 400, 3)
+    ).eval()
+    picture = np.random.default_rng(0).normal(size=(3, 40, 40)).astype(np.float32)
+    common: dict[str, Any] = {"patch": 8, "stride": 2, "mode": "approximate", "target_ssim": 0.7}
+    plain = explain_tensor(network, picture, **common)
+    lean = explain_tensor(network, picture, precision="bfloat16", **common)
+    assert plain.computed < plain.grid.count
+    assert plain.likeness < 0.97
+    assert lean.likeness == pytest.approx(plain.likeness, abs=0.03)
