@@ -8,6 +8,7 @@ and moves numpy arrays. ``docs/frameworks.md`` says how to add one.
 from udfs.handlers._framework import DeviceError, Framework
 from udfs.handlers._outputs import SingleOutput, UnknownOutputError, keyed_outputs, output_at
 from udfs.handlers._protocol import Handler, TensorSpec, TracedModel, UntraceableModelError
+from udfs.handlers._records import check_records, first_differing, with_neighbours
 from udfs.handlers._registry import (
     ENTRY_POINTS,
     framework,
@@ -33,6 +34,8 @@ __all__ = [
     "Trainer",
     "UnknownOutputError",
     "UntraceableModelError",
+    "check_records",
+    "first_differing",
     "framework",
     "framework_of",
     "frameworks",
@@ -42,4 +45,5 @@ __all__ = [
     "register_framework",
     "registered_frameworks",
     "unregister_framework",
+    "with_neighbours",
 ]

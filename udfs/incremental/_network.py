@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from optimizer.occlusion import PatchError, UpdatePatches, update_patches
+from udfs.handlers import first_differing, with_neighbours
 from udfs.handlers.torch import Mean, has_hooks
 from udfs.incremental._buckets import buckets
 from udfs.incremental._elementwise import constants_of, is_spread, spread, spread_name
@@ -46,8 +47,7 @@ _ABOVE_BYTES = 16 * 2**20
 # Below this theoretical speed-up, gathering parts of tensors costs more than computing them saves.
 _WORTH = 1.05
 
-# A record whose outputs change by more, as a part of the largest, when another one is in its batch.
-_MIXED = 1e-4
+_BESIDE = 3  # records of a batch with neighbours
 
 _ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 
@@ -218,18 +218,12 @@ class IncrementalNetwork:
 
     def _mixes_records(self, whole: Mapping[str, torch.Tensor], alone: Mapping[str, torch.Tensor]) -> bool:
         """Find out whether a record's outputs depend on the others of its batch."""
-        # Of larger numbers, and of smaller, a maximum or a mean is another; no norm takes back what flipped ones add.
-        image = whole[self._source]
-        batch = {name: tensor.expand(3, *tensor.shape[1:]) for name, tensor in whole.items()}
-        batch[self._source] = torch.cat([image, (1 - 3 * image).flip(-1), image.square() / 8])
-        outputs = self._precise.tensors(batch, self.patches.graph.outputs)
-        return any(
-            not torch.allclose(
-                outputs[name][:1].float(), tensor.float(), 0.0, _MIXED * _largest(tensor), equal_nan=True
-            )
-            for name, tensor in alone.items()
-            if torch.isfinite(tensor).all()  # others are refused by who reads them
-        )
+        inputs = {name: tensor.numpy(force=True) for name, tensor in whole.items()}
+        batch = {name: np.repeat(array, _BESIDE, axis=0) for name, array in inputs.items()}
+        batch[self._source] = with_neighbours(inputs[self._source])
+        together = self._precise.run(batch, self.patches.graph.outputs)
+        once = {name: tensor.numpy(force=True) for name, tensor in alone.items()}
+        return first_differing(self.patches.graph, once, together) is not None
 
     def outputs(
         self, views: Views, fill: torch.Tensor, *, batch_size: int, places: NDArray[np.bool_] | None = None
@@ -472,9 +466,3 @@ def _repeated(tensor: torch.Tensor, count: int) -> torch.Tensor:
 def _is_even(tensor: torch.Tensor) -> bool:
     """Say whether a tensor has one value for all places of an image."""
     return math.prod(tensor.shape[2:]) == 1
-
-
-def _largest(tensor: torch.Tensor) -> float:
-    """Find the largest magnitude of the finite numbers."""
-    finite = tensor[torch.isfinite(tensor)]
-    return float(finite.abs().max()) if finite.numel() else 0.0

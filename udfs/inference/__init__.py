@@ -13,7 +13,7 @@ from udfs.inference._inference import (
     Reduction,
     TensorFeed,
 )
-from udfs.inference._model import ModelSource, open_model
+from udfs.inference._model import ModelSource, check_model, open_model
 from udfs.inference._pooling import POOLINGS, Pooling, feature_length, pool
 from udfs.inference._portable import NotPortableError, PortableNetwork
 from udfs.inference._prediction import Prediction
@@ -44,6 +44,7 @@ __all__ = [
     "TextError",
     "TextFeed",
     "Tokenization",
+    "check_model",
     "feature_length",
     "open_model",
     "open_tokenizer",

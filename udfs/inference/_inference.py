@@ -12,6 +12,7 @@ from pyspark import TaskContext
 
 from udfs.arrow import VECTOR, NewColumns, TensorError, to_binary, to_lists
 from udfs.inference._feeds import Feed, ImageFeed, Read, TensorFeed
+from udfs.inference._finite import NOT_FINITE, finite_records, of_records
 from udfs.inference._model import ModelSource, open_model
 from udfs.inference._pooling import Pooling, pool
 from udfs.node import keep_freed_memory, task_device
@@ -136,6 +137,13 @@ class Inference:
             vectors, tensors, counts = self._infer(model, [read.of(valid) for read in reads])
         if self.combined:
             vectors = [np.concatenate(vectors, axis=1) if self.combined.how == "concat" else np.sum(vectors, axis=0)]
+        finite = finite_records(int(valid.sum()), vectors, tensors, counts)
+        if not finite.all():
+            for row in np.flatnonzero(valid)[~finite]:
+                reasons[row] = NOT_FINITE
+            valid[np.flatnonzero(valid)[~finite]] = False
+            vectors, tensors = [rows[finite] for rows in vectors], of_records(finite, tensors, counts)
+            counts = None if counts is None else counts[finite]
         columns: list[pa.Array] = [to_lists(rows, valid) for rows in vectors]
         columns += [to_binary(rows, valid, counts) for rows in tensors]
         return NewColumns.explained(columns, reasons)

@@ -6,18 +6,29 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from udfs.handlers import Framework, TensorSpec, TracedModel, framework, register_framework, registered_frameworks
+from udfs.handlers import (
+    Framework,
+    TensorSpec,
+    TracedModel,
+    check_records,
+    framework,
+    register_framework,
+    registered_frameworks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ModelSource", "open_model"]
+__all__ = ["ModelSource", "check_model", "open_model"]
 
 # Models that a Python worker keeps open between tasks. Spark reuses its workers, and a job or two share one; each more
 # would hold its weights for a plan that is over.
 _KEPT = 2
 
 _open: OrderedDict[tuple[str, str], TracedModel] = OrderedDict()
+
+# Keys of models whose records were seen to be apart.
+_checked: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +77,22 @@ def open_model(source: ModelSource, device: str, threads: int) -> TracedModel:
         _open[key] = source.open(device)
     _open.move_to_end(key)
     return _open[key].prepare(threads)
+
+
+def check_model(source: ModelSource, model: TracedModel) -> None:
+    """Refuse a model whose records see each other, before Spark starts a job; it runs once per model and process.
+
+    Parameters
+    ----------
+    source : ModelSource
+    model : TracedModel
+        As the source opened it.
+
+    Raises
+    ------
+    udfs.handlers.UntraceableModelError
+        A record's features would depend on the records beside it, or be other ones each time.
+    """
+    if source.key not in _checked:
+        check_records(model, source.inputs)
+        _checked.add(source.key)

@@ -43,8 +43,8 @@ def open_shared(key: str, build: Callable[[], object], skeleton: Callable[[], nn
     Returns
     -------
     torch.nn.Module
-        In evaluation mode, without gradients. Where the node's cache folder cannot be written, or a tensor of the model
-        is neither parameter nor buffer, it is what ``build`` made: it runs, and shares nothing.
+        In evaluation mode, without gradients. Where the node's cache folder cannot be written, it is what ``build``
+        made: it runs, and shares nothing. Tensors that are neither parameters nor buffers are the skeleton's.
     """
     try:
         path = _path(key)
@@ -59,7 +59,7 @@ def open_shared(key: str, build: Callable[[], object], skeleton: Callable[[], nn
         return _module(build())
     network = skeleton()
     _assign(network, torch.load(path, map_location="cpu", weights_only=True, mmap=True))
-    return _module(build()) if _has_meta_tensor(network) else network.eval().requires_grad_(False)
+    return network.eval().requires_grad_(False)
 
 
 def _module(model: object) -> nn.Module:
@@ -111,12 +111,3 @@ def _assign(network: nn.Module, mapped: dict[str, torch.Tensor]) -> None:
             for name, old in tensors.items():
                 if old is not None:
                     tensors[name] = replacements[id(old)]
-
-
-def _has_meta_tensor(network: nn.Module) -> bool:
-    """Say whether a module has a plain tensor, neither parameter nor buffer, which the meta device made empty."""
-    return any(
-        isinstance(value, torch.Tensor) and value.is_meta
-        for inner in network.modules()
-        for value in vars(inner).values()
-    )

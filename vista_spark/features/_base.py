@@ -127,6 +127,7 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
             named = ", ".join(f"{layer.name} {size}" for layer, size in zip(layers, sizes, strict=True))
             raise ColumnError(f'combine="sum" adds vectors of one length, and these differ: {named}; take "concat"')
         warn_of_random_weights(net.card, net.weights, net.seed)
+        net.check()
         net = net.shipped(dataset.sparkSession)
         inference = Inference(
             source=net.source,

@@ -12,11 +12,12 @@ from pyspark import cloudpickle
 
 from optimizer.errors import GraphError
 from udfs.handlers import TensorSpec
-from udfs.inference import TOKENIZER, Feature, ModelSource, Tokenization, open_tokenizer
+from udfs.inference import TOKENIZER, Feature, ModelSource, Tokenization, check_model, open_tokenizer
 from udfs.weights import FOLDER_WEIGHTS, file_version
 from vista_spark import roster
 from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.network._inputs import Images, Layers, Texts, reads
+from vista_spark.network._random import is_shipped
 from vista_spark.sessions import ship_weights
 
 if TYPE_CHECKING:
@@ -53,6 +54,19 @@ class Network:
         """Tells networks apart by all but their weights."""
         structure = self.source.key.partition("|weights|")[0]
         return f"{structure}|{'+'.join(self.graph.inputs)}" if isinstance(self.reads, Layers) else structure
+
+    def check(self) -> None:
+        """Refuse a network whose features of a row would depend on other rows; it runs once per process.
+
+        The architectures that ship are known not to.
+
+        Raises
+        ------
+        udfs.handlers.UntraceableModelError
+            A layer mixes the records of a batch, or draws random numbers; the message names it.
+        """
+        if not is_shipped(self.card):
+            check_model(self.source, self.traced)
 
     def above(self, start: str | None) -> Network:
         """Cut off what lies below a layer that the user has materialised; all of it stays without one.

@@ -10,7 +10,7 @@ from vista_spark.errors import RandomWeightsWarning
 if TYPE_CHECKING:
     from vista_spark.roster import ModelCard
 
-__all__ = ["has_random_weights", "warn_of_random_weights"]
+__all__ = ["has_random_weights", "is_shipped", "warn_of_random_weights"]
 
 # Modules of the roster's own builders. A user's builder may bring trained weights.
 _ROSTER = "vista_spark.roster."
@@ -25,8 +25,13 @@ def has_random_weights(card: ModelCard, weights: object) -> bool:
     weights : object
         As the network is opened with; ``None`` are random ones.
     """
+    return weights is None and is_shipped(card)
+
+
+def is_shipped(card: ModelCard) -> bool:
+    """Say whether a card's network is one of the roster's own architectures."""
     builder = getattr(card.builder, "func", card.builder)  # of a partial
-    return weights is None and builder.__module__.startswith(_ROSTER)
+    return str(getattr(builder, "__module__", "")).startswith(_ROSTER)
 
 
 def warn_of_random_weights(card: ModelCard, weights: object, seed: int) -> None:

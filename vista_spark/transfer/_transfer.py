@@ -300,6 +300,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         steps = 4 + 2 * len(net.targets(self.layers, self.pooling)) + self.hog
         with Progress(f"{self.model} {self.plan}", steps, shown=self.progress) as bar:
             warn_of_random_weights(net.card, net.weights, net.seed)
+            net.check()
             bar.step("checking and matching the tables")
             net.reads.check(images, columns.image, f"the {net.reads.kind} table")
             has_arrays = net.reads.kind == "image" and holds_image_lists(images, columns.image)

@@ -33,6 +33,7 @@ from udfs.inference import (
 )
 from udfs.inference import _inference as inference
 from udfs.inference import _model as model
+from udfs.inference._finite import finite_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -294,3 +295,38 @@ def _split(batch: pa.RecordBatch, lengths: tuple[int, ...]) -> list[pa.RecordBat
     starts = np.cumsum((0, *lengths))
     assert starts[-1] == batch.num_rows
     return [batch.slice(start, length) for start, length in zip(starts, lengths, strict=False)]
+
+
+class Overflowing(nn.Module):
+    """Gives infinities for bright pictures; its lower layer is finite."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.low, self.high = nn.Flatten(), nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.high(torch.where(self.low(x) > 1, torch.inf, self.low(x)))
+
+
+def test_features_that_are_not_finite_are_a_reason() -> None:
+    source = ModelSource("overflowing", "torch", (SPEC,), lambda: Overflowing().eval())
+    features = (Feature("low", "low", "none"), Feature("high", "high", "none"))
+    function = Inference(source, (replace(IMAGE_FEED, layer="x"),), features, (Materialised("low", "live"),), 2, "cpu")
+    rows = RowMap(function, ("id",), RowPolicy("null", "why", ImageError))
+    dark, bright = np.zeros(SPEC.shape), np.full(SPEC.shape, 9.0)
+    images = pa.array([dark.ravel(), bright.ravel(), None, dark.ravel()], pa.list_(pa.float32()))
+    batch = pa.record_batch([pa.array(range(4)), images], names=["id", "image"])
+    found = pa.Table.from_batches(rows([batch])).to_pylist()
+    assert [row["why"] for row in found] == [None, "features not finite", "null", None]
+    for column in ("low", "high", "live"):
+        assert [row[column] is None for row in found] == [False, True, True, False], column
+    assert found[3]["high"] == [0.0] * 108
+    with pytest.raises(ImageError, match="features not finite"):
+        list(RowMap(function, ("id",), RowPolicy("raise", None, ImageError))([batch]))
+
+
+def test_a_materialised_tensor_may_hold_infinities_and_no_nan() -> None:
+    tensors = np.zeros((5, 2, 2), np.float32)
+    tensors[1, 0, 0], tensors[3, 1, 1] = -np.inf, np.nan
+    assert finite_records(5, [], [tensors], None).tolist() == [True, True, True, False, True]
+    assert finite_records(2, [], [tensors], np.array([2, 3])).tolist() == [True, False]

@@ -100,7 +100,7 @@ def test_what_cannot_be_shared_runs_all_the_same() -> None:
         with torch.device("meta"):
             return Plain()
 
-    assert torch.equal(open_shared("plain", Plain, empty)(torch.zeros(1, 3)), torch.ones(1, 3))
+    assert torch.equal(framework("torch").share("plain", Plain, empty)(torch.zeros(1, 3)), torch.ones(1, 3))
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(
@@ -123,6 +123,7 @@ def test_old_files_go(tmp_path: Path) -> None:
 _WORKER = """
 import sys, torch
 from torch import nn
+from udfs.handlers import framework
 from udfs.weights.shared import open_shared
 
 MIB = 2**20

@@ -72,10 +72,11 @@ def measure(captured: Capture, inputs: Sequence[TensorSpec], batch: int) -> Meas
         tf.function(whole, autograph=False).get_concrete_function(*signature)
     except Exception as error:
         reason = str(error).partition("\n")[0]
+        described = ", ".join(f"{spec.shape} {spec.dtype}" for spec in inputs)
         raise UntraceableModelError(
-            f"the model does not run on {batch} records of {', '.join(map(str, inputs))}: "
-            f"{type(error).__name__}: {reason}\nUsual causes: a batch size fixed in the code (use -1 in one place of a "
-            "reshape), a Python branch on values, inputs of another shape than the model takes."
+            f"the model does not run on {batch} records of {described}: usual causes are a batch size fixed in the "
+            "code (use -1 in one place of a reshape), a Python branch on values, and inputs of another shape than the "
+            f"model takes ({type(error).__name__}: {reason})"
         ) from error
     return result
 

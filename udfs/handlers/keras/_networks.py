@@ -6,6 +6,9 @@ import inspect
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import keras
+
+from udfs.handlers._builders import building, not_a_network
 from udfs.handlers._framework import seeded_generators
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ def build(builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> Any:
 
 
 def _built(builder: Builder, inputs: Sequence[TensorSpec]) -> Any:
-    if "input_shape" in inspect.signature(builder).parameters:
-        return builder(input_shape=inputs[0].shape)
-    return builder()
+    with building(builder):
+        named = {"input_shape": inputs[0].shape} if "input_shape" in inspect.signature(builder).parameters else {}
+        model = builder(**named)
+    if not isinstance(model, keras.Model):
+        raise not_a_network(builder, model, "keras.Model")
+    return model

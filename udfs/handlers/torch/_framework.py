@@ -12,6 +12,7 @@ from udfs.handlers._framework import DeviceError, Framework
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch import _export, _networks
 from udfs.handlers.torch._fx import capture, unwrapped
+from udfs.handlers.torch._held import has_meta_tensor
 from udfs.handlers.torch._model import TorchModel
 
 if TYPE_CHECKING:
@@ -124,38 +125,51 @@ class TorchFramework(Framework):
         """Count the scalars of parameters, without buffers."""
         return sum(parameter.numel() for parameter in network.parameters())
 
-    def build(self, builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> nn.Module:  # noqa: ARG002 - a module knows its inputs
-        """Build in evaluation mode with torch's generator at a seed, and put the generator back."""
-        return _networks.build(builder, seed)
+    def build(self, builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> nn.Module:
+        """Build in evaluation mode with torch's generator at a seed, and put the generator back.
 
-    def skeleton(self, builder: Builder, inputs: Sequence[TensorSpec]) -> nn.Module:  # noqa: ARG002
-        """Build in evaluation mode on the meta device: all of the structure, none of the memory."""
-        return _networks.skeleton(builder)
+        The modules are copies, which share the memory of the weights: a builder may return its author's own network.
+        """
+        return _networks.build(builder, inputs, seed)
+
+    def skeleton(self, builder: Builder, inputs: Sequence[TensorSpec]) -> nn.Module:
+        """Build in evaluation mode on the meta device: all of the structure, none of the memory.
+
+        A builder that does not run there, as one that calls ``from_pretrained``, builds with memory.
+        """
+        return _networks.skeleton(builder, inputs)
 
     def load(
         self,
         builder: Builder,
-        inputs: Sequence[TensorSpec],  # noqa: ARG002
+        inputs: Sequence[TensorSpec],
         weights: str | os.PathLike[str] | Mapping[str, torch.Tensor],
         seed: int,
         name: str,
     ) -> nn.Module:
         """Give the skeleton a state dict."""
-        return _networks.load(builder, weights, seed, name)
+        return _networks.load(builder, inputs, weights, seed, name)
 
     def share(self, key: str, build: Callable[[], Any], skeleton: Callable[[], Any]) -> nn.Module:
-        """Map the weights from a file of the node's cache folder."""
+        """Map the weights from a file of the node's cache folder; not where tensors are no parameters or buffers."""
         from udfs.weights.shared import open_shared  # noqa: PLC0415 - only workers share
 
-        return open_shared(key, build, skeleton)
+        network = open_shared(key, build, skeleton)
+        return build() if has_meta_tensor(network) else network
 
-    def paths(self, network: nn.Module, inputs: Sequence[TensorSpec]) -> list[str]:  # noqa: ARG002
-        """Name all modules by their paths."""
-        return [path for path, _ in network.named_modules() if path]
+    def paths(self, network: nn.Module, inputs: Sequence[TensorSpec]) -> list[str]:
+        """Name modules by their paths, in the order in which they return a tensor.
 
-    def run_order(self, builder: Builder, inputs: Sequence[TensorSpec]) -> list[str]:
-        """Name modules in the order in which they return a tensor."""
-        return _networks.run_order(builder, inputs)
+        Raises
+        ------
+        UntraceableModelError
+            The network does not run on such inputs, or cannot be opened; the message says why.
+        """
+        try:
+            return _networks.run_order(network, inputs)
+        except Exception:  # noqa: BLE001 - the user's own forward; a trace says in words what is wrong
+            graph = self.trace(network, inputs).graph
+        return [path for path, _ in network.named_modules() if path and path in graph]
 
 
 FRAMEWORK: Framework = TorchFramework()

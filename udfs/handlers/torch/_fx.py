@@ -12,7 +12,9 @@ from torch import fx, nn
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from udfs.handlers._protocol import TensorSpec, UntraceableModelError
-from udfs.handlers.torch._hooks import bake, has_global_hooks, not_copyable
+from udfs.handlers.torch._causes import first_line, quiet, way_out
+from udfs.handlers.torch._held import check_held, not_copyable
+from udfs.handlers.torch._hooks import bake, has_global_hooks
 from udfs.handlers.torch._layout import reshape_views
 from udfs.handlers.torch._names import returned_by_stack
 from udfs.handlers.torch._pure import InplaceProxy, MutationError, purify
@@ -21,9 +23,12 @@ from udfs.handlers.torch._sizes import free_sizes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["capture", "example", "unwrapped"]
+__all__ = ["capture", "example", "private", "unwrapped"]
 
 _EXAMPLE_BATCH = 2  # torch.export takes the sizes 0 and 1 for constants
+
+# Types of weights that a table can hold the tensors of; inputs are given in float32, and converted.
+_PRECISIONS = {torch.float16: "float16", torch.float64: "float64"}
 
 
 class _Tracer(fx.Tracer):
@@ -56,15 +61,19 @@ class _Tracer(fx.Tracer):
         return result
 
 
-def example(inputs: Sequence[TensorSpec], batch: int) -> tuple[torch.Tensor, ...]:
-    """Make zeros of shape ``(batch, *spec.shape)``, one tensor an input."""
-    return tuple(torch.zeros((batch, *spec.shape), dtype=getattr(torch, spec.dtype)) for spec in inputs)
+def example(inputs: Sequence[TensorSpec], batch: int, network: nn.Module | None = None) -> tuple[torch.Tensor, ...]:
+    """Make zeros of shape ``(batch, *spec.shape)``, one tensor an input, in the precision of a network."""
+    own = None if network is None else _precision(network)
+    types = (_type(spec, own) for spec in inputs)
+    return tuple(torch.zeros((batch, *spec.shape), dtype=kind) for spec, kind in zip(inputs, types, strict=True))
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the module that ``torch.compile(module)`` wraps, or the module itself."""
+    """Return the module within ``torch.compile(module)`` or a wrapper that runs replicas, or the module itself."""
     inner = getattr(model, "_orig_mod", None)
-    return inner if isinstance(inner, nn.Module) else model
+    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        inner = model.module
+    return unwrapped(inner) if isinstance(inner, nn.Module) else model
 
 
 def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
@@ -87,44 +96,118 @@ def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
         A part of the model is in training mode, or neither works; the message has both reasons.
     """
     model = unwrapped(model)
+    check_held(model)
+    _check_arity(model, len(inputs))
     training = [path for path, inner in model.named_modules() if inner.training]
     if training:
         raise UntraceableModelError(
             f"{training[0] or type(model).__name__} is in training mode, where dropout and batch norm are not "
             "functions of the record: call model.eval() first"
         )
+    precision = _precision(model)
     try:
-        module = _by_fx(_private(model), len(inputs))
+        module = _by_fx(_baked(model), len(inputs))
     except Exception as fx_error:  # noqa: BLE001 - tracing runs the user's own forward, which may raise anything
         try:
-            module = _by_export(_private(model), inputs)
+            module = _by_export(_baked(model), inputs)
         except Exception as export_error:
+            told = [first_line(error) for error in (export_error, fx_error)]
             raise UntraceableModelError(
-                f"{type(model).__name__} cannot be opened into a graph.\n"
-                f"  torch.fx: {_first_line(fx_error)}\n"
-                f"  torch.export: {_first_line(export_error)}\n"
-                "Usual causes: branches or loops on tensor *values*, calls out of torch (numpy, .item(), print), a "
-                "batch size fixed in the code. Move that code out of forward, or use torch.cond or torch.where."
+                f"{type(model).__name__} cannot be opened into layers: {way_out(*told)} (torch.export: {told[0]}; "
+                f"torch.fx: {told[1]})"
             ) from export_error
+    _convert_inputs(module, inputs, precision)
     reshape_views(module)
     free_sizes(module, inputs)
     module.meta["leaves"] = {path for path, inner in model.named_modules() if path and not any(inner.children())}
     return module
 
 
-def _private(model: nn.Module) -> nn.Module:
+def private(model: nn.Module) -> nn.Module:
     """Copy the modules and share the memory of their tensors.
 
     Flags, attributes that forward sets, and what :meth:`torch.nn.Module.to` exchanges are then the copy's alone.
+
+    Raises
+    ------
+    UntraceableModelError
+        The network holds what cannot be copied, as a lock or an open file.
     """
+    model = unwrapped(model)
     memo: dict[int, Any] = {id(tensor): tensor.detach() for tensor in model.buffers()}
     memo |= {id(tensor): nn.Parameter(tensor.detach(), tensor.requires_grad) for tensor in model.parameters()}
-    private: nn.Module = copy.deepcopy(model, not_copyable(model) | memo)
-    bake(private)
-    for inner in private.modules():
+    try:
+        copied: nn.Module = copy.deepcopy(model, not_copyable(model) | memo)
+    except Exception as error:
+        raise UntraceableModelError(
+            f"{type(model).__name__} cannot be copied, as for the workers it has to be: let none of its modules hold "
+            f"open files, locks or generators ({first_line(error)})"
+        ) from error
+    for inner in copied.modules():
         for name, child in inner.named_children():
             setattr(inner, name, unwrapped(child))
-    return private
+    return copied
+
+
+def _baked(model: nn.Module) -> nn.Module:
+    copied = private(model)
+    bake(copied)
+    return copied
+
+
+def _check_arity(model: nn.Module, count: int) -> None:
+    """Refuse a network that takes another number of inputs, before a tracer fails on it in words of its own."""
+    parameters = [
+        parameter
+        for parameter in inspect.signature(model.forward).parameters.values()
+        if parameter.kind not in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD)
+    ]
+    names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    needed = [parameter.name for parameter in parameters if parameter.default is parameter.empty][: len(names)]
+    takes_all = len(names) < len(parameters)
+    if len(needed) > count or (count > len(names) and not takes_all):
+        raise UntraceableModelError(
+            f"{type(model).__name__}.forward takes {len(names)} inputs as arguments ({', '.join(names)}), {count} "
+            "described: describe each image in a part of Preprocessings; of a network that also reads numbers, give "
+            "the part that reads the image, and the numbers to the downstream model"
+        )
+
+
+def _precision(model: nn.Module) -> torch.dtype | None:
+    """Find the type of a network's weights, where it is one and not float32.
+
+    Raises
+    ------
+    UntraceableModelError
+        It is bfloat16 or narrower, which numpy and tables do not have.
+    """
+    floating = {held.dtype for held in model.parameters() if held.is_floating_point()}
+    other = [kind for kind in floating if kind not in (torch.float32, *_PRECISIONS)]
+    if other:
+        name = str(other[0]).removeprefix("torch.")
+        raise UntraceableModelError(
+            f"{type(model).__name__} has weights in {name}, which tables do not have: call .float() on the network"
+        )
+    (only,) = floating if len(floating) == 1 else (None,)
+    return only if only in _PRECISIONS else None
+
+
+def _type(spec: TensorSpec, precision: torch.dtype | None) -> torch.dtype:
+    kind: torch.dtype = getattr(torch, spec.dtype)
+    return precision if precision is not None and kind == torch.float32 else kind
+
+
+def _convert_inputs(module: fx.GraphModule, inputs: Sequence[TensorSpec], precision: torch.dtype | None) -> None:
+    """Begin a graph of half or double precision with the conversion of what is given in float32."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    for node, spec in zip(placeholders, inputs, strict=True):
+        kind = _type(spec, precision)
+        if str(kind) == f"torch.{spec.dtype}":
+            continue
+        with module.graph.inserting_after(node):
+            converted = module.graph.call_method("to", (node, kind))
+        node.replace_all_uses_with(converted, delete_user_cb=lambda user, own=converted: user is not own)
+    module.recompile()
 
 
 def _by_fx(model: nn.Module, arity: int) -> fx.GraphModule:
@@ -132,6 +215,7 @@ def _by_fx(model: nn.Module, arity: int) -> fx.GraphModule:
         raise TypeError("hooks on the model itself are not part of its forward")
     tracer = _Tracer(arity)
     graph = tracer.trace(model)
+    _open_named_tuples(graph)
     module = fx.GraphModule(tracer.root, graph)
     purify(module)
     module.meta["returned"] = tracer.returned
@@ -141,9 +225,9 @@ def _by_fx(model: nn.Module, arity: int) -> fx.GraphModule:
 def _by_export(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
     # By the names of forward's parameters, of which *args is one.
     free = dict(inspect.signature(model.forward).bind(*({0: torch.export.Dim.AUTO} for _ in inputs)).arguments)
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
-        program = torch.export.export(model, example(inputs, _EXAMPLE_BATCH), dynamic_shapes=free, strict=False)
+        program = torch.export.export(model, example(inputs, _EXAMPLE_BATCH, model), dynamic_shapes=free, strict=False)
         module = program.run_decompositions({}).module(check_guards=False)
     assert isinstance(module, fx.GraphModule)  # noqa: S101 - what the API returns, for the type checker
     _check_exported(module)
@@ -164,6 +248,22 @@ def _check_exported(module: fx.GraphModule) -> None:
     module.recompile()
 
 
-def _first_line(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''}"
+def _open_named_tuples(graph: fx.Graph) -> None:
+    """Let a graph return the fields of a named tuple, of which fx makes a call of its class."""
+
+    def opened(value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            fields = getattr(value.target, "_fields", None) if value.op == "call_function" else None
+            if fields is None:
+                return value
+            given = dict(zip(fields, value.args, strict=False)) | value.kwargs
+            return tuple(opened(given[field]) for field in fields)
+        if isinstance(value, dict):
+            return {key: opened(entry) for key, entry in value.items()}
+        return type(value)(map(opened, value)) if type(value) in (list, tuple) else value
+
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    output.args = (opened(output.args[0]),)
+    for node in reversed(graph.nodes):
+        if not node.users and node.op == "call_function" and hasattr(node.target, "_fields"):
+            graph.erase_node(node)

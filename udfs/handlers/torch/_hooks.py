@@ -13,7 +13,7 @@ from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-__all__ = ["bake", "has_global_hooks", "has_hooks", "not_copyable"]
+__all__ = ["bake", "has_global_hooks", "has_hooks"]
 
 
 def has_global_hooks() -> bool:
@@ -25,12 +25,6 @@ def has_hooks(module: nn.Module) -> bool:
     """Say whether calling a module does more than its class's ``forward``: a hook, or a ``forward`` of its own."""
     own = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)  # noqa: SLF001 - no reader
     return bool(own) or has_global_hooks()
-
-
-def not_copyable(model: nn.Module) -> dict[int, torch.Tensor]:
-    """Find tensors of modules' attributes that :func:`copy.deepcopy` refuses, by id, each without its history."""
-    held = (value for inner in model.modules() for value in vars(inner).values())
-    return {id(value): value.detach() for value in held if isinstance(value, torch.Tensor) and not value.is_leaf}
 
 
 def bake(model: nn.Module) -> None:

@@ -11,6 +11,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils.flop_counter import FlopCounterMode
 
 from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.torch._causes import first_line, quiet, way_out
 from udfs.handlers.torch._fx import example
 
 if TYPE_CHECKING:
@@ -61,14 +62,13 @@ def measure(
     tensors = [tensor.to(device) for tensor in example(inputs, batch)]
     laid = [tensor.contiguous(memory_format=layout) if tensor.dim() == _IMAGE_RANK else tensor for tensor in tensors]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), quiet():
             measured.propagate(*laid)
     except Exception as error:
-        reason = str(error).partition("\n")[0]
+        told = first_line(error)
+        described = ", ".join(f"{spec.shape} {spec.dtype}" for spec in inputs)
         raise UntraceableModelError(
-            f"the graph does not run on {batch} records of {', '.join(map(str, inputs))}: "
-            f"{type(error).__name__}: {reason}\nUsual causes: inputs of another shape than the model takes, or a batch "
-            "size fixed in the code (use x.size(0) or torch.flatten)."
+            f"the graph does not run on {batch} records of {described}: {way_out(told)} ({told})"
         ) from error
     return measured
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,7 @@ class TorchModel:
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         if not self._prepared:
+            self._check_values()
             fastest = self._has_convolutions() and not self._reads_strides
             self._module.to(self._device)
             self._lay_out(torch.channels_last if fastest else torch.contiguous_format)
@@ -81,6 +83,16 @@ class TorchModel:
             for made_before in ("_fused", "_bfloat16"):
                 self.__dict__.pop(made_before, None)
         return self
+
+    def _check_values(self) -> None:
+        """Refuse weights on the meta device, which has shapes and no numbers."""
+        held = (*self._module.named_parameters(), *self._module.named_buffers())
+        empty = next((name for name, tensor in held if tensor.is_meta), None)
+        if empty is not None:
+            raise UntraceableModelError(
+                f"the network reads a tensor that torch does not know as a weight ({empty}), so that it has no values "
+                "on the workers: hold it as an nn.Parameter or by register_buffer"
+            )
 
     def _lay_out(self, layout: torch.memory_format) -> None:
         self._layout = layout
@@ -192,8 +204,17 @@ class TorchModel:
         """Find the graph's layer for a layer name or a module path; see :meth:`udfs.handlers.TracedModel.layer`."""
         layer = name if name in self.graph else self._returned.get(name, name)
         if layer not in self.graph:
+            layer = self._first_of(layer)
+        if layer not in self.graph:
             raise UnknownLayerError(name, self.graph.names)
         return layer
+
+    def _first_of(self, name: str) -> str:
+        """Find the first tensor of a module that returns several, as a recurrent one."""
+        node = self._nodes.get(name)
+        users = list(node.users) if node is not None else []
+        firsts = (user for user in users if user.target is operator.getitem and user.args[1] == 0)
+        return next((self._names[first] for first in firsts), name)
 
     def run(self, feeds: Mapping[str, NDArray[np.generic]], want: Sequence[str]) -> dict[str, NDArray[np.generic]]:
         """Compute ``want`` from ``feeds``; see :meth:`udfs.handlers.TracedModel.run`.

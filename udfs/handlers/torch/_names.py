@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from torch.utils import _pytree as pytree
@@ -39,7 +40,7 @@ def node_names(module: fx.GraphModule) -> dict[str, str]:
         elif path and (count[path] == 1 or node.op == "call_module"):
             wanted = path
         else:
-            wanted = ".".join((*list(stack.values())[-1:], operation(node)))
+            wanted = ".".join((*(list(stack.values())[-1:] or _module_of(node)), operation(node)))
         name, copies = wanted, 0
         while name in taken:
             copies += 1
@@ -74,6 +75,12 @@ def operation(node: fx.Node) -> str:
     """Name what a node calls, without the overload."""
     packet = getattr(node.target, "overloadpacket", node.target)
     return str(getattr(packet, "__name__", packet))
+
+
+def _module_of(node: fx.Node) -> list[str]:
+    """Path of the module whose tuple a node takes a value from."""
+    source = node.args[0] if node.args and node.target is operator.getitem else None
+    return [str(source.target)] if getattr(source, "op", "") == "call_module" else []  # type: ignore[union-attr]
 
 
 def _leaf(node: fx.Node, module: fx.GraphModule) -> str:

@@ -2,75 +2,121 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
+from udfs.handlers._builders import building, not_a_network
+from udfs.handlers.torch._fx import example, private
+from udfs.handlers.torch._held import check_held, has_meta_tensor, is_lazy
 from udfs.weights import fit_state_dict, read_state_dict
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from torch import nn
-
     from udfs.handlers._framework import Builder
     from udfs.handlers._protocol import TensorSpec
 
 __all__ = ["build", "load", "run_order", "skeleton"]
 
-
-def skeleton(builder: Builder) -> nn.Module:
-    """Build on the meta device."""
-    # A builder may draw numbers that the meta device does not swallow.
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        network: nn.Module = builder().eval().requires_grad_(False)
-    return network
+# Of a first run that gives Lazy modules their shapes; one record is too few for a batch norm's statistics.
+_FIRST_BATCH = 2
 
 
-def build(builder: Builder, seed: int) -> nn.Module:
+def skeleton(builder: Builder, inputs: Sequence[TensorSpec]) -> nn.Module:
+    """Build on the meta device; with memory where the builder does not run there, as one that reads a file."""
+    try:
+        # A builder may draw numbers that the meta device does not swallow.
+        with torch.random.fork_rng(devices=[]), torch.device("meta"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a state dict cannot be loaded into it
+            network = builder()
+            if isinstance(network, nn.Module):
+                network = _with_shapes(network, inputs)
+    except Exception:  # noqa: BLE001 - the user's own function may raise anything; off the meta device it says why
+        return build(builder, inputs, 0)
+    return _for_inference(network, builder)
+
+
+def build(builder: Builder, inputs: Sequence[TensorSpec], seed: int) -> nn.Module:
     """Build with torch's generator at a seed, and put the generator back."""
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would reseed the accelerators too, and nothing would put those back.
         torch.default_generator.manual_seed(seed)
-        network: nn.Module = builder().eval().requires_grad_(False)
-    return network
+        with building(builder):
+            network = builder()
+            if isinstance(network, nn.Module):
+                network = _with_shapes(network, inputs)
+    return _for_inference(network, builder)
 
 
-def run_order(builder: Builder, inputs: Sequence[TensorSpec]) -> list[str]:
-    """List paths in the order in which hooks hear of their modules."""
-    network = skeleton(builder)
+def run_order(network: nn.Module, inputs: Sequence[TensorSpec]) -> list[str]:
+    """List paths in the order in which hooks hear of their modules, of those that give a tensor.
+
+    A module that gives a tuple, as a recurrent one, counts by the first tensor in it.
+
+    Raises
+    ------
+    UntraceableModelError
+        The network does not run on such inputs.
+    """
     finished: dict[str, None] = {}
 
     def finish(path: str) -> Callable[[nn.Module, Any, object], None]:
         def hook(_module: nn.Module, _inputs: Any, output: object) -> None:
-            if isinstance(output, torch.Tensor):
+            first = output[0] if isinstance(output, tuple) and output else output
+            if isinstance(first, torch.Tensor):
                 finished.pop(path, None)
                 finished[path] = None
 
         return hook
 
-    for path, module in network.named_modules():
+    heard = private(network)
+    for path, module in heard.named_modules():
         if path:
             module.register_forward_hook(finish(path))
+    device = next((held.device for held in heard.parameters()), torch.device("meta"))
     with torch.no_grad():
-        network(*(torch.empty((1, *spec.shape), dtype=getattr(torch, spec.dtype), device="meta") for spec in inputs))
+        heard(*(tensor.to(device) for tensor in example(inputs, 1, network=heard)))
     return list(finished)
 
 
 def load(
-    builder: Builder, weights: str | os.PathLike[str] | Mapping[str, torch.Tensor], seed: int, name: str
+    builder: Builder,
+    inputs: Sequence[TensorSpec],
+    weights: str | os.PathLike[str] | Mapping[str, torch.Tensor],
+    seed: int,
+    name: str,
 ) -> nn.Module:
     """Give the skeleton a state dict, read or to be read."""
     state = weights if isinstance(weights, Mapping) else read_state_dict(weights)
-    network = skeleton(builder)
+    network = skeleton(builder, inputs)
     own_weights = getattr(network, "own_weights", None)
     if callable(own_weights):
         state = own_weights(state)
     fit_state_dict(network, state, name)
-    if any(buffer.device.type == "meta" for buffer in network.buffers()):
-        # A buffer outside the state dict has its value from the builder alone.
-        network = build(builder, seed)
+    if has_meta_tensor(network):
+        # A buffer or a tensor outside the state dict has its value from the builder alone.
+        network = build(builder, inputs, seed)
         fit_state_dict(network, state, name)
     return network.eval().requires_grad_(False)
+
+
+def _for_inference(network: Any, builder: Builder) -> nn.Module:
+    """Make a private copy that shares the weights: a builder may return a network that its author still uses."""
+    if not isinstance(network, nn.Module):
+        raise not_a_network(builder, network, "torch.nn.Module")
+    check_held(network)
+    return private(network).eval().requires_grad_(False)
+
+
+def _with_shapes(network: nn.Module, inputs: Sequence[TensorSpec]) -> nn.Module:
+    """Run Lazy modules once, so that they have weights."""
+    if is_lazy(network):
+        network.eval()
+        with torch.no_grad():
+            network(*example(inputs, _FIRST_BATCH))
+    return network

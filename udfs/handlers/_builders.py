@@ -1,0 +1,50 @@
+"""Calls of a user's function that builds a network."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import CerebroError
+from udfs.handlers._protocol import UntraceableModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["building", "not_a_network"]
+
+
+@contextmanager
+def building(builder: Any) -> Iterator[None]:
+    """Turn what a user's builder raises into one sentence.
+
+    Parameters
+    ----------
+    builder : callable
+
+    Raises
+    ------
+    UntraceableModelError
+        Anything but an error of this project was raised.
+    """
+    try:
+        yield
+    except CerebroError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise UntraceableModelError(
+            f"the builder {_name(builder)} raised {type(error).__name__}{': ' if reason else ''}{reason}; it has to "
+            "return the network when it is called without arguments, here and on the workers"
+        ) from error
+
+
+def not_a_network(builder: Any, returned: object, wanted: str) -> UntraceableModelError:
+    """Make the error of a builder that returned anything but a network."""
+    return UntraceableModelError(
+        f"the builder {_name(builder)} returned {type(returned).__name__}: it has to return a {wanted}"
+    )
+
+
+def _name(builder: Any) -> str:
+    return str(getattr(builder, "__qualname__", type(builder).__qualname__))

@@ -1,0 +1,171 @@
+"""Values of a record alone and in a batch: a network whose records see each other has no features of a row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udfs.handlers._protocol import UntraceableModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from optimizer.graph import LayerGraph
+    from udfs.handlers._protocol import TensorSpec, TracedModel
+
+    Tensors = Mapping[str, NDArray[np.generic]]
+
+__all__ = ["check_records", "first_differing", "with_neighbours"]
+
+# A record whose tensor changes by more, as a part of the largest number, when other records are in its batch. Sums in
+# another order differ by a hundredth of it in float32; coarser types allow as many of their own steps.
+_MIXED = 1e-4
+_STEPS = 64
+
+# Layers are compared as long as their tensors, of all runs, take no more bytes; the smallest ones go first.
+_MOST_BYTES = 512 * 2**20
+_RECORDS = 4  # one alone, three together
+
+# Two records: what rounding flips in one (an argmax, a threshold) it does not flip in the other.
+_SEEDS = (0, 1)
+
+
+def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
+    """Refuse a network that gives a record other numbers beside other records, or other numbers each time.
+
+    It runs on drawn records, alone and in a batch of three, and compares the tensors of its layers. That takes four
+    records' time.
+
+    Parameters
+    ----------
+    model : TracedModel
+        With its weights.
+    inputs : sequence of TensorSpec
+        Of the network.
+
+    Raises
+    ------
+    UntraceableModelError
+        Records see each other, or an operation draws random numbers; the message names the layer.
+    """
+    graph = model.graph
+    layers = _compared(graph)
+    suspects: list[str] = []
+    for seed in _SEEDS:
+        random = np.random.default_rng(seed)
+        alone = {name: _drawn(spec, random) for name, spec in zip(graph.inputs, inputs, strict=True)}
+        beside = {name: with_neighbours(record) for name, record in alone.items()}
+        once = dict(model.run(alone, layers))
+        layer = first_differing(graph, once, model.run(beside, layers))
+        if layer is None:
+            return
+        layer_again = first_differing(graph, once, model.run(alone, layers))
+        if layer_again is not None:
+            raise UntraceableModelError(
+                f"layer {layer_again!r} ({graph[layer_again].op}) gives other numbers each time that it runs: pass "
+                "training=self.training to a functional dropout, and draw no random numbers in forward"
+            )
+        suspects.append(layer)
+    raise UntraceableModelError(
+        f"layer {suspects[0]!r} ({graph[suspects[0]].op}) mixes the records of a batch, so that a row's features would "
+        "depend on the rows beside it: compute means, norms and softmax over axes other than the first (nn.BatchNorm "
+        "by its running statistics), and give recurrent and attention layers batch_first=True"
+    )
+
+
+def with_neighbours(record: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Put a record between two others, whose mean, maximum and order are other ones.
+
+    Parameters
+    ----------
+    record : array of shape (1, ...)
+
+    Returns
+    -------
+    array of shape (3, ...)
+        The record in the middle: a sum along the records reaches it from one side. Integers stay within those of the
+        record.
+
+    Examples
+    --------
+    >>> with_neighbours(np.array([[1.0, 2.0]])).tolist()
+    [[-5.0, -2.0], [1.0, 2.0], [0.125, 0.5]]
+    """
+    if not np.issubdtype(record.dtype, np.floating):
+        low, high = record.min(initial=1), record.max(initial=0)
+        return np.concatenate([low + high - record, record, np.full_like(record, high)]).astype(record.dtype)
+    turned = np.flip(record, -1) if record.ndim > 1 else record
+    # Of larger numbers, and of smaller, a maximum or a mean is another; no norm takes back what turned ones add.
+    return np.concatenate([1 - 3 * turned, record, np.square(record) / 8]).astype(record.dtype)
+
+
+def first_differing(graph: LayerGraph, alone: Tensors, together: Tensors) -> str | None:
+    """Find the lowest layer that gives a record other numbers in a batch.
+
+    Parameters
+    ----------
+    graph : LayerGraph
+    alone, together : mapping of str to array
+        By layer: of a batch of one record, and of that record among others, as :func:`with_neighbours` puts it there,
+        or alone again. Integers are not compared, nor tensors that are not finite.
+
+    Returns
+    -------
+    str or None
+    """
+    largest = {name: _largest(tensor) for name, tensor in alone.items()}
+    coarsest = max((_step(tensor) for tensor in alone.values()), default=0.0)
+    for name in (name for name in graph.names if name in alone):
+        one, other = alone[name], _middle(together[name])
+        if not np.issubdtype(one.dtype, np.floating) or not np.isfinite(one).all():
+            continue
+        # A difference of two large numbers has the rounding of those.
+        scale = max(largest[name], *(largest.get(below, 0.0) for below in graph[name].inputs), 0.0)
+        bound = max(_MIXED, _STEPS * coarsest) * scale
+        if not np.allclose(other.astype(np.float64), one.astype(np.float64), rtol=0.0, atol=bound):
+            return name
+    return None
+
+
+def _middle(batch: NDArray[np.generic]) -> NDArray[np.generic]:
+    at = len(batch) // 2
+    return batch[at : at + 1]
+
+
+def _compared(graph: LayerGraph) -> list[str]:
+    """List the outputs and as many other layers as memory allows, in the order of the graph."""
+    chosen = set(graph.outputs)
+    taken = sum(graph[name].activation_bytes for name in chosen)
+    others: Iterable[str] = (name for name in graph.names if name not in chosen and name not in graph.inputs)
+    for name in sorted(others, key=lambda name: graph[name].activation_bytes):
+        taken += graph[name].activation_bytes
+        if taken * _RECORDS > _MOST_BYTES:
+            break
+        chosen.add(name)
+    return [name for name in graph.names if name in chosen]
+
+
+def _drawn(spec: TensorSpec, random: np.random.Generator) -> NDArray[np.generic]:
+    """Draw a record: pixels about as preprocessing leaves them, or small integers of which the first is 1."""
+    shape = (1, *spec.shape)
+    if np.issubdtype(spec.dtype, np.floating):
+        return (random.standard_normal(shape) / 2 + 0.4).astype(spec.dtype)
+    drawn = random.integers(0, 2, shape).astype(spec.dtype)
+    drawn.reshape(-1)[:1] = 1
+    return drawn
+
+
+def _largest(tensor: NDArray[np.generic]) -> float:
+    if not np.issubdtype(tensor.dtype, np.floating):
+        return 0.0
+    finite = np.abs(tensor[np.isfinite(tensor)])
+    return float(finite.max(initial=0.0))
+
+
+def _step(tensor: NDArray[np.generic]) -> float:
+    """Tell the relative distance of two neighbouring numbers of a tensor's type."""
+    kind: Any = tensor.dtype
+    return float(np.finfo(kind).eps) if np.issubdtype(kind, np.floating) else 0.0
