@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_FINITE", "finite_records", "of_records"]
 
-NOT_FINITE = "features not finite"
+NOT_FINITE = "features are not finite"
 """Reason of a record of which a network makes infinities or not-a-number."""
 
 

@@ -19,6 +19,7 @@ from torch import nn
 from udfs.arrow import RowMap, RowPolicy, TensorError
 from udfs.handlers import TensorSpec
 from udfs.images import (
+    IMAGE_REASONS,
     ImageError,
     Preprocessing,
     decode,
@@ -317,11 +318,12 @@ def test_features_that_are_not_finite_are_a_reason() -> None:
     images = pa.array([dark.ravel(), bright.ravel(), None, dark.ravel()], pa.list_(pa.float32()))
     batch = pa.record_batch([pa.array(range(4)), images], names=["id", "image"])
     found = pa.Table.from_batches(rows([batch])).to_pylist()
-    assert [row["why"] for row in found] == [None, "features not finite", "null", None]
+    assert [row["why"] for row in found] == [None, "features are not finite", "null", None]
     for column in ("low", "high", "live"):
         assert [row[column] is None for row in found] == [False, True, True, False], column
     assert found[3]["high"] == [0.0] * 108
-    with pytest.raises(ImageError, match="features not finite"):
+    assert found[1]["why"] in IMAGE_REASONS
+    with pytest.raises(ImageError, match="features are not finite"):
         list(RowMap(function, ("id",), RowPolicy("raise", None, ImageError))([batch]))
 
 
