@@ -31,8 +31,8 @@ IMAGE_REASONS = (
 )
 """All reasons for which an image, or a tensor in its place, is bad. What varies (a path, a size) is the error's detail.
 
-``"no images"`` and ``"no good image"`` are of records with a list of images; ``"features are not finite"`` is of what the
-network makes of a good one.
+``"no images"`` and ``"no good image"`` are of records with a list of images; ``"features are not finite"`` is of what
+the network makes of a good one.
 """
 
 
