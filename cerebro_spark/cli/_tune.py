@@ -14,6 +14,7 @@ from cerebro_spark.cli._search_file import load_search, search_settings
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.hopper import POLICIES
 from udfs.driver.command import Device, Master, OutFolder, choice, comma_separated, refused_before_spark
+from udfs.names import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,8 @@ def tune_command(
     from udfs.driver import launch, track_into  # noqa: PLC0415
 
     with refused_before_spark():
+        if run_id is not None:
+            check_name(run_id, "a run")
         module = load_search(search)
         place = Store.from_uri(store or str((out / "store").resolve()))
         settings: dict[str, Any] = {}

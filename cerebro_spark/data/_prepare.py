@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral
@@ -28,6 +27,7 @@ from cerebro_spark.errors import (
 from cerebro_spark.hopper import check_free
 from optimizer.errors import nearest
 from udfs.driver import cause, hint_keywords
+from udfs.names import check_name
 from udfs.shards import FOLDER, SPLITS, PreparedData, Shard, ShardReport, ShardWriter, shard_path
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ __all__ = ["prepare"]
 _LOG = logging.getLogger(__name__)
 
 _POLICIES = ("raise", "drop")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Version of the row order and the file format: another version gives other shards of the same rows.
 _FORMAT = 1
 
@@ -271,11 +270,8 @@ def _check_numbers(num_shards: Any, test_fraction: Any, seed: Any, image_size: A
 
 
 def _check_words(name: str | None, errors: str) -> None:
-    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
-        raise InvalidArgumentError(
-            f"name is of letters, digits, dots, hyphens and underscores, and starts with a letter or digit; "
-            f"got {name!r}"
-        )
+    if name is not None:
+        check_name(name, "prepared data")
     if errors not in _POLICIES:
         raise InvalidArgumentError(
             f"errors={errors!r}{nearest(str(errors), _POLICIES)}; it is one of {', '.join(_POLICIES)}"

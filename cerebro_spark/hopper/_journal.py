@@ -2,21 +2,56 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields
+import logging
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError
 from cerebro_spark.hopper._events import Event
 from cerebro_spark.hopper._trial import Trial
+from udfs.documents import DamagedError, document, typed, write_document
 from udfs.hopper import Checkpoints
+from udfs.names import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from udfs.store import Store
 
 __all__ = ["Journal", "RunSpec"]
+
+_LOG = logging.getLogger(__name__)
+
+_NO_RUN = "put a copy of it back, or begin another run; without it the run cannot go on exactly"
+_NO_EVENTS = "put a copy of it back, or delete it: the run goes on, without this epoch in gantt() and explain()"
+
+_SPEC: dict[str, type] = {
+    "run": str,
+    "prepared": str,
+    "configs": list,
+    "trainer": str,
+    "epochs": int,
+    "seed": int,
+    "policy": str,
+    "replicas": int,
+    "metric": str,
+    "larger_is_better": bool,
+}
+_EVENT: dict[str, type] = {
+    "kind": str,
+    "trial_id": str,
+    "worker": str,
+    "epoch": int,
+    "partition": int,
+    "began": float,
+    "ended": float,
+    "seconds": float,
+}
+# Fields that the first runs did not have.
+_LATER: dict[str, type] = {"fetched_bytes": int, "from_store": bool}
+# How trials end whose files may be intact at an earlier checkpoint.
+_RESUMABLE = ("running", "finished", "lost its state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +111,9 @@ class Journal:
     store: Store
     run: str
 
+    def __post_init__(self) -> None:
+        check_name(self.run, "a run")
+
     def begin(self, spec: RunSpec) -> None:
         """Write the settings.
 
@@ -86,7 +124,7 @@ class Journal:
         """
         if self.store.exists("runs", self.run, "run.json"):
             raise RunError(f"the store has a run {self.run!r}: resume it, or take another run_id")
-        self.store.write(json.dumps(asdict(spec), indent=1).encode(), "runs", self.run, "run.json")
+        write_document(self.store, asdict(spec), "runs", self.run, "run.json")
 
     def spec(self) -> RunSpec:
         """Read the settings.
@@ -94,17 +132,22 @@ class Journal:
         Raises
         ------
         RunError
-            There is no such run; the message lists the existing ones.
+            There is no such run; the message lists the existing ones. Or its settings are damaged.
         """
         if not self.store.exists("runs", self.run, "run.json"):
             known = ", ".join(self.store.list("runs")) or "none"
             raise RunError(f"{self.store.uri} has no run {self.run!r}; runs: {known}")
-        data = json.loads(self.store.read("runs", self.run, "run.json"))
-        return RunSpec(**{entry.name: data[entry.name] for entry in fields(RunSpec)})
+        with self._document("run.json", remedy=_NO_RUN) as data:
+            spec = RunSpec(**{name: typed(data, name, kind) for name, kind in _SPEC.items()})
+            check_name(spec.prepared, "prepared data")
+            if spec.run != self.run or not all(isinstance(params, dict) for params in spec.configs):
+                raise ValueError(f"it has the settings of {spec.run!r}")
+        return spec
 
     def close_epoch(self, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:
         """Write the results of an epoch."""
-        self.store.write(json.dumps([asdict(event) for event in events]).encode(), *self._events(epoch))
+        name = f"epoch-{epoch:04d}.json"
+        write_document(self.store, [asdict(event) for event in events], "runs", self.run, "events", name)
         for trial in trials:
             self.write_trial(trial)
 
@@ -117,40 +160,95 @@ class Journal:
             "history": trial.history,
             "seconds": trial.seconds,
         }
-        self.store.write(json.dumps(data, indent=1).encode(), "runs", self.run, "trials", f"{trial.trial_id}.json")
+        write_document(self.store, data, "runs", self.run, "trials", f"{trial.trial_id}.json")
 
-    def trials(self, spec: RunSpec) -> list[Trial]:
-        """Read the trials, each as far as the store has it."""
+    def trials(self, spec: RunSpec, num_shards: int) -> list[Trial]:
+        """Read the trials, each as far as the store has it intact.
+
+        The bytes of each trial's last checkpoint are read once. Where it is damaged, the trial is as it was at the one
+        before, or at its beginning; one that had finished, or had lost its state, is running again.
+
+        Parameters
+        ----------
+        spec : RunSpec
+        num_shards : int
+            Shards to train on: as many units make an epoch.
+
+        Raises
+        ------
+        RunError
+            The record of a trial is damaged.
+        """
         checkpoints = Checkpoints(self.store, self.run)
-        return [self._trial(spec.trial_id(number), params, checkpoints) for number, params in enumerate(spec.configs)]
+        return [
+            self._trial(spec.trial_id(number), params, checkpoints, num_shards)
+            for number, params in enumerate(spec.configs)
+        ]
 
     def events(self) -> list[Event]:
-        """Read the units of the epochs that are over."""
-        names = sorted(self.store.list("runs", self.run, "events"))
-        read = (json.loads(self.store.read("runs", self.run, "events", name)) for name in names)
-        return [_event(data) for epoch in read for data in epoch]
+        """Read the units of the epochs that are over.
 
-    def _trial(self, trial_id: str, params: dict[str, Any], checkpoints: Checkpoints) -> Trial:
+        Raises
+        ------
+        RunError
+            The record of an epoch is damaged.
+        """
+        events = []
+        for name in sorted(self.store.list("runs", self.run, "events")):
+            with self._document("events", name, remedy=_NO_EVENTS) as data:
+                events += [_event(event) for event in _list(data)]
+        return events
+
+    def _trial(self, trial_id: str, params: dict[str, Any], checkpoints: Checkpoints, num_shards: int) -> Trial:
         trial = Trial(trial_id, params)
-        parts = ("runs", self.run, "trials", f"{trial_id}.json")
-        if self.store.exists(*parts):
-            data = json.loads(self.store.read(*parts))
-            trial.status, trial.traceback = data["status"], data["traceback"]
-            trial.history, trial.seconds = data["history"], data["seconds"]
-        record = checkpoints.last(trial_id)
-        if record is not None:
-            trial.visits = [*record.visits]
-            trial.digests = [""] * record.version + [record.digest]
-            # The record has the sums of its epoch put together: the last unit stands for them all.
-            trial.unit_sums = [{} for _ in record.visits]
-            trial.unit_sums[-1] = record.arrays()
-            trial.stored = {record.version: record.digest}
+        if self.store.exists("runs", self.run, "trials", f"{trial_id}.json"):
+            with self._document("trials", f"{trial_id}.json", remedy=_NO_RUN) as data:
+                trial.status, trial.traceback = typed(data, "status", str), typed(data, "traceback", str)
+                trial.history = [_metrics(metrics) for metrics in typed(data, "history", list)]
+                trial.seconds = typed(data, "seconds", float)
+        if trial.status in _RESUMABLE:
+            self._read_checkpoints(trial, checkpoints, num_shards)
         return trial
 
-    def _events(self, epoch: int) -> tuple[str, ...]:
-        return ("runs", self.run, "events", f"epoch-{epoch:04d}.json")
+    def _read_checkpoints(self, trial: Trial, checkpoints: Checkpoints, num_shards: int) -> None:
+        """Take a trial to its last intact checkpoint, and give it back to training where a later one is damaged."""
+        records = checkpoints.records(trial.trial_id)
+        while records and not checkpoints.intact(records[-1]):
+            records.pop()
+        if records:
+            trial.go_on_from(records)
+        complete = trial.version // num_shards
+        if len(trial.history) > complete:
+            _LOG.warning(
+                "%s: a checkpoint is damaged; it goes on from the one after %d units", trial.trial_id, trial.version
+            )
+            # Epochs that are trained again are written again.
+            del trial.history[complete:]
+            trial.status = "running"
+        if trial.status == "lost its state":
+            trial.status, trial.traceback = "running", ""
+
+    @contextmanager
+    def _document(self, *parts: str, remedy: str) -> Iterator[Any]:
+        try:
+            with document(self.store, "runs", self.run, *parts, remedy=remedy) as data:
+                yield data
+        except DamagedError as error:
+            raise RunError(f"run {self.run!r}: {error}") from error
 
 
-def _event(data: dict[str, Any]) -> Event:
+def _list(data: Any) -> list[Any]:
+    if not isinstance(data, list):
+        raise TypeError(f"it is a {type(data).__name__}, not a list")
+    return data
+
+
+def _metrics(data: Any) -> dict[str, float]:
+    return {str(name): typed(data, name, float) for name in data}
+
+
+def _event(data: Any) -> Event:
     # Runs journalled by version 0.1.0.dev0 say "config".
-    return Event(**{"trial_id" if key == "config" else key: value for key, value in data.items()})
+    data = {"trial_id" if key == "config" else key: value for key, value in data.items()}
+    kinds = _EVENT | {name: kind for name, kind in _LATER.items() if name in data}
+    return Event(**{name: typed(data, name, kind) for name, kind in kinds.items()})

@@ -89,8 +89,12 @@ class Recovery:
         if assignment.from_store:
             trial.strikes += 1
             if trial.strikes >= _STRIKES:
-                self._end(trial, "lost its state", failure.traceback)
-                return
+                if not trial.forget_durable(assignment.epoch):
+                    remedy = "Selection.resume goes on from an earlier checkpoint, or from the beginning"
+                    self._end(trial, "lost its state", f"{failure.traceback}. {remedy}")
+                    return
+                trial.strikes = 0
+                _LOG.warning("%s goes back to its checkpoint after %d units", trial.trial_id, trial.durable_version)
         self._evaluate_again(assignment)
         self.rewind(trial)
 

@@ -9,6 +9,8 @@ from udfs.hopper import Record
 from udfs.training import merge_sums
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -42,6 +44,7 @@ class Trial:
     strikes: int = 0
     seconds: float = 0.0
     state_bytes: int = 0
+    records: dict[int, Record] = field(default_factory=dict)
 
     @property
     def version(self) -> int:
@@ -92,11 +95,52 @@ class Trial:
         self.seconds += report.seconds
         self.state_bytes = report.checkpoint_bytes
 
+    def go_on_from(self, records: Sequence[Record]) -> None:
+        """Take over the last of some checkpoints of the store; the others are kept to go back to.
+
+        Parameters
+        ----------
+        records : sequence of Record
+            In order of their versions, at least one.
+        """
+        last = records[-1]
+        self.visits = [*last.visits]
+        self.digests = [""] * (last.version + 1)
+        for record in records:
+            if record.version <= last.version and record.visits == last.visits[: record.version]:
+                self.digests[record.version] = record.digest
+                self.stored[record.version] = record.digest
+                self.records[record.version] = record
+        self._sums_of(last)
+
+    def forget_durable(self, epoch: int) -> bool:
+        """Forget the last checkpoint of the store, which is damaged, where an earlier one is of the same epoch.
+
+        Returns
+        -------
+        bool
+            Whether there is an earlier one, which :meth:`rewind` goes back to.
+        """
+        version = self.durable_version
+        digest = self.stored.pop(version, "")
+        if all(at == epoch for at, _ in self.visits[self.durable_version :]):
+            return True
+        self.stored[version] = digest
+        return False
+
+    def _sums_of(self, record: Record) -> None:
+        # The record has the sums of its epoch put together: the last unit stands for them all.
+        self.unit_sums = [{} for _ in record.visits]
+        if self.unit_sums:
+            self.unit_sums[-1] = record.arrays()
+
     def rewind(self) -> tuple[int, ...]:
         """Rewind to the durable version; return the partitions to visit again."""
         version = self.durable_version
         lost = self.visits[version:]
         del self.visits[version:], self.unit_sums[version:], self.digests[version + 1 :]
+        if version in self.records:
+            self._sums_of(self.records[version])
         self.holder = None
         self.evaluated.clear()
         return tuple(partition for _, partition in lost)

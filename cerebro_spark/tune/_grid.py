@@ -18,6 +18,7 @@ from cerebro_spark.tune._tracking import Followers
 from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 from udfs.driver import hint_keywords
+from udfs.names import check_name
 from udfs.shards import PreparedData
 
 if TYPE_CHECKING:
@@ -257,6 +258,8 @@ class GridSearch(Estimator[Selection]):
                 f"GridSearch has no Params to fit with {params!r}: list the configurations in search_space"
             )
         self._check()
+        if run_id is not None:
+            check_name(run_id, "a run")
         return self._search(data, run_id)
 
     def _fit(self, dataset: DataFrame) -> Selection:

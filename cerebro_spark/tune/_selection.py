@@ -145,6 +145,8 @@ class Selection(Model, MLWritable):
         ------
         NoModelError
             There is no such configuration, or it has not been trained at all.
+        udfs.documents.DamagedError
+            Its checkpoint is damaged.
         """
         known = {trial.trial_id: trial for trial in self._trials}
         trial = known.get(trial_id)
@@ -275,7 +277,7 @@ class Selection(Model, MLWritable):
                 spec.trainer,
                 trainer_name(trainer_fn),
             )
-        trials = journal.trials(spec)
+        trials = journal.trials(spec, len(prepared.partitions))
         for trial in trials:
             if trial.status == "finished" and len(trial.history) < spec.epochs:
                 trial.status = "running"

@@ -105,7 +105,9 @@ def doors(folder: Path) -> dict[str, Callable[[bytes], Any]]:
         "keras": lambda data: PortableNetwork("keras", data).open(),
         "keras weights": lambda data: fit_weights(dense(), written(data), "dense"),
         "run.json": lambda data: document(data, journal.spec, "runs", "run", "run.json"),
-        "trial.json": lambda data: document(data, lambda: journal.trials(spec), "runs", "run", "trials", "c000.json"),
+        "trial.json": lambda data: document(
+            data, lambda: journal.trials(spec, 1), "runs", "run", "trials", "c000.json"
+        ),
         "events.json": lambda data: document(data, journal.events, "runs", "run", "events", "epoch-0000.json"),
         "record.json": lambda data: document(
             data,

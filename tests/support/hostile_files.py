@@ -97,6 +97,7 @@ def corpus(folder: Path) -> Iterator[Hostile]:
     yield from _safetensors()
     yield from _programs(payload)
     yield from _keras(payload, folder)
+    yield from _documents()
     yield from _shards(payload)
 
 
@@ -430,7 +431,8 @@ def _documents() -> Iterator[Hostile]:
     }
     for door in ("run.json", "trial.json", "events.json", "record.json", "_prepared.json"):
         for name, data in hostile.items():
-            yield Hostile(name, door, data)
+            # The record of a damaged checkpoint is left out: its trial goes on from the one before.
+            yield Hostile(name, door, data, harmless=door == "record.json")
 
 
 def _shards(payload: Payload) -> Iterator[Hostile]:

@@ -23,7 +23,7 @@ from udfs.hopper._messages import (
     Welcome,
     WorkUnit,
 )
-from udfs.hopper._states import States
+from udfs.hopper._states import States, digest_of
 from udfs.hopper._worker import HopperWorker
 
 __all__ = [
@@ -51,4 +51,5 @@ __all__ = [
     "Wait",
     "Welcome",
     "WorkUnit",
+    "digest_of",
 ]

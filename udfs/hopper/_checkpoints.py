@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Mapping  # noqa: TC003 - a message's type hints are read when it is checked
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from udfs.documents import DamagedError, document, write_document
+from udfs.hopper._states import digest_of
+from udfs.names import check_name
+from udfs.store import StoreError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,6 +20,10 @@ if TYPE_CHECKING:
     from udfs.store import Store
 
 __all__ = ["Checkpoints", "Record"]
+
+_LOG = logging.getLogger(__name__)
+
+_REMEDY = "Selection.resume goes on from the checkpoint before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,9 @@ class Checkpoints:
     store: Store
     run: str
 
+    def __post_init__(self) -> None:
+        check_name(self.run, "a run")
+
     def write(self, record: Record, state: bytes) -> None:
         """Write a checkpoint, then its record.
 
@@ -80,28 +92,68 @@ class Checkpoints:
         """
         folder, name = self._folder(record.trial_id), _name(record.version, record.digest)
         self.store.write(state, *folder, f"{name}.safetensors")
-        self.store.write(json.dumps(record.to_dict()).encode(), *folder, f"{name}.json")
+        write_document(self.store, record.to_dict(), *folder, f"{name}.json")
 
     def drop(self, trial_id: str, below: int) -> None:
-        """Delete a trial's checkpoints of lower versions."""
+        """Delete a trial's checkpoints of lower versions but the last of them, to go back to should one be damaged."""
         folder = self._folder(trial_id)
-        for name in self.store.list(*folder):
-            if int(name.partition("-")[0]) < below:
+        versions = {name: int(name.partition("-")[0]) for name in self.store.list(*folder)}
+        before = max((version for version in versions.values() if version < below), default=0)
+        for name, version in versions.items():
+            if version < before:
                 self.store.delete(*folder, name)
 
     def read(self, trial_id: str, version: int, digest: str) -> bytes:
-        """Read the checkpoint of a version."""
-        return self.store.read(*self._folder(trial_id), f"{_name(version, digest)}.safetensors")
+        """Read the checkpoint of a version.
+
+        Raises
+        ------
+        udfs.documents.DamagedError
+            Its bytes are not those of the digest.
+        udfs.store.StoreError
+            It is not there, or cannot be read.
+        """
+        place = (*self._folder(trial_id), f"{_name(version, digest)}.safetensors")
+        state = self.store.read(*place)
+        if digest_of(state) != digest:
+            raise DamagedError(
+                f"{self.store.url(*place)} is damaged (its bytes are not those of its digest): {_REMEDY}"
+            )
+        return state
+
+    def records(self, trial_id: str) -> list[Record]:
+        """Read the records of the complete checkpoints, in order of their versions; damaged ones are left out."""
+        folder = self._folder(trial_id)
+        records = []
+        for name in self.store.list(*folder):
+            if name.endswith(".json"):
+                try:
+                    with document(self.store, *folder, name, remedy=_REMEDY) as data:
+                        record = Record.from_dict(data)
+                        if record.trial_id != trial_id or record.version != len(record.visits):
+                            raise ValueError(f"it is of {record.trial_id} after {record.version} units")
+                except DamagedError as error:
+                    _LOG.warning("%s", error)
+                else:
+                    records.append(record)
+        return records
+
+    def intact(self, record: Record) -> bool:
+        """Read a checkpoint, and say whether its bytes are those of its digest."""
+        try:
+            self.read(record.trial_id, record.version, record.digest)
+        except (DamagedError, StoreError) as error:
+            _LOG.warning("%s", error)
+            return False
+        return True
 
     def last(self, trial_id: str) -> Record | None:
         """Read the record of the last complete checkpoint; ``None`` where there is none."""
-        names = [name for name in self.store.list(*self._folder(trial_id)) if name.endswith(".json")]
-        if not names:
-            return None
-        return Record.from_dict(json.loads(self.store.read(*self._folder(trial_id), max(names))))
+        records = self.records(trial_id)
+        return records[-1] if records else None
 
     def _folder(self, trial_id: str) -> tuple[str, ...]:
-        return ("runs", self.run, "checkpoints", trial_id)
+        return ("runs", self.run, "checkpoints", check_name(trial_id, "a configuration"))
 
 
 def _name(version: int, digest: str) -> str:

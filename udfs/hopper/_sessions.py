@@ -6,6 +6,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from udfs.documents import DamagedError
 from udfs.hopper._messages import HOPPER
 from udfs.hopper._states import digest_of
 from udfs.node import memory_limit, task_device
@@ -126,7 +127,7 @@ class Sessions:
         else:
             try:
                 state = self._checkpoints.read(unit.trial_id, unit.version, unit.digest)
-            except StoreError as error:
+            except (DamagedError, StoreError) as error:
                 raise CallError(
                     f"the store does not give the checkpoint of {unit.trial_id} at version {unit.version}: {error}"
                 ) from error

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from optimizer.errors import CerebroError, nearest
+from udfs.documents import DamagedError, document, typed, write_document
+from udfs.names import check_name
 from udfs.shards._groups import TensorColumn, TensorGroup
 from udfs.store import Store
 
@@ -88,6 +91,13 @@ class PreparedData:
     test_fraction: float
     fingerprint: str
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "prepared data")
+        check_name(self.fingerprint, "a fingerprint of rows")
+        for shard in self.shards:
+            if shard.path != shard_path(_checked(shard.split), shard.partition):
+                raise ShardError(f"a shard of {self.name!r} is said to be in {shard.path!r}: prepare it again")
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -210,17 +220,19 @@ class PreparedData:
             )
         try:
             return cls(
-                Store(found["store"]),
-                found["name"],
-                tuple(_group(group) for group in found["inputs"]),
-                tuple(_group(group) for group in found["labels"]),
-                tuple(Shard(**shard) for shard in found["shards"]),
-                found["seed"],
-                found["validation"],
-                found["fingerprint"],
-                found["dropped"],
+                Store(typed(found, "store", str)),
+                typed(found, "name", str),
+                tuple(_group(group) for group in typed(found, "inputs", list)),
+                tuple(_group(group) for group in typed(found, "labels", list)),
+                tuple(_shard(shard) for shard in typed(found, "shards", list)),
+                typed(found, "seed", int),
+                typed(found, "validation", float),
+                typed(found, "fingerprint", str),
+                {str(reason): typed(found["dropped"], reason, int) for reason in typed(found, "dropped", dict)},
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, CerebroError):
+                raise
             raise ShardError(f"the description of a preparation is damaged ({error!r}): prepare it again") from error
 
     def save(self) -> None:
@@ -231,7 +243,7 @@ class PreparedData:
         udfs.store.StoreError
             The store cannot be written.
         """
-        self.store.write(json.dumps(self.to_dict(), indent=1).encode(), FOLDER, self.name, DESCRIPTION)
+        write_document(self.store, self.to_dict(), FOLDER, self.name, DESCRIPTION)
 
     @classmethod
     def load(cls, store: Store, name: str) -> Self:
@@ -242,15 +254,15 @@ class PreparedData:
         ShardError
             Nothing was prepared under the name, or its description is damaged.
         """
-        if not store.exists(FOLDER, name, DESCRIPTION):
+        if not store.exists(FOLDER, check_name(name, "prepared data"), DESCRIPTION):
             known = [other for other in store.list(FOLDER) if store.exists(FOLDER, other, DESCRIPTION)]
             listed = f"; prepared: {', '.join(known)}" if known else ""
             raise ShardError(f"nothing is prepared as {name!r} in {store.uri}{nearest(name, known)}{listed}")
         try:
-            description = json.loads(store.read(FOLDER, name, DESCRIPTION))
-        except ValueError as error:
-            raise ShardError(f"{store.url(FOLDER, name, DESCRIPTION)} is not JSON: prepare it again") from error
-        return cls.from_dict({**description, "store": store.uri})
+            with document(store, FOLDER, name, DESCRIPTION, remedy="prepare it again") as description:
+                return cls.from_dict({**description, "store": store.uri, "name": name})
+        except DamagedError as error:
+            raise ShardError(str(error)) from error
 
 
 def shard_path(split: str, partition: int) -> str:
@@ -270,5 +282,22 @@ def _checked(split: str) -> str:
 
 
 def _group(found: Mapping[str, Any]) -> TensorGroup:
-    columns = tuple(TensorColumn(one["name"], one["dtype"], tuple(one["shape"])) for one in found["columns"])
-    return TensorGroup(found["name"], columns, found["joined"])
+    return TensorGroup(
+        typed(found, "name", str), tuple(map(_column, typed(found, "columns", list))), typed(found, "joined", bool)
+    )
+
+
+def _column(found: Mapping[str, Any]) -> TensorColumn:
+    shape = typed(found, "shape", list)
+    if not all(type(size) is int and size >= 0 for size in shape):
+        raise TypeError(f"a tensor has the shape {shape}")
+    if np.dtype(typed(found, "dtype", str)).kind not in "fiu":
+        raise TypeError(f"a tensor has numbers of the type {found['dtype']!r}")
+    return TensorColumn(typed(found, "name", str), typed(found, "dtype", str), tuple(shape))
+
+
+def _shard(found: Mapping[str, Any]) -> Shard:
+    counts = {name: typed(found, name, int) for name in ("partition", "rows", "nbytes")}
+    if min(counts.values()) < 0:
+        raise ValueError(f"a shard has {counts}")
+    return Shard(typed(found, "split", str), path=typed(found, "path", str), **counts)

@@ -472,7 +472,7 @@ def test_spark_image_structs(spark: SparkSession, store: Store, tmp_path: Path) 
         ({"seed": -1}, InvalidArgumentError, "seed is"),
         ({"seed": 2**63}, InvalidArgumentError, r"2\*\*63"),
         ({"image_size": 0}, InvalidArgumentError, "image_size is"),
-        ({"name": "../elsewhere"}, InvalidArgumentError, "name is of letters"),
+        ({"name": "../elsewhere"}, InvalidArgumentError, "the name of prepared data has letters"),
         ({"errors": "dorp"}, InvalidArgumentError, "did you mean 'drop'"),
     ],
 )

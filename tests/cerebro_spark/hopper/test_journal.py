@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
+from cerebro_spark.errors import RunError
 from cerebro_spark.hopper import Event, Journal, RunSpec, Trial
-from udfs.hopper import Checkpoints, Record
+from udfs.hopper import Checkpoints, Record, digest_of
 from udfs.store import Store
 
 if TYPE_CHECKING:
@@ -33,15 +38,101 @@ def test_a_run_of_the_first_version_is_read(tmp_path: Path) -> None:
     journal.begin(SPEC)
     trial = Trial("c000", {"lr": 0.1}, history=[{"loss": 0.5}])
     event = Event(kind="train", trial_id="c000", worker="w0", epoch=0, partition=0, began=0.0, ended=1.0, seconds=0.9)
-    Checkpoints(store, "first").write(Record("c000", 1, "d1", ((0, 0),), {"loss": [1.0, 2.0]}), b"state")
+    Checkpoints(store, "first").write(Record("c000", 1, digest_of(b"state"), ((0, 0),), {"loss": [1.0, 2.0]}), b"state")
     journal.close_epoch(0, [trial], [event])
     journalled = [*tmp_path.rglob("epoch-0000.json"), *tmp_path.glob("runs/first/checkpoints/c000/*.json")]
     assert len(journalled) == 2
     for path in journalled:
-        today = path.read_text()
+        today = json.dumps(json.loads(path.read_text())["content"])  # without a digest
         path.write_text(today.replace('"trial_id"', '"config"'))
         assert path.read_text() != today
-        assert json.loads(path.read_text())
     assert journal.events() == [event]
-    (read,) = journal.trials(journal.spec())
+    (read,) = journal.trials(journal.spec(), 1)
     assert (read.trial_id, read.visits, read.history) == ("c000", [(0, 0)], [{"loss": 0.5}])
+
+
+def damage(path: Path) -> None:
+    """Flip one bit in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("place", ["run.json", "trials/c000.json", "events/epoch-0000.json"])
+def test_a_damaged_file_is_told_with_what_to_do(tmp_path: Path, place: str) -> None:
+    journal = two_epochs(tmp_path)
+    damage(tmp_path / "runs/first" / place)
+    with pytest.raises(RunError, match=rf"run 'first': .*{place} is damaged .*: put a copy of it back"):
+        read(journal)
+
+
+def test_every_bit_of_a_file_is_checked(tmp_path: Path) -> None:
+    journal = two_epochs(tmp_path)
+    path = tmp_path / "runs/first/run.json"
+    intact, spec = path.read_bytes(), journal.spec()
+    refused = 0
+    for place in range(0, len(intact), 7):
+        path.write_bytes(intact[:place] + bytes([intact[place] ^ 1]) + intact[place + 1 :])
+        with suppress(RunError):
+            assert journal.spec() == spec, "white space says nothing"
+            continue
+        refused += 1
+    assert refused > 40
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
+    journal = two_epochs(tmp_path)
+    folder = tmp_path / "runs/first/checkpoints/c000"
+    (last,) = folder.glob("000004-*.safetensors")
+    damage(last)
+    (trial,) = read(journal)
+    assert (trial.status, trial.version, trial.visits) == ("running", 3, [(0, 0), (0, 1), (1, 0)])
+    assert trial.history == [{"loss": 0.5}], "the second epoch is trained again"
+    assert {name: part.tolist() for name, part in trial.training_sums(1).items()} == {"loss": [3.0, 1.0]}
+    damage(next(folder.glob("000003-*.json")))
+    (trial,) = read(journal)
+    assert (trial.status, trial.version, trial.history) == ("running", 0, []), "from the beginning"
+
+
+def test_a_trial_that_lost_its_state_goes_on_when_its_run_is_resumed(tmp_path: Path) -> None:
+    journal = two_epochs(tmp_path, status="lost its state")
+    (trial,) = read(journal)
+    assert (trial.status, trial.version, len(trial.history)) == ("running", 4, 2)
+    two_epochs(tmp_path, status="diverged", begin=False)
+    assert read(journal)[0].status == "diverged"
+
+
+def test_a_trial_goes_back_within_its_epoch(tmp_path: Path) -> None:
+    (trial,) = read(two_epochs(tmp_path))
+    assert trial.durable
+    assert trial.forget_durable(1)
+    assert trial.rewind() == (1,)
+    assert {name: part.tolist() for name, part in trial.training_sums(1).items()} == {"loss": [3.0, 1.0]}
+    assert not trial.forget_durable(1), "the one before is of another epoch"
+    assert trial.durable_version == 3
+
+
+def two_epochs(folder: Path, status: str = "finished", *, begin: bool = True) -> Journal:
+    """Journal a run of one trial that has had two epochs on two shards."""
+    store = Store.from_uri(str(folder))
+    journal = Journal(store, "first")
+    if begin:
+        journal.begin(replace(SPEC, epochs=2))
+    checkpoints = Checkpoints(store, "first")
+    visits = ((0, 0), (0, 1), (1, 0), (1, 1))
+    for version in range(1, 5):
+        state = bytes([version]) * 100
+        sums = {"loss": [float(version), 1.0]}
+        checkpoints.write(Record("c000", version, digest_of(state), visits[:version], sums), state)
+        checkpoints.drop("c000", version)
+    trial = Trial("c000", {"lr": 0.1}, status=status, history=[{"loss": 0.5}, {"loss": 0.4}])
+    unit = {"kind": "train", "trial_id": "c000", "worker": "w0", "partition": 0}
+    for epoch in (0, 1):
+        event = Event(**unit, epoch=epoch, began=0.0, ended=1.0, seconds=0.9)
+        journal.close_epoch(epoch, [trial], [event])
+    return journal
+
+
+def read(journal: Journal) -> list[Trial]:
+    journal.events()
+    return journal.trials(journal.spec(), 2)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from udfs.hopper import Checkpoints, Record, States
+import pytest
+
+from optimizer.errors import InvalidArgumentError
+from udfs.documents import DamagedError
+from udfs.hopper import Checkpoints, Record, States, digest_of
 from udfs.store import Store
 
 if TYPE_CHECKING:
@@ -31,9 +35,9 @@ def test_checkpoints_above_the_limit_are_dropped_once_the_store_has_them() -> No
 def test_the_last_complete_checkpoint_is_found(tmp_path: Path) -> None:
     checkpoints = Checkpoints(Store.from_uri(str(tmp_path)), "run")
     assert checkpoints.last("c0") is None
-    first = Record("c0", 1, "aaaaaaaaaa", ((0, 1),), {"loss": [1.0, 2.0]})
-    second = Record("c0", 2, "bbbbbbbbbb", ((0, 1), (0, 0)))
-    other = Record("c0", 2, "cccccccccc", ((0, 1), (0, 2)))
+    first = Record("c0", 1, digest_of(b"one"), ((0, 1),), {"loss": [1.0, 2.0]})
+    second = Record("c0", 2, digest_of(b"two"), ((0, 1), (0, 0)))
+    other = Record("c0", 2, digest_of(b"another two"), ((0, 1), (0, 2)))
     checkpoints.write(first, b"one")
     assert checkpoints.last("c0") == first
     checkpoints.write(second, b"two")
@@ -45,7 +49,31 @@ def test_the_last_complete_checkpoint_is_found(tmp_path: Path) -> None:
     assert last is not None
     assert last.version == 2
     assert checkpoints.read("c0", 2, last.digest) in {b"two", b"another two"}
-    assert len(checkpoints.store.list("runs", "run", "checkpoints", "c0")) == 4
+    assert checkpoints.records("c0")[0] == first, "the one before is kept"
     # A checkpoint without its record is not complete: its writer was killed in between.
-    checkpoints.store.delete("runs", "run", "checkpoints", "c0", "000002-cccccccc.json")
+    checkpoints.store.delete("runs", "run", "checkpoints", "c0", f"000002-{other.digest[:8]}.json")
     assert checkpoints.last("c0") == second
+    checkpoints.write(Record("c0", 3, digest_of(b"three"), ((0, 1), (0, 0), (1, 0))), b"three")
+    checkpoints.drop("c0", 3)
+    assert [record.version for record in checkpoints.records("c0")] == [2, 3]
+
+
+def test_a_damaged_checkpoint_is_not_given(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(Store.from_uri(str(tmp_path)), "run")
+    record = Record("c0", 1, digest_of(b"one"), ((0, 1),))
+    checkpoints.write(record, b"one")
+    assert checkpoints.intact(record)
+    (path,) = tmp_path.rglob("*.safetensors")
+    path.write_bytes(b"ond")
+    assert not checkpoints.intact(record)
+    with pytest.raises(DamagedError, match=r"000001-.*safetensors is damaged .*: Selection.resume goes on from"):
+        checkpoints.read("c0", 1, record.digest)
+
+
+@pytest.mark.parametrize("name", ["../c0", "", ".", "a/b", "c" * 129, "c0\n", "ç"])
+def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
+    store = Store.from_uri(str(tmp_path))
+    with pytest.raises(InvalidArgumentError, match="from 1 to 128"):
+        Checkpoints(store, name)
+    with pytest.raises(InvalidArgumentError, match="from 1 to 128"):
+        Checkpoints(store, "run").write(Record(name, 1, "d" * 32), b"")

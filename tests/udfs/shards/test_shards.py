@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from photographs import crops, encode
 
+from optimizer.errors import InvalidArgumentError
 from udfs.node import CACHE_VARIABLE, NodeCacheError
 from udfs.shards import (
     FOLDER,
@@ -348,15 +349,47 @@ def test_nothing_prepared_and_a_damaged_description(prepared: PreparedData) -> N
     with pytest.raises(ShardError, match=r"did you mean 'data'.*prepared: data"):
         PreparedData.load(prepared.store, "dada")
     path = (FOLDER, "data", "_prepared.json")
-    found = json.loads(prepared.store.read(*path))
+    found = json.loads(prepared.store.read(*path))["content"]  # as the first releases wrote it, without a digest
     for damage, message in (
-        (b"{", "is not JSON"),
+        (b"{", "is damaged .it is not JSON"),
         (json.dumps(found | {"version": 99}).encode(), "version 99"),
         (json.dumps({key: value for key, value in found.items() if key != "seed"}).encode(), "damaged.*seed"),
     ):
         prepared.store.write(damage, *path)
         with pytest.raises(ShardError, match=message):
             PreparedData.load(prepared.store, "data")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("fingerprint", "../../../tmp/x", "the name of a fingerprint of rows has letters"),
+        ("fingerprint", 7, "fingerprint is a int"),
+        ("inputs", [{"name": "x", "columns": [{"name": "x", "dtype": "O", "shape": []}], "joined": False}], "type 'O'"),
+        ("path", "../../../../etc/passwd", "is said to be in '../../../../etc/passwd'"),
+        ("path", "/etc/passwd", "is said to be in '/etc/passwd'"),
+        ("split", "../train", "no split"),
+        ("partition", "0", "partition is a str"),
+        ("rows", -1, "a shard has"),
+    ],
+)
+def test_a_description_does_not_lead_out_of_its_folders(
+    prepared: PreparedData, field: str, value: object, message: str
+) -> None:
+    """Written by hand, without a digest: the fingerprint names files of the node's cache, the path one of the store."""
+    description = prepared.to_dict()
+    (description if field in description else description["shards"][0])[field] = value
+    prepared.store.write(json.dumps(description).encode(), FOLDER, "data", "_prepared.json")
+    with pytest.raises((ShardError, InvalidArgumentError), match=message):
+        PreparedData.load(prepared.store, "data")
+
+
+def test_a_damaged_description_is_not_used(prepared: PreparedData) -> None:
+    prepared.save()
+    path = (FOLDER, "data", "_prepared.json")
+    prepared.store.write(prepared.store.read(*path).replace(b'"seed": 0', b'"seed": 1'), *path)
+    with pytest.raises(ShardError, match=r"_prepared.json is damaged \(its content is not .*\): prepare it again"):
+        PreparedData.load(prepared.store, "data")
 
 
 def test_a_shard_that_is_gone_or_empty(prepared: PreparedData) -> None:
