@@ -206,6 +206,38 @@ class Store:
         with _about(self, parts, "delete"):
             _delete(system, self.path(*parts))
 
+    def sweep(self, *parts: str, unchanged_s: float = 0.0) -> None:
+        """Delete partial files below a folder, which writers left that were killed; none where there is no folder.
+
+        Parameters
+        ----------
+        *parts : str
+            Path of the folder. Whoever writes there now fails, unless he is younger than ``unchanged_s``.
+        unchanged_s : float
+            Seconds since the last write, by the store's own clock. Default 0.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be read or written.
+        """
+        system, _ = _opened(self.uri)
+        if system.type_name in _OBJECT_STORES:
+            return
+        with _about(self, parts, "read"):
+            entries = system.get_file_info(fs.FileSelector(self.path(*parts), allow_not_found=True, recursive=True))
+        partial = [info for info in entries if info.base_name.startswith(_PARTIAL)]
+        if not partial:
+            return
+        probe = f"probe-{uuid.uuid4().hex}"
+        self.write(b"cerebro", probe)
+        with _about(self, parts, "delete"):
+            now = system.get_file_info(self.path(probe)).mtime_ns
+            for info in partial:
+                if now - info.mtime_ns >= unchanged_s * 1e9:
+                    _delete(system, info.path)
+        self.delete(probe)
+
     def check_writable(self) -> None:
         """Write a small file and delete it again.
 

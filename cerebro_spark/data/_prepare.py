@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 
 from cerebro_spark.data._census import count, encoded, listed
 from cerebro_spark.data._columns import choose
+from cerebro_spark.data._intact import damaged_shards
 from cerebro_spark.data._shuffle import Deal
 from cerebro_spark.errors import (
     ChangingInputError,
@@ -33,7 +34,7 @@ from udfs.shards import FOLDER, SPLITS, PreparedData, Shard, ShardReport, ShardW
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from cerebro_spark.data._census import Census
     from cerebro_spark.data._columns import Chosen
@@ -44,6 +45,8 @@ __all__ = ["prepare"]
 _LOG = logging.getLogger(__name__)
 
 _POLICIES = ("raise", "drop")
+# A partial file that nobody has written to for so long is of a task that was killed.
+_ABANDONED_S = 3600.0
 # Version of the row order and the file format: another version gives other shards of the same rows.
 _FORMAT = 1
 
@@ -159,7 +162,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     inputs, labels = chosen.groups(census.shapes)
     name = name or fingerprint[:16]
     planned = PreparedData(store, name, inputs, labels, (), seed, test_fraction, fingerprint, census.dropped)
-    prepared = _stored(planned, errors) or _Writing(planned, chosen, deal, errors).run(rows, tick)
+    prepared = _stored(planned, errors, df.sparkSession) or _Writing(planned, chosen, deal, errors).run(rows, tick)
     if prepared.dropped:
         _LOG.warning('rows are left out: %s. errors="raise" refuses such data', listed(prepared.dropped))
     return prepared
@@ -175,6 +178,7 @@ class _Writing:
     def run(self, rows: DataFrame, tick: Callable[[str], None]) -> PreparedData:
         """Let the workers write the shards, then write the description, so that a partial dataset is never read."""
         planned = self.planned
+        planned.store.sweep(FOLDER, planned.name, unchanged_s=_ABANDONED_S)
         tick(f"writing {self.deal.partitions} shards to {planned.store.uri}")
         reports = self._write(rows)
         bad = sum((Counter(report.bad) for report in reports), Counter[str]())
@@ -186,6 +190,7 @@ class _Writing:
                 shard_path(report.split, report.partition),
                 report.rows,
                 report.rows * self._row_bytes,
+                report.digest,
             )
             for report in sorted(reports, key=lambda report: (report.split, report.partition))
             if report.rows
@@ -216,7 +221,10 @@ class _Writing:
             reports = self.deal.dealt(complete, plain).mapInArrow(writer, ShardReport.schema).collect()
         except PySparkException as error:
             raise _from_worker(error) from error
-        return [ShardReport(row["split"], row["partition"], row["rows"], json.loads(row["bad"])) for row in reports]
+        return [
+            ShardReport(row["split"], row["partition"], row["rows"], json.loads(row["bad"]), row["digest"])
+            for row in reports
+        ]
 
     def _check(self, reports: Sequence[ShardReport], bad: Counter[str]) -> None:
         written = {(report.split, report.partition): report.rows + sum(report.bad.values()) for report in reports}
@@ -310,8 +318,8 @@ def _fingerprint(chosen: Chosen, census: Census, num_shards: int, test_fraction:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _stored(planned: PreparedData, errors: str) -> PreparedData | None:
-    """Return the dataset of an earlier call, if it is the same and none of its files is missing."""
+def _stored(planned: PreparedData, errors: str, spark: SparkSession) -> PreparedData | None:
+    """Return the dataset of an earlier call, if it is the same and none of its files is missing or damaged."""
     try:
         stored = PreparedData.load(planned.store, planned.name)
     except ShardError:
@@ -323,6 +331,10 @@ def _stored(planned: PreparedData, errors: str) -> PreparedData | None:
         )
     if stored.missing:
         _LOG.warning("%s: shards are missing; they are written again", planned.name)
+        return None
+    damaged = damaged_shards(spark, stored)
+    if damaged:
+        _LOG.warning("%s; the shards are written again", "; ".join(damaged))
         return None
     if errors == "raise" and stored.dropped:
         raise ColumnError(f'{listed(stored.dropped)}; errors="drop" leaves such rows out')

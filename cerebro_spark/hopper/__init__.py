@@ -4,7 +4,9 @@ from cerebro_spark.hopper._backend import SparkBackend, check_free
 from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._events import Event, Loss, Observer
 from cerebro_spark.hopper._holdings import Holdings
+from cerebro_spark.hopper._inspection import Finding, inspect_store
 from cerebro_spark.hopper._journal import Journal, RunSpec
+from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._probe import Probed, probe
 from cerebro_spark.hopper._run import Outcome, Run
 from cerebro_spark.hopper._trial import Trial
@@ -12,8 +14,10 @@ from cerebro_spark.hopper._trial import Trial
 __all__ = [
     "Coordinator",
     "Event",
+    "Finding",
     "Holdings",
     "Journal",
+    "Lease",
     "Loss",
     "Observer",
     "Outcome",
@@ -23,5 +27,6 @@ __all__ = [
     "SparkBackend",
     "Trial",
     "check_free",
+    "inspect_store",
     "probe",
 ]

@@ -199,13 +199,26 @@ class Journal:
                 events += [_event(event) for event in _list(data)]
         return events
 
+    def results(self, trial_id: str) -> dict[str, Any]:
+        """Read a trial's status, history and seconds, by the names of :class:`Trial`; nothing where it has none yet.
+
+        Raises
+        ------
+        RunError
+            They are damaged.
+        """
+        if not self.store.exists("runs", self.run, "trials", f"{trial_id}.json"):
+            return {}
+        with self._document("trials", f"{trial_id}.json", remedy=_NO_RUN) as data:
+            return {
+                "status": typed(data, "status", str),
+                "traceback": typed(data, "traceback", str),
+                "history": [_metrics(metrics) for metrics in typed(data, "history", list)],
+                "seconds": typed(data, "seconds", float),
+            }
+
     def _trial(self, trial_id: str, params: dict[str, Any], checkpoints: Checkpoints, num_shards: int) -> Trial:
-        trial = Trial(trial_id, params)
-        if self.store.exists("runs", self.run, "trials", f"{trial_id}.json"):
-            with self._document("trials", f"{trial_id}.json", remedy=_NO_RUN) as data:
-                trial.status, trial.traceback = typed(data, "status", str), typed(data, "traceback", str)
-                trial.history = [_metrics(metrics) for metrics in typed(data, "history", list)]
-                trial.seconds = typed(data, "seconds", float)
+        trial = Trial(trial_id, params, **self.results(trial_id))
         if trial.status in _RESUMABLE:
             self._read_checkpoints(trial, checkpoints, num_shards)
         return trial

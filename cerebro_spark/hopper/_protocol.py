@@ -17,11 +17,13 @@ from udfs.hopper import (
     Hello,
     NextUnit,
     Obsolete,
+    ShardFailed,
     Stop,
     Wait,
     Welcome,
 )
 from udfs.rpc import RefusedError
+from udfs.shards import ShardError
 
 if TYPE_CHECKING:
     from cerebro_spark.hopper._assignment import Assignments
@@ -89,6 +91,10 @@ class Answers:
                 return self._stored(request)
             case CheckpointFailed():
                 return self._failed(request)
+            case ShardFailed():
+                _LOG.warning("worker %s: %s", request.worker, request.error)
+                self._state.fail(ShardError(request.error))
+                return Acknowledged()
         raise RefusedError(f"a {type(request).__name__}, which a run's driver does not answer")
 
     def _hello(self, request: Hello) -> Welcome | Stop:

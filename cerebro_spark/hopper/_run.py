@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._backend import SparkBackend
     from cerebro_spark.hopper._events import Event, Loss
     from cerebro_spark.hopper._journal import Journal, RunSpec
+    from cerebro_spark.hopper._lease import Lease
     from cerebro_spark.hopper._probe import Probed
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Placement
@@ -81,6 +82,8 @@ class Run:
     probed : Probed
         The first configuration, as it was tried on the driver.
     unit_timeout_s : float, optional
+    lease : Lease
+        Of the run, held.
     replay : mapping of int to sequence of Placement, optional
         Visits to follow, by epoch.
     """
@@ -92,6 +95,7 @@ class Run:
     trainer_fn: Callable[[dict[str, Any]], Any]
     trials: list[Trial]
     probed: Probed
+    lease: Lease
     unit_timeout_s: float | None = None
     replay: Mapping[int, Sequence[Placement]] | None = None
 
@@ -156,7 +160,7 @@ class Run:
                 jobs.start()
                 try:
                     while not coordinator.wait(_LOOK_S):
-                        pass
+                        self.lease.check()
                 except BaseException as error:
                     coordinator.fail(error)
                     raise

@@ -11,7 +11,7 @@ from pyspark.ml import Estimator
 
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
-from cerebro_spark.hopper import Journal, RunSpec, Trial, probe
+from cerebro_spark.hopper import Journal, Lease, RunSpec, Trial, probe
 from cerebro_spark.tune._selection import Selection, train, trainer_name
 from cerebro_spark.tune._space import grid
 from cerebro_spark.tune._tracking import Followers
@@ -285,15 +285,17 @@ class GridSearch(Estimator[Selection]):
             metric=probed.metric(self.metric, validates=prepared.test_fraction > 0),
             larger_is_better=probed.larger_is_better(self.metric, self.mode),
         )
-        Journal(prepared.store, spec.run).begin(spec)
-        return train(
-            spec,
-            prepared,
-            [Trial(spec.trial_id(number), params) for number, params in enumerate(configs)],
-            trainer_fn=self.trainer_fn,
-            probed=probed,
-            backend=self.backend,
-            followers=self._followers,
-            parameters={name: getattr(self, name) for name in _LOGGED},
-            unit_timeout_s=self.unit_timeout_s,
-        )
+        with Lease(prepared.store, spec.run) as lease:
+            Journal(prepared.store, spec.run).begin(spec)
+            return train(
+                spec,
+                prepared,
+                [Trial(spec.trial_id(number), params) for number, params in enumerate(configs)],
+                trainer_fn=self.trainer_fn,
+                probed=probed,
+                backend=self.backend,
+                lease=lease,
+                followers=self._followers,
+                parameters={name: getattr(self, name) for name in _LOGGED},
+                unit_timeout_s=self.unit_timeout_s,
+            )

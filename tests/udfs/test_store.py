@@ -218,3 +218,17 @@ def test_what_the_file_system_says_is_not_lost(store: Store, monkeypatch: pytest
     monkeypatch.setattr(module, "_opened", lambda _: (Broken(), "/x"))
     with pytest.raises(StoreError, match=r"cannot read.*the cable is out"):
         store.exists("file")
+
+
+def test_partial_files_of_killed_writers_are_removed(tmp_path: Path) -> None:
+    store = Store.from_uri(str(tmp_path))
+    store.write(b"whole", "runs", "a", "file")
+    for folder in ("runs/a", "runs/b"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / ".partial-1-file").write_bytes(b"half")
+    store.sweep("runs", "a", unchanged_s=3600)
+    assert (tmp_path / "runs/a/.partial-1-file").exists(), "it may be in writing"
+    store.sweep("runs", "a")
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [".partial-1-file", "file"]
+    assert (tmp_path / "runs/b/.partial-1-file").exists()
+    store.sweep("nothing")

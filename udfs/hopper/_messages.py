@@ -22,6 +22,7 @@ __all__ = [
     "Instruction",
     "NextUnit",
     "Obsolete",
+    "ShardFailed",
     "Stop",
     "TrainReport",
     "TrainUnit",
@@ -278,5 +279,18 @@ class CheckpointFailed(Request[Acknowledged]):
     error: str
 
 
-HOPPER = WireProtocol("hopper", 1, (Hello, NextUnit, Beat, CheckpointStored, CheckpointFailed))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardFailed(Request[Acknowledged]):
+    """A shard is damaged: no worker can train on it.
+
+    Parameters
+    ----------
+    worker, error : str
+    """
+
+    worker: str
+    error: str
+
+
+HOPPER = WireProtocol("hopper", 2, (Hello, NextUnit, Beat, CheckpointStored, CheckpointFailed, ShardFailed))
 """Messages of the model hopper; raise its version with every change of one."""

@@ -18,6 +18,7 @@ from udfs.hopper._messages import (
     EvaluateReport,
     Hello,
     NextUnit,
+    ShardFailed,
     Stop,
     TrainReport,
     TrainUnit,
@@ -30,11 +31,13 @@ from udfs.hopper._states import States, digest_of
 from udfs.hopper._uploads import Uploads
 from udfs.node import memory_limit
 from udfs.rpc import Caller, CallError, Endpoint, address_towards
+from udfs.shards import ShardError
 from udfs.training import Diverged, merge_sums, row_order
 
 if TYPE_CHECKING:
     from udfs.hopper._messages import EvaluateUnit
     from udfs.hopper._settings import WorkerSettings
+    from udfs.shards import Tensors
     from udfs.training import Session
 
 __all__ = ["Service"]
@@ -94,9 +97,12 @@ class Service:
 
     def serve(self) -> None:
         """Load the shards, attach to the driver, and work until it says stop."""
-        for partition in self._worker.partitions:
-            self._shards.get("train", partition)
-            self._shards.get("validation", partition)
+        try:
+            for partition in self._worker.partitions:
+                self._shard("train", partition)
+                self._shard("validation", partition)
+        except ShardError:
+            return  # the driver knows, and ends the run
         self._sessions.warm_up()
         hello = Hello(
             worker=self._worker.worker,
@@ -134,8 +140,8 @@ class Service:
                 report = self._train(unit, session, fetched)
             else:
                 report = self._evaluate(unit, session, fetched)
-        except CallError as error:
-            # Not the trial's fault: the peer that had its checkpoint is gone.
+        except (CallError, ShardError) as error:
+            # Not the trial's fault: the peer that had its checkpoint is gone, or its data are damaged.
             report = UnitFailure(unit_id=unit.unit_id, reason="hop", traceback=str(error))
         except BaseException as error:
             self._sessions.discard(unit.trial_id)
@@ -146,8 +152,15 @@ class Service:
         self.busy_seconds += time.monotonic() - began
         return report
 
+    def _shard(self, split: str, partition: int) -> Tensors:
+        try:
+            return self._shards.get(split, partition)
+        except ShardError as error:
+            self._driver.call(ShardFailed(worker=self._worker.worker, error=str(error)), timeout_s=_CALL_S)
+            raise
+
     def _train(self, unit: TrainUnit, session: Session, fetched: int) -> TrainReport:
-        data = self._shards.get("train", unit.partition)
+        data = self._shard("train", unit.partition)
         order = row_order(self._worker.seed, unit.trial_id, unit.epoch, unit.partition, data.rows)
         begun = time.perf_counter()
         self._sessions.begin(unit.trial_id)
@@ -170,7 +183,7 @@ class Service:
         )
 
     def _evaluate(self, unit: EvaluateUnit, session: Session, fetched: int) -> EvaluateReport:
-        data = self._shards.get("validation", unit.partition)
+        data = self._shard("validation", unit.partition)
         begun = time.perf_counter()
         sums = session.evaluate(data)
         seconds = time.perf_counter() - begun

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,10 @@ __all__ = ["CACHE_VARIABLE", "NodeCacheError", "node_folder", "written_once"]
 
 CACHE_VARIABLE = "CEREBRO_SPARK_CACHE"
 """Environment variable that names the node's cache folder; a private folder under the temporary one without it."""
+
+
+_PARTIAL = ".partial-"
+_YOUNG_S = 60.0
 
 
 class NodeCacheError(CerebroError, OSError):
@@ -70,11 +76,25 @@ def written_once(path: Path) -> Iterator[Path]:
     >>> target.read_text()
     '42'
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
-    os.close(handle)
+    _sweep(path.parent)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=_PARTIAL)
     partial = Path(name)
     try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield partial
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _sweep(folder: Path) -> None:
+    """Delete the partial files of processes that are gone: nobody holds their locks."""
+    for partial in folder.glob(f"{_PARTIAL}*"):
+        with suppress(OSError):
+            if time.time() - partial.stat().st_mtime < _YOUNG_S:
+                continue  # made a moment ago, and not locked yet
+            with partial.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                partial.unlink(missing_ok=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 
 from optimizer.errors import CerebroError
 from udfs.node import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
+from udfs.shards._digest import ShardDigest
 from udfs.shards._prepared import ShardError, columns_of
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from udfs.shards._groups import TensorColumn, TensorGroup
     from udfs.shards._prepared import PreparedData, Shard
 
-__all__ = ["Tensors", "load_rows", "load_shard"]
+__all__ = ["Tensors", "check_shard", "load_rows", "load_shard"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -114,6 +116,17 @@ def load_rows(prepared: PreparedData, split: str, rows: int) -> Tensors:
     return _tensors(prepared, arrays)
 
 
+def check_shard(prepared: PreparedData, split: str, partition: int) -> None:
+    """Read a shard and keep none of it, to see that it is what was prepared; memory for a row group is enough.
+
+    Raises
+    ------
+    ShardError, udfs.store.StoreError
+        As :func:`load_shard`.
+    """
+    _Reading(prepared, prepared.shard(split, partition)).into([_Nothing(group) for group in prepared.groups])
+
+
 def _tensors(prepared: PreparedData, arrays: Sequence[NDArray[Any]]) -> Tensors:
     inputs = len(prepared.inputs)
     return Tensors(tuple(arrays[:inputs]), tuple(arrays[inputs:]), len(arrays[0]))
@@ -147,34 +160,66 @@ class _Blocks:
         self._file.write(block.data)
 
 
+class _Nothing:
+    """Takes blocks of rows, to see that they can be taken."""
+
+    def __init__(self, group: TensorGroup) -> None:
+        self._group = group
+
+    def __call__(self, rows: int, fill: Callable[[NDArray[Any]], None]) -> None:
+        fill(np.empty((rows, *self._group.shape), self._group.dtype))
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     prepared: PreparedData
     shard: Shard
 
-    def into(self, targets: Sequence[_Rows | _Blocks], first: int | None = None) -> None:
+    def into(self, targets: Sequence[_Rows | _Blocks | _Nothing], first: int | None = None) -> None:
         """Give every group's blocks to its target: of all rows, or of the first few."""
         if not self.shard.rows:
             return
         place = self.prepared.path(self.shard)
-        with self.prepared.store.open_input(*place) as source:
-            try:
-                file = pq.ParquetFile(source)
-                self._check(file.metadata.num_rows, file.schema_arrow.names)
-                names = [column.name for column in columns_of(self.prepared.groups)]
-                for table in _tables(file, names, first):
-                    for group, target in zip(self.prepared.groups, targets, strict=True):
-                        target(table.num_rows, _Fill(table, group))
-            except pa.ArrowInvalid as error:
-                raise ShardError(f"{self.prepared.store.url(*place)} is no Parquet file: {error}") from error
+        columns = columns_of(self.prepared.groups)
+        digest = ShardDigest(columns)
+        with self.prepared.store.open_input(*place) as source, self._about_parquet():
+            file = pq.ParquetFile(source)
+            self._check(file.metadata.num_rows, file.schema_arrow.names)
+            for table in _tables(file, [column.name for column in columns], first):
+                for group, target in zip(self.prepared.groups, targets, strict=True):
+                    target(table.num_rows, _Fill(table, group))
+                if first is None and self.shard.digest:
+                    for column in columns:
+                        for chunk in table.column(column.name).chunks:
+                            digest.update(column, chunk)
+        if first is None and self.shard.digest and digest.hexdigest() != self.shard.digest:
+            raise self._damaged("its rows are not those of its digest")
+
+    @contextmanager
+    def _about_parquet(self) -> Iterator[None]:
+        """Tell errors of Parquet's reader, whose words are of thrift and codecs, from those of the file system."""
+        try:
+            yield
+        except CerebroError:
+            raise
+        except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            reason = " ".join(str(error).split())[:200]
+            raise self._damaged(f"{type(error).__name__}: {reason}") from error
+
+    def _damaged(self, defect: str) -> ShardError:
+        url = self.prepared.store.url(*self.prepared.path(self.shard))
+        return ShardError(
+            f"{url} is damaged ({defect}): prepare the same rows again, which writes it anew: "
+            "GridSearch.prepare(df), cerebro_spark.data.prepare(df, ...), or fit(df)"
+        )
 
     def _check(self, rows: int, names: Sequence[str]) -> None:
         missing = [c.name for c in columns_of(self.prepared.groups) if c.name not in names]
         if rows != self.shard.rows or missing:
             defect = f"it has no column {missing[0]!r}" if missing else f"it has {rows:,} rows, not {self.shard.rows:,}"
-            raise ShardError(
-                f"{self.prepared.store.url(*self.prepared.path(self.shard))} is not what was prepared: {defect}"
-            )
+            raise self._damaged(defect)
 
 
 def _tables(file: pq.ParquetFile, names: list[str], first: int | None) -> Iterator[pa.Table]:
@@ -231,13 +276,43 @@ def _mapped(prepared: PreparedData, shard: Shard) -> list[NDArray[Any]]:
         return found
     _LOG.info("%s %d: %d bytes go to %s", shard.split, shard.partition, shard.nbytes, folder)
     with _about(folder), ExitStack() as stack:
-        files = [stack.enter_context(stack.enter_context(written_once(path)).open("wb")) for path in paths]
+        files = [_HashedFile(stack.enter_context(stack.enter_context(written_once(path)).open("wb"))) for path in paths]
         pairs = zip(files, prepared.groups, strict=True)
         _Reading(prepared, shard).into([_Blocks(file, group, shard.rows) for file, group in pairs])
+        for file, path in zip(files, paths, strict=True):
+            with written_once(_digest_file(path)) as partial:
+                partial.write_text(file.hexdigest())
     found = _found(paths, prepared, shard)
     if found is None:
         raise ShardError(f"{folder}: the files just written there are gone; is something cleaning the folder?")
     return found
+
+
+class _HashedFile:
+    """A file that hashes what is written to it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def write(self, data: Any) -> int:
+        """Write bytes, and hash them."""
+        self._hash.update(data)
+        return self._file.write(data)
+
+    def hexdigest(self) -> str:
+        """Compute the hash of what was written."""
+        return self._hash.hexdigest()
+
+
+def _digest_file(path: Path) -> Path:
+    return path.with_suffix(".digest")
+
+
+def _digest_of(path: Path) -> str:
+    """Hash a file of the node's cache: a disk forgets too, and whoever maps the file reads it all the same."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 @contextmanager
@@ -256,7 +331,8 @@ def _found(paths: Sequence[Path], prepared: PreparedData, shard: Shard) -> list[
     for path, group in zip(paths, prepared.groups, strict=True):
         array = None
         with suppress(OSError, ValueError):
-            array = np.load(path, mmap_mode="r")
+            if _digest_file(path).read_text() == _digest_of(path):
+                array = np.load(path, mmap_mode="r")
         if array is None or array.shape != (shard.rows, *group.shape) or array.dtype != group.dtype:
             return None
         found.append(array)

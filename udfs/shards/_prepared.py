@@ -50,6 +50,8 @@ class Shard:
         At least 1.
     nbytes : int
         Of its tensors in memory.
+    digest : str
+        Hash of its tensors; empty where a release wrote it that had none. Default empty.
     """
 
     split: str
@@ -57,6 +59,7 @@ class Shard:
     path: str
     rows: int
     nbytes: int
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,7 @@ class PreparedData:
             "name": self.name,
             "inputs": [asdict(group) for group in self.inputs],
             "labels": [asdict(group) for group in self.labels],
-            "shards": [asdict(shard) for shard in self.shards],
+            "shards": [_facts(shard) for shard in self.shards],
             "seed": self.seed,
             "validation": self.test_fraction,
             "fingerprint": self.fingerprint,
@@ -300,4 +303,9 @@ def _shard(found: Mapping[str, Any]) -> Shard:
     counts = {name: typed(found, name, int) for name in ("partition", "rows", "nbytes")}
     if min(counts.values()) < 0:
         raise ValueError(f"a shard has {counts}")
-    return Shard(typed(found, "split", str), path=typed(found, "path", str), **counts)
+    digest = typed(found, "digest", str) if "digest" in found else ""
+    return Shard(typed(found, "split", str), path=typed(found, "path", str), digest=digest, **counts)
+
+
+def _facts(shard: Shard) -> dict[str, Any]:
+    return {name: value for name, value in asdict(shard).items() if name != "digest" or value}

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from udfs import images
 from udfs.arrow import rebatch
 from udfs.images import Preprocessing
+from udfs.shards._digest import ShardDigest
 from udfs.shards._prepared import FOLDER, SPLITS, ShardError, shard_path
 
 if TYPE_CHECKING:
@@ -46,14 +47,17 @@ class ShardReport:
         Written.
     bad : mapping of str to int
         Why rows were left out, and how many.
+    digest : str
+        Of its tensors, as :class:`udfs.shards.Shard` has it.
     """
 
     split: str
     partition: int
     rows: int
     bad: dict[str, int]
+    digest: str
 
-    schema = "split string, partition int, rows bigint, bad string"
+    schema = "split string, partition int, rows bigint, bad string, digest string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,7 @@ class ShardWriter:
                     "partition": pa.array([report.partition], pa.int32()),
                     "rows": pa.array([report.rows], pa.int64()),
                     "bad": pa.array([json.dumps(report.bad)], pa.string()),
+                    "digest": pa.array([report.digest], pa.string()),
                 }
             )
 
@@ -106,6 +111,7 @@ class ShardWriter:
         split, partition = SPLITS[number // self.partitions], number % self.partitions
         bad: Counter[str] = Counter()
         rows = 0
+        digest = ShardDigest(self.columns)
         size = max(1, min(_GROUP_ROWS, _GROUP_BYTES // max(1, sum(column.nbytes for column in self.columns))))
         with (
             self.store.writing(FOLDER, self.name, *shard_path(split, partition).split("/")) as file,
@@ -113,8 +119,10 @@ class ShardWriter:
         ):
             for group in rebatch(self._encoded(parts, bad), size):
                 writer.write_batch(group)
+                for column in self.columns:
+                    digest.update(column, group.column(column.name))
                 rows += group.num_rows
-        return ShardReport(split, partition, rows, dict(bad))
+        return ShardReport(split, partition, rows, dict(bad), digest.hexdigest())
 
     def _encoded(self, parts: Iterable[pa.RecordBatch], bad: Counter[str]) -> Iterator[pa.RecordBatch]:
         for part in parts:

@@ -129,6 +129,7 @@ def run(trials: list[Trial]) -> Run:
         trainer_fn=nothing,
         trials=trials,
         probed=nothing,
+        lease=nothing,
     )
 
 

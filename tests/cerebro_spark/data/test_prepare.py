@@ -24,10 +24,11 @@ from cerebro_spark.errors import (
     EmptyInputError,
     InvalidArgumentError,
     LabelError,
+    ShardError,
     StoreError,
 )
 from udfs.images import Preprocessing, decode
-from udfs.shards import FOLDER, PreparedData, load_shard
+from udfs.shards import FOLDER, PreparedData, check_shard, load_shard
 from udfs.store import Store
 
 if TYPE_CHECKING:
@@ -202,6 +203,20 @@ def test_a_shard_that_is_missing_is_written_again(adult: DataFrame, store: Store
     assert again == first
     for one, expected in zip(shards(again), before, strict=True):
         np.testing.assert_array_equal(one, expected)
+
+
+def test_a_damaged_shard_is_written_again(adult: DataFrame, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    first = prepare_people(adult, store)
+    path = Path(store.path(*first.path(first.shards[1])))
+    intact = path.read_bytes()
+    path.write_bytes(
+        intact[: len(intact) // 2] + bytes([intact[len(intact) // 2] ^ 1]) + intact[len(intact) // 2 + 1 :]
+    )
+    with pytest.raises(ShardError, match=r"shard-00001.parquet is damaged"):
+        check_shard(first, first.shards[1].split, first.shards[1].partition)
+    assert prepare_people(adult, store) == first
+    assert path.read_bytes() == intact
+    assert "shard-00001.parquet is damaged" in caplog.text
 
 
 def test_half_a_preparation_is_not_taken_for_one(adult: DataFrame, store: Store) -> None:

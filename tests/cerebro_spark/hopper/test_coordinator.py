@@ -22,6 +22,7 @@ from udfs.hopper import (
     Hello,
     NextUnit,
     Obsolete,
+    ShardFailed,
     Stop,
     TrainReport,
     TrainUnit,
@@ -390,6 +391,14 @@ def test_a_store_that_takes_no_checkpoints_ends_the_run() -> None:
     world.coordinator.answer(CheckpointFailed(worker="w0", trial_id="c0", error="disk full"))
     assert world.coordinator.wait(0.0)
     assert "checkpoint of c0 from worker w0: disk full" in str(world.coordinator.error)
+
+
+def test_a_damaged_shard_ends_the_run() -> None:
+    world = World(1, 1, 1, validates=False, policy="fixed")
+    world.coordinator.answer(ShardFailed(worker="w0", error="shard-00000.parquet is damaged: prepare again"))
+    assert world.coordinator.wait(0.0)
+    assert str(world.coordinator.error) == "shard-00000.parquet is damaged: prepare again"
+    assert world.trials[0].status == "running"
 
 
 def test_what_no_worker_of_the_run_would_say_is_refused() -> None:

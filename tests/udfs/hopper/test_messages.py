@@ -23,6 +23,7 @@ from udfs.hopper import (
     NextUnit,
     Obsolete,
     Record,
+    ShardFailed,
     Stop,
     TrainReport,
     TrainUnit,
@@ -62,6 +63,7 @@ STORED = CheckpointStored(**SENDER, trial_id="c0", version=3, digest="abc", seco
         Beat(**SENDER),
         STORED,
         CheckpointFailed(worker="w0", trial_id="c0", error="disk full"),
+        ShardFailed(worker="w0", error="a flipped bit"),
     ],
     ids=lambda request: type(request).__name__,
 )
@@ -86,6 +88,7 @@ def test_a_request_arrives_as_it_was_sent(request_: Request[Any]) -> None:
         (STORED, Acknowledged()),
         (STORED, Obsolete()),
         (CheckpointFailed(worker="w0", trial_id="c0", error=""), Acknowledged()),
+        (ShardFailed(worker="w0", error=""), Acknowledged()),
     ],
 )
 def test_a_reply_arrives_as_it_was_sent(request_: Request[Any], reply: Any) -> None:
@@ -107,8 +110,8 @@ def test_whoever_changes_a_message_raises_the_version() -> None:
     kinds = [kind for kind in map(vars(hopper).get, hopper.__all__) if isinstance(kind, type) and is_dataclass(kind)]
     messages = [kind for kind in kinds if kind.__module__ == Beat.__module__ or kind is Record]
     lines = [f"{kind.__name__}.{field.name}" for kind in messages for field in fields(kind)]
-    assert len(messages) == 20
+    assert len(messages) == 21
     assert (HOPPER.version, hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()) == (
-        1,
-        "5f7558e0762b1161",
+        2,
+        "188c6fa7381f1578",
     )

@@ -57,3 +57,17 @@ def test_half_a_file_is_never_there(tmp_path: Path) -> None:
         partial.write_text("42")
     assert target.read_text() == "42"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_partial_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    abandoned, young = tmp_path / ".partial-old", tmp_path / ".partial-new"
+    abandoned.write_bytes(b"half")
+    os.utime(abandoned, (1, 1))
+    young.write_bytes(b"half")
+    with written_once(tmp_path / "first") as held:
+        os.utime(held, (1, 1))
+        with written_once(tmp_path / "second") as partial:
+            partial.write_bytes(b"whole")
+        assert held.exists(), "its process lives"
+        held.write_bytes(b"whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".partial-new", "first", "second"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from udfs.shards import (
     ShardWriter,
     TensorColumn,
     TensorGroup,
+    check_shard,
     load_rows,
     load_shard,
     shard_path,
@@ -29,7 +31,6 @@ from udfs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 ROWS = 70
 PARTITIONS = 2
@@ -97,7 +98,7 @@ def write(store: Store, source: Iterator[pa.RecordBatch]) -> tuple[PreparedData,
     writer = pickle.loads(pickle.dumps(ShardWriter(store, "data", COLUMNS, ("photo",), PARTITIONS)))  # noqa: S301 - its own
     reports = [row for batch in writer(source) for row in batch.to_pylist()]
     shards = tuple(
-        Shard(one["split"], one["partition"], shard_path(one["split"], one["partition"]), one["rows"], 0)
+        Shard(one["split"], one["partition"], shard_path(one["split"], one["partition"]), one["rows"], 0, one["digest"])
         for one in reports
     )
     shards = tuple(replace(shard, nbytes=shard.rows * ROW_BYTES) for shard in shards)
@@ -215,7 +216,7 @@ def test_tensors_of_other_lengths_than_were_counted(
 
 def test_a_worker_that_comes_back_finds_its_shard(prepared: PreparedData, tmp_path: Path) -> None:
     first = load_shard(prepared, "train", 1, memory_bytes=0)
-    files = sorted((tmp_path / "cache" / "shards").iterdir())
+    files = sorted((tmp_path / "cache" / "shards").glob("*.npy"))
     assert len(files) == len(prepared.groups)
     prepared.store.delete(FOLDER)
     again = load_shard(prepared, "train", 1, memory_bytes=0)
@@ -299,12 +300,52 @@ def test_no_such_shard(prepared: PreparedData, split: str, partition: int, messa
         load_shard(prepared, split, partition)
 
 
+def test_a_flipped_bit_is_never_silently_another_row(prepared: PreparedData) -> None:
+    """In a page, in its header or in the footer; where nothing depends on a bit, the rows are the right ones."""
+    shard = prepared.shards[0]
+    local = Path(prepared.store.path(*prepared.path(shard)))
+    intact = local.read_bytes()
+    right = load_shard(prepared, "train", 0)
+    refused = 0
+    for place in range(0, len(intact), max(1, len(intact) // 300)):
+        local.write_bytes(intact[:place] + bytes([intact[place] ^ 0x10]) + intact[place + 1 :])
+        try:
+            rows = load_shard(prepared, "train", 0)
+        except ShardError:
+            refused += 1
+            continue
+        for expected_rows, got in zip((*right.inputs, *right.labels), (*rows.inputs, *rows.labels), strict=True):
+            np.testing.assert_array_equal(expected_rows, got)
+    assert refused > 200
+    local.write_bytes(intact[:2000] + bytes(8) + intact[2008:])
+    with pytest.raises(ShardError, match=r"shard-00000.parquet is damaged .*: prepare the same rows.*fit\(df\)"):
+        check_shard(prepared, "train", 0)
+    local.write_bytes(intact)
+    check_shard(prepared, "train", 0)
+
+
+def test_a_damaged_file_of_the_nodes_cache_is_written_again(
+    prepared: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    right = load_shard(prepared, "train", 0, memory_bytes=0)
+    expected_rows = [np.array(array) for array in (*right.inputs, *right.labels)]
+    for path in (tmp_path / "cache").rglob("*.npy"):
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.unlink()
+        path.write_bytes(data)
+    again = load_shard(prepared, "train", 0, memory_bytes=0)
+    for before, after in zip(expected_rows, (*again.inputs, *again.labels), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
 def test_another_file_than_was_prepared(prepared: PreparedData) -> None:
     path = prepared.path(prepared.shards[0])
     local = prepared.store.path(*path)
     table = pq.read_table(local)
     pq.write_table(table.slice(1), local)
-    with pytest.raises(ShardError, match=r"shard-00000.parquet is not what was prepared: it has 39 rows, not 40"):
+    with pytest.raises(ShardError, match=r"shard-00000.parquet is damaged \(it has 39 rows, not 40\): prepare"):
         load_shard(prepared, "train", 0)
     pq.write_table(table.drop(["age"]), local)
     with pytest.raises(ShardError, match="it has no column 'age'"):
@@ -314,7 +355,7 @@ def test_another_file_than_was_prepared(prepared: PreparedData) -> None:
     with pytest.raises(ShardError, match=r"'window': 360 numbers for 40 rows of shape \(2, 5\)"):
         load_shard(prepared, "train", 0)
     prepared.store.write(b"PAR1 but not really", *path)
-    with pytest.raises(ShardError, match="is no Parquet file"):
+    with pytest.raises(ShardError, match=r"is damaged \(ArrowInvalid"):
         load_shard(prepared, "train", 0)
 
 

@@ -1,0 +1,32 @@
+"""``cerebro fsck``: whether everything in a store is as it was written."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from udfs.driver.command import refused_before_spark
+
+__all__ = ["fsck_command"]
+
+
+def fsck_command(
+    store: Annotated[str, typer.Argument(help="URI of the store, or a folder.")],
+    verbose: Annotated[bool, typer.Option(help="Name what is intact, too.")] = False,
+) -> None:
+    """Read all shards and runs of a store, compare them with their digests, and name what is damaged."""
+    from cerebro_spark.hopper import inspect_store  # noqa: PLC0415 - `--help` is not to wait
+    from udfs.store import Store  # noqa: PLC0415
+
+    intact = damaged = 0
+    with refused_before_spark():
+        for finding in inspect_store(Store.from_uri(store)):
+            intact, damaged = intact + (not finding.defect), damaged + bool(finding.defect)
+            if finding.defect:
+                typer.echo(f"DAMAGED {finding.what}: {finding.defect}")
+            elif verbose:
+                typer.echo(f"intact  {finding.what}")
+    typer.echo(f"{intact} intact, {damaged} damaged in {store}")
+    if damaged:
+        raise typer.Exit(1)

@@ -1,0 +1,117 @@
+"""Inspection of a store: everything in it is read once, and nothing is changed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cerebro_spark.hopper._journal import Journal
+from optimizer.errors import CerebroError
+from udfs.hopper import Checkpoints
+from udfs.shards import FOLDER, PreparedData, check_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from udfs.store import Store
+
+__all__ = ["Finding", "inspect_store"]
+
+_RECORD = re.compile(r"[0-9]{6,}-[0-9a-f]{8}\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A part of a store, and what is wrong with it.
+
+    Parameters
+    ----------
+    what : str
+        The part, in words.
+    defect : str
+        The defect and the remedy; empty where it is intact.
+    """
+
+    what: str
+    defect: str = ""
+
+
+def inspect_store(store: Store) -> Iterator[Finding]:
+    """Read all prepared data and runs of a store, and compare them with their digests.
+
+    Parameters
+    ----------
+    store : Store
+
+    Yields
+    ------
+    Finding
+        One per shard, and per file of a run.
+
+    Raises
+    ------
+    udfs.store.StoreError
+        The store cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from udfs.store import Store
+    >>> list(inspect_store(Store.from_uri(tempfile.mkdtemp())))
+    []
+    """
+    for name in store.list(FOLDER):
+        yield from _prepared(store, name)
+    for run in store.list("runs"):
+        yield from _run(store, run)
+
+
+def _prepared(store: Store, name: str) -> Iterator[Finding]:
+    try:
+        prepared = PreparedData.load(store, name)
+    except CerebroError as error:
+        yield Finding(f"prepared data {name!r}", str(error))
+        return
+    for shard in prepared.shards:
+        found = _checked(
+            f"{shard.split} shard {shard.partition} of {name!r}",
+            lambda shard=shard: check_shard(prepared, shard.split, shard.partition),  # type: ignore[misc]
+        )
+        if not found.defect and not shard.digest:
+            found = Finding(
+                f"{found.what} (written by a release without digests: it can be read, and that is all that is known)"
+            )
+        yield found
+
+
+def _run(store: Store, run: str) -> Iterator[Finding]:
+    try:
+        journal = Journal(store, run)
+        spec = journal.spec()
+    except CerebroError as error:
+        yield Finding(f"run {run!r}", str(error))
+        return
+    yield Finding(f"settings of run {run!r}")
+    yield _checked(f"units of run {run!r}", journal.events)
+    checkpoints = Checkpoints(store, run)
+    for number in range(len(spec.configs)):
+        trial_id = spec.trial_id(number)
+        yield _checked(f"results of {trial_id} in run {run!r}", lambda trial_id=trial_id: journal.results(trial_id))  # type: ignore[misc]
+        records = checkpoints.records(trial_id)
+        names = [name for name in store.list("runs", run, "checkpoints", trial_id) if _RECORD.fullmatch(name)]
+        if len(records) < len(names):
+            yield Finding(f"records of {trial_id} in run {run!r}", "one is damaged: resume uses the one before")
+        for record in records:
+            yield _checked(
+                f"checkpoint of {trial_id} in run {run!r} after {record.version} units",
+                lambda record=record: checkpoints.read(record.trial_id, record.version, record.digest),  # type: ignore[misc]
+            )
+
+
+def _checked(what: str, read: Callable[[], object]) -> Finding:
+    try:
+        read()
+    except CerebroError as error:
+        return Finding(what, str(error))
+    return Finding(what)

@@ -1,0 +1,66 @@
+"""Damage in a store: told with what to do, mended from the DataFrame or an earlier checkpoint, and never trained on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from searches import adult, search, states, trainer
+
+from cerebro_spark import Selection, SparkBackend
+from cerebro_spark.errors import RunError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from udfs.store import Store
+
+TASK = {"schedule": "fixed", "search_space": {"lr": [0.01], "hidden": [8, 16]}}
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession) -> DataFrame:
+    return adult(spark, 400).cache()
+
+
+def equal(one: dict[str, dict[str, np.ndarray]], other: dict[str, dict[str, np.ndarray]]) -> None:
+    assert one.keys() == other.keys()
+    for trial_id, state in one.items():
+        for name, value in state.items():
+            np.testing.assert_array_equal(value, other[trial_id][name], err_msg=f"{trial_id} {name}")
+
+
+def flip(path: Path) -> None:
+    """Flip a bit in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_damaged_shard_and_a_damaged_checkpoint(spark: SparkSession, store: Store, table: DataFrame) -> None:
+    undisturbed = search(spark, store, **TASK).fit(table, run_id="undisturbed")
+    folder = Path(store.path("prepared", undisturbed.prepared.name))
+
+    shard = folder / "train" / "shard-00001.parquet"
+    flip(shard)
+    began = time.monotonic()
+    with pytest.raises(RunError, match=r"shard-00001.parquet is damaged .*: prepare the same rows again"):
+        search(spark, store, **TASK).fit(undisturbed.prepared, run_id="damaged")
+    assert time.monotonic() - began < 120
+    prepared = search(spark, store, **TASK).prepare(table)
+    assert prepared == undisturbed.prepared
+    backend = SparkBackend(spark, num_workers=2, threads=1)
+    mended = Selection.resume(store, "damaged", backend=backend, trainer_fn=trainer, progress=False)
+    equal(states(mended), states(undisturbed))
+
+    # The last checkpoint of a trial that had finished: it is trained again from the one before.
+    (last,) = Path(store.path("runs", "undisturbed", "checkpoints", "c001")).glob("000004-*.safetensors")
+    expected = states(undisturbed)
+    flip(last)
+    backend = SparkBackend(spark, num_workers=2, threads=1)
+    again = Selection.resume(store, "undisturbed", backend=backend, trainer_fn=trainer, progress=False)
+    equal(states(again), expected)
+    assert again.history() == undisturbed.history()
