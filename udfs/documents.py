@@ -78,10 +78,12 @@ def document(store: Store, *parts: str, remedy: str) -> Iterator[Any]:
     ...     facts["answer"]
     42
     >>> store.write(store.read("facts.json").replace(b"42", b"43"), "facts.json")
-    >>> with document(store, "facts.json", remedy="write it again") as facts:
-    ...     pass
-    Traceback (most recent call last):
-    udfs.documents.DamagedError: ...facts.json is damaged (its content is not that of its digest): write it again
+    >>> try:
+    ...     with document(store, "facts.json", remedy="write it again") as facts:
+    ...         pass
+    ... except DamagedError as error:
+    ...     print(str(error).rpartition("/")[2])
+    facts.json is damaged (its content is not that of its digest): write it again
     """
     data = store.read(*parts)
     try:
