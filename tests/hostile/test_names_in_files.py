@@ -8,13 +8,17 @@ import sys
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from typer.testing import CliRunner
 
-from cerebro_spark import Selection
+from cerebro_spark import Selection, prepare
+from cerebro_spark.cli import app
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import Journal, RunSpec
 from udfs.shards import PreparedData, Shard, TensorColumn, TensorGroup
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from udfs.store import Store
 
 
@@ -42,6 +46,22 @@ def run(store: Store) -> str:
     spec = RunSpec("run", "data", [{"lr": 1}], "antigravity:fly", 1, 0, "fixed", 1, "loss", larger_is_better=False)
     Journal(store, "run").begin(spec)
     return "run"
+
+
+@pytest.mark.parametrize("name", ["../run", "/etc", "", ".hidden", "a/b", "r" * 129, "run\x00", "läuft"])
+def test_names_are_checked_at_every_door(store: Store, name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="the name of a run has letters"):
+        Journal(store, name)
+    with pytest.raises(InvalidArgumentError, match="the name of a run has letters"):
+        Selection.resume(store, name, backend=cast("Any", Backend()), trainer_fn=trainer)
+    with pytest.raises(InvalidArgumentError, match="the name of prepared data has letters"):
+        PreparedData.load(store, name)
+    with pytest.raises(InvalidArgumentError, match="the name of prepared data has letters"):
+        prepare(cast("Any", None), store, feature_columns=["x"], label_columns=["y"], num_shards=1, name=name)
+    if "\x00" not in name:  # no argument of a command
+        result = CliRunner().invoke(app, ["tune", "search.py", "--out", str(tmp_path), f"--run-id={name}"])
+        assert result.exit_code == 2
+        assert "the name of a run has letters" in " ".join(result.output.split())
 
 
 def test_a_run_is_resumed_with_a_function_that_the_caller_gives() -> None:
