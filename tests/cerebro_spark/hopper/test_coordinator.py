@@ -107,7 +107,7 @@ class Player:
             peer = self.world.alive.get(unit.peer.removeprefix("at "))
             theirs = peer.states.get(unit.trial_id, ()) if peer is not None else ()
             return theirs if len(theirs) == unit.version else None
-        return self.world.store[unit.trial_id, unit.digest]
+        return self.world.store.get((unit.trial_id, unit.digest))
 
     def store(self) -> Any:
         """Write the oldest state that is to be written."""
@@ -391,6 +391,55 @@ def test_a_store_that_takes_no_checkpoints_ends_the_run() -> None:
     world.coordinator.answer(CheckpointFailed(worker="w0", trial_id="c0", error="disk full"))
     assert world.coordinator.wait(0.0)
     assert "checkpoint of c0 from worker w0: disk full" in str(world.coordinator.error)
+
+
+@pytest.mark.parametrize("validates", [True, False])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(validates: bool) -> None:
+    """Within an epoch; across epochs the trial ends, and a resumed run takes it further back."""
+    world = World(1, 3, 3, validates=validates, policy="fixed")
+    first, second, third = world.players
+    first.join()
+    for _ in range(2):
+        first.ask()
+        first.work()
+        first.store()
+    first.ask()
+    (trial,) = world.trials
+    assert trial.version == 2
+    del world.store["c0", trial.digests[2]]
+    world.coordinator.lose("w0", "killed")
+    second.join()
+    for version in (2, 2, 1):  # the loss of its worker was the first strike
+        second.ask()
+        assert second.unit is not None
+        assert second.unit.version == version
+        second.work()
+    assert trial.running
+    third.join()
+    world.alive.pop("w0")
+    world.play(lambda player, _unit: player.work())
+    assert (trial.status, sorted(trial.visits)) == ("finished", [(e, p) for e in range(2) for p in range(3)])
+
+
+def test_a_damaged_checkpoint_of_the_epoch_before_ends_its_trial() -> None:
+    world = World(1, 1, 1, validates=False, policy="fixed")
+    (player,) = world.players
+    player.join()
+    player.ask()
+    player.work()
+    player.ask()
+    player.store()
+    (trial,) = world.trials
+    assert world.coordinator.epoch == 1
+    world.store.clear()
+    world.coordinator.lose("w0", "killed")
+    player.join()
+    for _ in range(4):
+        player.ask()
+        if player.unit is not None:
+            player.work()
+    assert trial.status == "lost its state"
+    assert trial.traceback.endswith("Selection.resume goes on from an earlier checkpoint, or from the beginning")
 
 
 def test_a_damaged_shard_ends_the_run() -> None:
