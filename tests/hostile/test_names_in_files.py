@@ -14,7 +14,9 @@ from cerebro_spark import Selection, prepare
 from cerebro_spark.cli import app
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import Journal, RunSpec
+from udfs.driver import StageReader
 from udfs.shards import PreparedData, Shard, TensorColumn, TensorGroup
+from vista_spark import CNNFeaturizer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +48,17 @@ def run(store: Store) -> str:
     spec = RunSpec("run", "data", [{"lr": 1}], "antigravity:fly", 1, 0, "fixed", 1, "loss", larger_is_better=False)
     Journal(store, "run").begin(spec)
     return "run"
+
+
+@pytest.mark.parametrize("place", ["paramMap", "defaultParamMap"])
+def test_a_saved_stage_imports_nothing(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    metadata = {"class": "x.CNNFeaturizer", "uid": "u", "paramMap": {}, "defaultParamMap": {}}
+    metadata[place] = {"model": "antigravity:fly"}
+    monkeypatch.setattr(StageReader, "loadMetadata", staticmethod(lambda *_: metadata))
+    monkeypatch.setattr(StageReader, "sparkSession", property(lambda _: None))
+    with pytest.raises(InvalidArgumentError, match="names the code 'antigravity:fly' as its model"):
+        CNNFeaturizer.load("somewhere")
+    assert "antigravity" not in sys.modules
 
 
 @pytest.mark.parametrize("name", ["../run", "/etc", "", ".hidden", "a/b", "r" * 129, "run\x00", "läuft"])

@@ -30,7 +30,7 @@ class StageReader(DefaultParamsReader[Any]):
         Raises
         ------
         optimizer.errors.InvalidArgumentError
-            The path holds a stage of another class.
+            The path holds a stage of another class, or names code to import.
         """
         metadata = self._metadata(path)
         return self._with_params(self.cls(), metadata)
@@ -41,6 +41,8 @@ class StageReader(DefaultParamsReader[Any]):
         saved = metadata["class"].rpartition(".")[2]
         if saved != self.cls.__name__:
             raise InvalidArgumentError(f"{path} holds a {saved}, not a {self.cls.__name__}: load it with {saved}.load")
+        for name in ("paramMap", "defaultParamMap"):
+            _check_names(metadata[name], path)
         return metadata | {name: _renamed(metadata[name]) for name in ("paramMap", "defaultParamMap")}
 
     def _with_params(self, stage: Any, metadata: dict[str, Any]) -> Any:
@@ -87,6 +89,16 @@ class NetworkReader(StageReader):
         row = self.sparkSession.read.parquet(os.path.join(path, "network")).first()  # noqa: PTH118
         assert row is not None  # noqa: S101 - the writer's one row
         return self._with_params(self.cls(bytes(row["network"]), metadata[_FACTS]), metadata)  # type: ignore[call-arg]
+
+
+def _check_names(params: dict[str, Any], path: str) -> None:
+    """Refuse a model of the form package.module:function: a stage imports what its user says, not what a file says."""
+    model = params.get("model")
+    if isinstance(model, str) and ":" in model:
+        raise InvalidArgumentError(
+            f"{path} names the code {model!r} as its model, and nothing is imported by a name in a file: load a stage "
+            "that was saved with its network, or set the model again"
+        )
 
 
 def _renamed(params: dict[str, Any]) -> dict[str, Any]:
