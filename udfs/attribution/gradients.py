@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from udfs.handlers import keyed_outputs
 from ._scoring import positive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -52,7 +53,11 @@ class Gradients:
 
     def scored(self, returned: Any) -> torch.Tensor:
         """Score what the network returned."""
-        return self.score(returned if self.head is None else keyed_outputs(returned, torch.Tensor)[self.head])
+        keyed = keyed_outputs(returned, torch.Tensor)
+        if not keyed:
+            return self.score(returned)
+        key = self.head if self.head in keyed else list(keyed)[int(self.head or 0)]
+        return self.score(keyed[key])
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ def integrated_gradients(
     Raises
     ------
     InvalidArgumentError
-        The input is of whole numbers, which have no gradient.
+        The input is of whole numbers, which have no gradient; or none goes through the network.
     ImportError
         captum is not installed.
 
@@ -111,7 +116,7 @@ def integrated_gradients(
     positive("steps", steps)
     positive("batch_size", batch_size)
     tensors, own = _tensors(of), of.of
-    network = _without_in_place(of.network)
+    network = _differentiable(of.network)
 
     def forward(changing: torch.Tensor) -> torch.Tensor:
         arguments = [
@@ -121,9 +126,10 @@ def integrated_gradients(
         return of.scored(network(*arguments))
 
     start = torch.from_numpy(np.ascontiguousarray(baseline))[None]
-    values = attr.IntegratedGradients(forward).attribute(
-        tensors[own], start, n_steps=steps, internal_batch_size=min(batch_size, steps)
-    )
+    with _in_words():
+        values = attr.IntegratedGradients(forward).attribute(
+            tensors[own], start, n_steps=steps, internal_batch_size=min(batch_size, steps)
+        )
     with torch.no_grad():
         whole, none = (float(forward(tensor)[0]) for tensor in (tensors[own], start))
     array = values[0].detach().numpy().astype(np.float64)
@@ -154,12 +160,12 @@ def grad_cam(of: Gradients, layer: str | None = None) -> tuple[NDArray[np.float6
     Raises
     ------
     InvalidArgumentError
-        There is no such module, or it does not give feature maps.
+        There is no such module, or it does not give feature maps; or no gradient goes through the network.
     ImportError
         captum is not installed.
     """
     attr = _captum()
-    tensors, network = _tensors(of), _without_in_place(of.network)
+    tensors, network = _tensors(of), _differentiable(of.network)
     maps, known = _feature_maps(network, tensors), dict(network.named_modules())
     if layer is not None and layer not in known:
         raise InvalidArgumentError(f"layer={layer!r}{nearest(layer, tuple(known))}; a module's path, as {_some(maps)}")
@@ -167,13 +173,28 @@ def grad_cam(of: Gradients, layer: str | None = None) -> tuple[NDArray[np.float6
     if chosen not in maps:
         raise InvalidArgumentError(f"layer={layer!r} gives no maps of several rows or columns; try {_some(maps)}")
     height, width = tensors[of.of].shape[-2:]
-    values = attr.LayerGradCam(lambda *arguments: of.scored(network(*arguments)), known[chosen]).attribute(
-        tuple(tensors)
-    )
+    cam = attr.LayerGradCam(lambda *arguments: of.scored(network(*arguments)), known[chosen])
+    with _in_words():
+        values = cam.attribute(tuple(tensors))
     large = attr.LayerAttribution.interpolate(values, (height, width), "bilinear")
     with torch.no_grad():
         whole = float(of.scored(network(*tensors))[0])
     return large[0, 0].detach().numpy().astype(np.float64), chosen, whole
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Say why no gradient goes through a network."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        way_out = "take ablation, lime or rise"
+        if "inplace" in reason:
+            way_out = f"write what changes a tensor in place, as x += 1, in a line that makes another one, or {way_out}"
+        raise InvalidArgumentError(f"no gradient goes through the network ({reason}): {way_out}") from error
 
 
 def score_of_torch(
@@ -256,9 +277,14 @@ def _tensors(of: Gradients) -> list[torch.Tensor]:
     return [torch.from_numpy(np.ascontiguousarray(array))[None] for array in of.inputs]
 
 
-def _without_in_place(network: nn.Module) -> nn.Module:
-    """Copy a network with its activations out of place: captum's hooks keep what they would overwrite."""
+def _differentiable(network: nn.Module) -> nn.Module:
+    """Copy a network with its activations out of place, for captum's hooks keep what they would overwrite.
+
+    One of half or double precision has float32 weights in the copy: gradients are precise enough so, and fast.
+    """
     copied = copy.deepcopy(network).eval()
+    if len({tensor.dtype for tensor in copied.parameters() if tensor.is_floating_point()}) == 1:
+        copied = copied.float()
     for module in copied.modules():
         if getattr(module, "inplace", False) is True:
             module.inplace = False  # type: ignore[assignment]  # of activations alone

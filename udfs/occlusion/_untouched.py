@@ -95,6 +95,9 @@ class UntouchedNetwork:
 
     def _run(self, module: nn.Module, tensors: Mapping[str, NDArray[Any]], dtype: torch.dtype | None) -> NDArray[Any]:
         device = next((tensor.device for tensor in module.parameters()), torch.device("cpu"))
+        kinds = {tensor.dtype for tensor in module.parameters() if tensor.is_floating_point()}
+        if dtype is None and len(kinds) == 1:
+            (dtype,) = kinds  # a network of half or double precision reads it
         inputs = [torch.from_numpy(np.array(tensors[name]))[None].to(device) for name in self._model.graph.inputs]
         with torch.inference_mode():
             returned = module(*(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in inputs))

@@ -85,6 +85,7 @@ class Attributor:
     beside: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
     network: Any = field(default=None, repr=False)
     head: str | int | None = field(default=None, repr=False)
+    has_random_weights: bool = field(default=False, repr=False)
 
     @hint_keywords
     def ablation(self, *, groups: Groups | None = None, baseline: Baseline | None = None) -> Attribution:
@@ -556,4 +557,5 @@ class Attributor:
             groups=groups,
             labels=self.labels,
             picture=self.picture,
+            has_random_weights=self.has_random_weights,
         )

@@ -16,7 +16,7 @@ from udfs.weights import FOLDER_WEIGHTS
 from vista_spark import roster
 from vista_spark.attribution._attributor import Attributor
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.network import warn_of_random_weights
+from vista_spark.network import has_random_weights, warn_of_random_weights
 from vista_spark.occlusion import as_image, as_inputs, check_explainable, color_fill, one_record, shown_image
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def image_attributor(
         batch_size=batch_size,
         picture=shown_image(pixels, preprocessing),
         color=", ".join(map(str, patch_color)),
+        has_random_weights=has_random_weights(card, weights),
     )
 
 
@@ -291,6 +292,7 @@ def text_attributor(
         labels=tuple(encoding.tokens),
         groups=numbers,
         beside=beside,
+        has_random_weights=has_random_weights(card, weights),
     )
 
 

@@ -25,6 +25,7 @@ __all__ = ["Attribution", "attribution_of"]
 _IMAGE = 2  # axes of a picture's values
 _NAMED = 5  # parts that explain() names
 _SHOWN = 0.99  # of the values are within the colours' scale
+_RANDOM = "RANDOM WEIGHTS: these values say nothing about the input"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,8 @@ class Attribution:
         Of each value, as a text's tokens.
     picture : array of uint8, of shape (height, width, 3), optional
         The image as the network sees it.
+    has_random_weights : bool
+        Whether the network was drawn at random: the values say nothing then.
     """
 
     values: NDArray[np.float64]
@@ -75,11 +78,13 @@ class Attribution:
     groups: NDArray[np.integer] | None = None
     labels: tuple[str, ...] = ()
     picture: NDArray[np.uint8] | None = None
+    has_random_weights: bool = False
 
     def explain(self) -> str:
         """Say in words what was computed, how, and how far to trust it."""
         least, most = np.nanmin(self.values), np.nanmax(self.values)
         lines = [
+            *([_RANDOM] if self.has_random_weights else []),
             f"{self.method}: target {self.target} with {self.whole:.4f}; values from {least:.4f} to {most:.4f}",
             *([self.score] if self.score else []),
         ]
@@ -103,6 +108,8 @@ class Attribution:
 
         figure = NotebookFigure(figsize=(8.5, 4), layout="constrained")
         title = f"{self.method}: what supports target {self.target} ({self.whole:.3f})"
+        if self.has_random_weights:
+            figure.suptitle(_RANDOM, color="red", weight="bold")
         if self.values.ndim < _IMAGE:
             axes, places = figure.subplots(), np.arange(self.values.size)
             axes.bar(places, np.atleast_1d(self.values), color=np.where(self.values < 0, "tab:blue", "tab:red"))
@@ -196,4 +203,5 @@ def attribution_of(explanation: Explanation | TensorExplanation) -> Attribution:
         evaluations=1 + explanation.heat_map.size,
         seconds=explanation.seconds,
         picture=getattr(explanation, "image", None),
+        has_random_weights=explanation.has_random_weights,
     )

@@ -105,14 +105,15 @@ def notes_of(framework: Framework, mode: str, occluder: HeatMaps) -> tuple[str, 
         return ()
     if not framework.incremental:
         return (f"computed in full: {framework.name} networks are not run in parts",)
-    if occluder.in_full:
-        return ("computed in full: parts of the network would cost about as much as all of it",)
     means, others = [], []
     for name, op in occluder.patches.ended_by:
         if name in occluder.patches.means:
             means.append(f"{name!r} ({op})")
         else:
             others.append(f"{name!r} ({op}, which has a hook)" if occluder.has_hook(name) else f"{name!r} ({op})")
+    if occluder.in_full:
+        end = f"; they end at {', '.join((*means, *others))}" if means or others else ""
+        return (f"computed in full: parts of the network would cost about as much as all of it{end}",)
     # A mean over all places is updated by what the patch changes; of other layers, nothing is.
     ends = [
         *([f"up to and including {', '.join(means)}, and in full after it"] if means else []),

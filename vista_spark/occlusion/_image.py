@@ -126,6 +126,7 @@ def explain_image(  # noqa: PLR0913 - every option by its name
     on_estimate : callable, optional
         Called within about two seconds with the seconds that the heat map takes from the network's first run to the
         last place, at the pace of the places computed by then; and again whenever the estimate has changed by a tenth.
+        With `target_ssim` it is of all places, which may not be needed.
     on_progress : callable, optional
         Called after each batch with a :class:`vista_spark.Progress`: places, seconds left, and the heat map so far.
     cancel : threading.Event, optional

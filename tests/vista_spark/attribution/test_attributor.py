@@ -152,6 +152,47 @@ def test_gradients_are_of_the_same_score(output: str) -> None:
     assert abs(made.measures["gap"]) < 2e-3
 
 
+def test_gradients_of_an_output_by_its_index() -> None:
+    pytest.importorskip("captum")
+    by_name, by_index = (
+        tensor_attributor(Linear(4).eval(), TABLE[0], head=head, target=2, output="logit") for head in ("second", 1)
+    )
+    made = by_index.integrated_gradients(baseline=0.0, steps=4)
+    np.testing.assert_array_equal(made.values, by_name.integrated_gradients(baseline=0.0, steps=4).values)
+
+
+@pytest.mark.parametrize("precision", ["half", "double"])
+def test_networks_of_other_precisions_have_the_same_gradients(precision: str) -> None:
+    pytest.importorskip("captum")
+    plain, other = Linear(4).eval(), getattr(Linear(4).eval(), precision)()
+    made, expected = (
+        tensor_attributor(network, TABLE[0], head="second", target=2, output="logit").integrated_gradients(
+            baseline=0.0, steps=4
+        )
+        for network in (other, plain)
+    )
+    np.testing.assert_allclose(made.values, expected.values, atol=2e-3)
+
+
+def test_an_operation_in_place_that_no_gradient_goes_through_is_named() -> None:
+    pytest.importorskip("captum")
+
+    class InPlace(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.below, self.above = nn.Conv2d(2, 4, 3), nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen = self.below(x).relu()
+            seen += 1
+            return self.above(seen.mean((2, 3)))
+
+    attributor = tensor_attributor(InPlace().eval(), PICTURE[:2, :16, :16])
+    for method in (attributor.integrated_gradients, attributor.grad_cam):
+        with pytest.raises(InvalidArgumentError, match=r"no gradient goes through the network .*in place, as x \+= 1"):
+            method()
+
+
 def test_gradients_of_a_function_are_refused(convolution: Attributor) -> None:
     attributor = tensor_attributor(
         convolution.network, PICTURE[:2, :16, :16], output=lambda outputs: outputs[:, 0] - outputs[:, 1]
@@ -185,6 +226,8 @@ def test_an_image_has_values_in_its_own_size(photograph: Attributor) -> None:
     without = image_attributor(covered, "squeezenet1_1", image_size=64, target=photograph.target).whole
     assert attribution.values[20, 60] == pytest.approx(photograph.whole - without, abs=1e-6)
     assert attribution.picture is not None
+    assert attribution.explain().startswith("RANDOM WEIGHTS: these values say nothing about the input\n")
+    assert "RANDOM WEIGHTS" in attribution.plot()._suptitle.get_text()
     assert "probability" in attribution.explain()
     assert "baseline: the colour 128, 128, 128 (red, green, blue); 17 inputs in" in attribution.explain()
     assert "baseline: the blurred input" in photograph.ablation(groups=GRID, baseline="blur").explain()

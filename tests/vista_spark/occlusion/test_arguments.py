@@ -291,3 +291,21 @@ def test_a_network_of_several_outputs_asks_which_one() -> None:
     np.testing.assert_array_equal(named.heat_map, at.heat_map)
     assert named.score.startswith("value: the 4 outputs of")
     assert named.verified == 1
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_network_that_torch_exports_gives_no_warning_of_torchs_own(precision: str) -> None:
+    class Exported(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.below, self.above = nn.Conv2d(3, 4, 3), nn.Linear(4 * 14 * 14, 3)
+
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            seen = self.below(image).relu()
+            seen += 1  # which torch.fx alone does not follow
+            return self.above(nn.functional.normalize(seen.flatten(1)))
+
+    settings: dict[str, Any] = {"mode": "approximate", "precision": precision} if precision == "bfloat16" else {}
+    assert explain_tensor(Exported().eval(), PICTURE, patch=4, stride=4, **settings).heat_map.shape == (4, 4)

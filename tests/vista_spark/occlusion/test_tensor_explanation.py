@@ -186,6 +186,30 @@ def test_what_ran_as_a_whole_does_not_claim_parts() -> None:
     assert explanation.theoretical_speed_up < 1.05
     assert "in parts up to" not in explanation.explain()
     assert "computed in full: parts of the network would cost about as much" in explanation.explain()
+    assert "they end at '0' (GroupNorm)" in explanation.explain()
+
+
+@pytest.mark.parametrize("mode", ["exact", "naive", "approximate"])
+@pytest.mark.parametrize("precision", ["half", "double"])
+def test_a_network_of_another_precision_is_explained_in_it(precision: str, mode: str) -> None:
+    torch.manual_seed(0)
+    network = getattr(
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 14 * 14, 3)).eval(),
+        precision,
+    )()
+    picture = np.random.default_rng(0).normal(size=(3, 16, 16)).astype(np.float32)
+    explanation = explain_tensor(network, picture, patch=4, stride=4, mode=mode, perturbation="color", value=1.0)
+    kind = torch.float16 if precision == "half" else torch.float64
+    for row, column in ((0, 0), (2, 3)):
+        laid = torch.from_numpy(picture.copy())[None]
+        laid[:, :, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4] = 1
+        with torch.inference_mode():
+            expected = network(laid.to(kind)).double().softmax(1)[0, explanation.target]
+        # Half precision rounds the outputs themselves to a thousandth.
+        tolerance = 2e-3 if precision == "half" else 1e-5
+        assert explanation.heat_map[row, column] == pytest.approx(float(expected), abs=tolerance)
+    if mode != "approximate":
+        assert explanation.verified == 1
 
 
 def test_an_approximate_heat_map_says_its_likeness_for_any_number_of_axes() -> None:

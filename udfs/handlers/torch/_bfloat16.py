@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import torch
 from torch import fx, nn
@@ -27,7 +28,9 @@ def to_bfloat16(module: fx.GraphModule) -> fx.GraphModule:
         id(held): held if id(held) in kept or held.dtype != torch.float32 else _cast(held)
         for held in (*module.parameters(), *module.buffers())
     }
-    lean = copy.deepcopy(module, memo)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
+        lean = copy.deepcopy(module, memo)
     names = {node.name for node in last}
     for node in list(lean.graph.nodes):
         if node.name in names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import cast
 
 import torch
@@ -27,7 +28,9 @@ def fuse(module: fx.GraphModule) -> fx.GraphModule:
     same, and a batch norm without running statistics gives each record what it gives it alone. A module with hooks is
     called as it is.
     """
-    fused = fx.GraphModule(module, copy.deepcopy(module.graph))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
+        fused = fx.GraphModule(module, copy.deepcopy(module.graph))
     fused.meta.update(module.meta, returned=dict(module.meta["returned"]), names=node_names(module))
     lower(fused)
     calls = [str(node.target) for node in fused.graph.nodes if node.op == "call_module"]
