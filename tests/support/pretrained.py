@@ -75,7 +75,7 @@ IMAGES: dict[str, Case] = {
     "dinov2-registers": Case("Dinov2WithRegisters", _CLASSIFICATION, {**_VIT, "num_register_tokens": 3}),
     "swin": Case("Swin", _CLASSIFICATION, {**_SWIN, "window_size": 4}),
     "swin-positions": Case("Swin", _CLASSIFICATION, {**_SWIN, "window_size": 4, "use_absolute_embeddings": True}),
-    "swin-one-window": Case("Swin", _CLASSIFICATION, {**_SWIN, "window_size": 16}),
+    "swin-one-window": Case("Swin", _CLASSIFICATION, {**_SWIN, "window_size": 8}),
     "swin-padded": Case("Swin", _CLASSIFICATION, {**_SWIN, "window_size": 5}),
     "swin-bare": Case("Swin", "Model", {**_SWIN, "window_size": 4}),
     "swinv2": Case("Swinv2", _CLASSIFICATION, {**_SWIN, "window_size": 4}),

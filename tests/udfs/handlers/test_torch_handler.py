@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from optimizer.errors import UnknownLayerError
 from optimizer.graph import Window, receptive_field
 from udfs.handlers import TensorSpec, UnknownOutputError, UntraceableModelError, framework
 from udfs.handlers.torch import FRAMEWORK
@@ -1023,3 +1024,34 @@ def test_random_networks(steps: list[tuple[str, int]], inplace: bool, seed: int)
         return Forward(forward, **parts, head=nn.Linear(2 * 25, 3))
 
     check(built(make, seed), [TensorSpec((2, 5, 5))])
+
+
+class InATuple(nn.Module):
+    """A block as ``transformers`` has them: its tensor in a tuple, beside one that is asked for at times."""
+
+    def __init__(self, *, both: bool = False) -> None:
+        super().__init__()
+        self.inner, self.both = nn.Linear(3, 3), both
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x = self.inner(x) + x
+        return (x, x * 2) if self.both else (x,)
+
+
+class OfTuples(nn.Module):
+    def __init__(self, *, both: bool = False) -> None:
+        super().__init__()
+        self.block, self.head = InATuple(both=both), nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(sum(self.block(x)))
+
+
+def test_a_module_that_returns_its_one_tensor_in_a_tuple_is_a_layer() -> None:
+    model = OfTuples().eval()
+    traced = FRAMEWORK.trace(model, [TensorSpec((3,))])
+    batch = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+    (found,) = traced.run({traced.graph.inputs[0]: batch}, [traced.layer("block")]).values()
+    np.testing.assert_allclose(found, model.block(torch.from_numpy(batch))[0].detach().numpy(), rtol=1e-6)
+    with pytest.raises(UnknownLayerError, match="no layer 'block'"):
+        FRAMEWORK.trace(OfTuples(both=True).eval(), [TensorSpec((3,))]).layer("block")

@@ -56,8 +56,11 @@ class _Tracer(fx.Tracer):
 
     def call_module(self, m: nn.Module, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = super().call_module(m, forward, args, kwargs)
-        if isinstance(result, fx.Proxy):
-            self.returned.setdefault(self.path_of_module(m), result.node.name)
+        # A block of transformers may return its one tensor in a tuple.
+        parts = result if isinstance(result, tuple) else (result,)
+        tensors = [part for part in parts if isinstance(part, fx.Proxy)]
+        if len(tensors) == 1:
+            self.returned.setdefault(self.path_of_module(m), tensors[0].node.name)
         return result
 
 
