@@ -30,16 +30,16 @@ class PretrainedBuilder:
         Paths of modules that return tokens ``(N, tokens, channels)``, each with the number of special tokens (class,
         distillation, registers) that come before those of the patches. Its child ``feature_map`` returns the patches
         as a feature map ``(N, channels, height, width)``.
-    vector : bool
-        Whether no module returns the vector that the classifier reads, or that the network returns: the child
-        ``vector`` of the network then does.
+    vector : str, optional
+        Path of the classifier where no module returns the vector that it reads, or an empty one where none returns the
+        vector that the network returns: its child ``vector`` then does.
     """
 
     network: str
     config: str
     pooler: bool = True
     maps: tuple[tuple[str, int], ...] = ()
-    vector: bool = False
+    vector: str | None = None
 
     def __call__(self) -> nn.Module:
         """Build the network, with random weights."""

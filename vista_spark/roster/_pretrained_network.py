@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,11 +45,11 @@ def build(builder: PretrainedBuilder) -> nn.Module:
         module = network.get_submodule(path)
         module.add_module("feature_map", _FeatureMap(special))
         module.register_forward_hook(_through_feature_map)
-    if builder.vector:
-        network.add_module("vector", _Vector())
-        for name in CLASSIFIERS:
-            if isinstance(getattr(network, name, None), nn.Module):
-                getattr(network, name).register_forward_pre_hook(partial(_through_vector, network))
+    if builder.vector is not None:
+        module = network.get_submodule(builder.vector)
+        module.add_module("vector", _Vector())
+        if module is not network:
+            module.__class__ = _reading_a_vector(type(module))
     return network
 
 
@@ -88,10 +88,15 @@ class _Vector(nn.Module):
         return vector.unsqueeze(1).flatten(1)
 
 
-def _through_vector(network: nn.Module, classifier: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    del classifier
-    vector: Tensor = network.get_submodule("vector")(inputs[0])
-    return (vector, *inputs[1:])
+class _ReadsVector:
+    """The part of a classifier that is not of the library: its class is another one, so that a tracer looks inside."""
+
+    vector: nn.Module
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """Classify by way of the vector."""
+        logits: Tensor = super().forward(self.vector(pooled))  # type: ignore[misc]
+        return logits
 
 
 class _OneTensor:
@@ -103,11 +108,8 @@ class _OneTensor:
     def forward(self, pixel_values: Tensor) -> Tensor:
         """Compute the logits, or the features of a network without a head."""
         outputs = super().forward(pixel_values=pixel_values)  # type: ignore[misc]
-        logits: Tensor | None = getattr(outputs, "logits", None)
-        if logits is not None:
-            return logits
-        pooled: Tensor | None = getattr(outputs, "pooler_output", None)
-        features: Tensor = outputs.last_hidden_state if pooled is None else pooled
+        given = (getattr(outputs, name, None) for name in ("logits", "pooler_output", "last_hidden_state"))
+        features: Tensor = next(tensor for tensor in given if tensor is not None)
         vector = getattr(self, "vector", None)
         return features if vector is None else vector(features)
 
@@ -151,6 +153,11 @@ class _OneTensor:
         if listed:
             raise WeightsError(f"the weights do not fit {name}: {listed}")
         return dict(network.state_dict())
+
+
+@lru_cache(maxsize=64)
+def _reading_a_vector(kind: Any) -> Any:
+    return type(kind.__name__, (_ReadsVector, kind), {"__module__": __name__})
 
 
 @lru_cache(maxsize=64)
