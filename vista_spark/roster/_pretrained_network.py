@@ -46,10 +46,10 @@ def build(builder: PretrainedBuilder) -> nn.Module:
         module.add_module("feature_map", _FeatureMap(special))
         module.register_forward_hook(_through_feature_map)
     if builder.vector is not None:
-        module = network.get_submodule(builder.vector)
-        module.add_module("vector", _Vector())
-        if module is not network:
-            module.__class__ = _reading_a_vector(type(module))
+        reader: Any = network.get_submodule(builder.vector)
+        reader.add_module("vector", _Vector())
+        if reader is not network:
+            reader.__class__ = _reading_a_vector(type(reader))
     return network
 
 
