@@ -49,7 +49,7 @@ def build(builder: PretrainedBuilder) -> nn.Module:
         reader: Any = network.get_submodule(builder.vector)
         reader.add_module("vector", _Vector())
         if reader is not network:
-            reader.__class__ = _reading_a_vector(type(reader))
+            reader.__class__ = _reading_a_vector(reader.__class__)
     return network
 
 
