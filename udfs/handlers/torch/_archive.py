@@ -56,11 +56,11 @@ def load_program(
     >>> load_program(buffer.getvalue()).module(check_guards=False)(-torch.ones(2, 3)).sum().item()
     0.0
     """
-    content = check_program(archive, extra_files=extra_files)
+    checked = _written(check_program(archive, extra_files=extra_files))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
-            return torch.export.load(_written(content))
+            return torch.export.load(checked)
     except Exception as error:
         # Torch's reader fails in whichever way it happens to fail.
         raise UnsafeArchiveError(
@@ -99,11 +99,11 @@ def _checked(content: dict[str, bytes], extra_files: dict[str, str]) -> dict[str
 
 
 def _written(content: dict[str, bytes]) -> io.BytesIO:
-    """Write the checked members to an archive of our own, so that nothing else can be read from it."""
+    """Move the checked members to an archive of our own, so that nothing else can be read from it."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as written:
-        for name, data in content.items():
-            written.writestr(name, data)
+        for name in list(content):
+            written.writestr(name, content.pop(name))
     buffer.seek(0)
     return buffer
 
