@@ -40,9 +40,9 @@ def write_document(store: Store, content: Any, *parts: str) -> None:
     udfs.store.StoreError
         As :meth:`udfs.store.Store.write`.
     """
-    text = _text(content)
-    # What is hashed is what a reader gets back: tuples become lists.
-    wrapped = {"format": _FORMAT, "digest": _digest(text), "content": json.loads(text)}
+    # What is hashed is what a reader gets back: tuples become lists. The order of keys stays, and is not hashed.
+    content = json.loads(json.dumps(content))
+    wrapped = {"format": _FORMAT, "digest": _digest(_text(content)), "content": content}
     store.write(json.dumps(wrapped, indent=1).encode(), *parts)
 
 

@@ -58,6 +58,14 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
+def test_params_keep_their_order(tmp_path: Path) -> None:
+    """It is that of the columns of trials.csv, and of what is shown."""
+    journal = Journal(Store.from_uri(str(tmp_path)), "first")
+    journal.begin(replace(SPEC, configs=[{"lr": 0.1, "channels": (8, 4), "betas": 1}]))
+    (params,) = journal.spec().configs
+    assert list(params.items()) == [("lr", 0.1), ("channels", [8, 4]), ("betas", 1)]
+
+
 @pytest.mark.parametrize("place", ["run.json", "trials/c000.json", "events/epoch-0000.json"])
 def test_a_damaged_file_is_told_with_what_to_do(tmp_path: Path, place: str) -> None:
     journal = two_epochs(tmp_path)
