@@ -24,10 +24,10 @@ _ACTIVATIONS = (
     *("sigmoid", "tanh", "hardtanh", "hardswish", "hardsigmoid", "softplus", "softsign", "logsigmoid", "threshold"),
     *("activation",),
 )
-_NORMS = ("batchnorm", "batchnormalization", "normalization", "rescaling")
+_NORMS = ("batchnorm", "batchnormalization", "normalization", "rescaling", "channelnorm")
 _SAME = (
     *("dropout", "featuredropout", "alphadropout", "spatialdropout", "identity", "contiguous", "clone", "detach"),
-    *("float", "double"),
+    *("float", "double", "to", "tocopy"),
 )
 _ARITHMETIC = (
     *("add", "iadd", "sub", "subtract", "mul", "imul", "multiply", "div", "truediv", "neg", "abs", "exp", "sqrt"),

@@ -10,6 +10,7 @@ import torch
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
+from udfs.handlers.torch._channels import put_channels_second
 from udfs.handlers.torch._hooks import has_hooks
 from udfs.handlers.torch._lower import lower
 from udfs.handlers.torch._names import node_names
@@ -24,7 +25,8 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 def fuse(module: fx.GraphModule) -> fx.GraphModule:
     """Make a captured graph that gives the same to rounding; the one given stays as it is.
 
-    Parameters that do not change are shared. Layers keep their names. Functions are called as the modules that do the
+    Parameters that do not change are shared. Layers keep their names, but for those whose tensors get their axes in
+    another order: the channels second. Functions are called as the modules that do the
     same, and a batch norm without running statistics gives each record what it gives it alone. A module with hooks is
     called as it is.
     """
@@ -33,6 +35,7 @@ def fuse(module: fx.GraphModule) -> fx.GraphModule:
         fused = fx.GraphModule(module, copy.deepcopy(module.graph))
     fused.meta.update(module.meta, returned=dict(module.meta["returned"]), names=node_names(module))
     lower(fused)
+    put_channels_second(fused)
     calls = [str(node.target) for node in fused.graph.nodes if node.op == "call_module"]
     for node in list(fused.graph.nodes):
         source = node.args[0] if node.args else None

@@ -1,0 +1,124 @@
+"""Drawn networks as features over Arrow batches: what their framework gives, or a refusal in a sentence."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from drawn_networks import draw_torch, plain_torch
+
+from optimizer.errors import CerebroError
+from udfs.arrow import RowMap, RowPolicy
+from udfs.handlers import framework
+from udfs.images import ImageError
+from udfs.inference import Feature, Inference, ModelSource, NumbersFeed, check_model
+
+if TYPE_CHECKING:
+    from drawn_networks import Drawn
+
+_NETWORKS = int(os.environ.get("DRAWN_NETWORKS", "24"))
+_ROWS = 5
+
+
+def outcome(seed: int) -> str:
+    """Featurize with a drawn network: ``"same"``, ``"refused"``, or what is wrong."""
+    drawn = draw_torch(seed)
+    torch.manual_seed(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        records = [
+            np.random.default_rng(seed + place).normal(0.4, 0.5, (_ROWS, *spec.shape)).astype(np.float32)
+            for place, spec in enumerate(drawn.inputs)
+        ]
+        try:
+            table, keys = features(drawn, records, seed)
+        except CerebroError as error:
+            return _judged_refusal(drawn, str(error))
+        except Exception as error:  # noqa: BLE001 - a raw error is what this test looks for
+            return f"raw {type(error).__name__}: {error}"
+        if drawn.refused:
+            return f"accepted in spite of {drawn.refused}"
+        torch.manual_seed(0)
+        torch.default_generator.manual_seed(seed)
+        plain = plain_torch(drawn.build(), records)
+    return _judged_rows(drawn, table, keys, plain)
+
+
+def features(drawn: Drawn, records: list[np.ndarray], seed: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run the driver's checks, and the workers' function in batches of another size than the driver's."""
+    own = framework("torch")
+    own.paths(own.skeleton(drawn.build, drawn.inputs), drawn.inputs)
+    source = ModelSource(
+        f"drawn {seed}", "torch", drawn.inputs, lambda: own.build(drawn.build, drawn.inputs, seed),
+        lambda: own.skeleton(drawn.build, drawn.inputs),
+    )  # fmt: skip
+    traced = source.open()
+    check_model(source, traced)
+    keys = [str(key) for key in traced.output_keys] or [""]
+    layers = [traced.output_layer(key) for key in traced.output_keys] or list(traced.graph.outputs)
+    feeds = tuple(
+        NumbersFeed(f"column{place}", name, spec)
+        for place, (name, spec) in enumerate(zip(traced.graph.inputs, drawn.inputs, strict=True))
+    )
+    wanted = tuple(Feature(layer, f"feature {key}", "none") for layer, key in zip(layers, keys, strict=True))
+    function = Inference(source, feeds, wanted, (), 3, "cpu")
+    columns = [pa.array(list(array.reshape(_ROWS, -1)), pa.list_(pa.float32())) for array in records]
+    batch = pa.record_batch(columns, names=[f"column{place}" for place in range(len(records))])
+    rows = RowMap(function, (), RowPolicy("null", "why", ImageError))
+    return pa.Table.from_batches(rows([batch])).to_pylist(), keys
+
+
+def _judged_refusal(drawn: Drawn, message: str) -> str:
+    if "\n" in message or len(message) < 40:  # noqa: PLR2004
+        return f"no sentence: {message}"
+    return "refused" if drawn.refused | drawn.refusable else f"refused without cause: {message}"
+
+
+def _judged_rows(drawn: Drawn, table: list[dict[str, Any]], keys: list[str], plain: list[dict[str, np.ndarray]]) -> str:
+    tolerance = 2e-2 if "half" in drawn.kinds else 1e-4
+    for number, (row, expected) in enumerate(zip(table, plain, strict=True)):
+        finite = all(np.isfinite(array).all() for array in expected.values())
+        if (row["why"] is None) != finite:
+            return f"row {number} is said to be {row['why'] or 'good'}"
+        if not finite:
+            continue
+        for key in keys:
+            wanted = expected[key].ravel()
+            largest = max(1e-3, float(np.abs(wanted).max()))
+            found = np.array(row[f"feature {key}"])
+            if found.shape != wanted.shape or np.abs(found - wanted).max() > tolerance * largest:
+                return f"row {number}: {key!r} is {found[:3]}, not {wanted[:3]}"
+    return "same"
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CEREBRO_SPARK_CACHE", str(tmp_path))
+
+
+def _wrong(seeds: range) -> dict[int, tuple[list[str], str]]:
+    found = {seed: outcome(seed) for seed in seeds}
+    return {seed: (draw_torch(seed).kinds, told) for seed, told in found.items() if told not in ("same", "refused")}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_drawn_networks_are_right_or_refused() -> None:
+    assert not _wrong(range(_NETWORKS))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.timeout(3600)
+def test_many_drawn_networks_are_right_or_refused() -> None:
+    assert not _wrong(range(1000, 1160))
