@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import warnings
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Drawn", "draw_torch", "plain_torch"]
+
+
+_WRAPPINGS = ("none",) * 14 + ("half", "double", "bfloat16", "compiled", "replicas", "frozen", "lazy")
 
 
 class Heads(NamedTuple):
@@ -45,7 +49,7 @@ class Network(nn.Module):
         for step in self.steps:
             values.append(step(self, values))
         last = values[-1]
-        vector = last.flatten(2).mean(2) if last.dim() > 2 else last  # noqa: PLR2004
+        vector = last.flatten(2).mean(2) if last.dim() > 2 else last
         scores = self.head(vector)
         returned: dict[str, Any] = {
             "tensor": scores, "tuple": (scores, vector), "list": [scores], "dict": {"scores": scores, "vector": vector},
@@ -92,47 +96,36 @@ class _Generator:
         self.side = self.draw.choice((8, 9, 12))
         self.shape: Shape = (3, self.side, self.side)
         self.plan: list[Callable[[Network], None]] = []
-        self.drawn = Drawn(lambda: nn.Identity(), (TensorSpec(self.shape),))
+        self.drawn = Drawn(nn.Identity, (TensorSpec(self.shape),))
 
     def make(self) -> Drawn:
+        self.steps()
         draw, drawn = self.draw, self.drawn
-        usual = [name for name in dir(self) if name.startswith("usual_")]
-        odd = [name for name in dir(self) if name.startswith("odd_")]
-        for _ in range(draw.randint(2, 6)):
-            self.step(draw.choice(usual))
-        if draw.random() < 0.4:  # noqa: PLR2004
-            self.step(draw.choice(odd))
-            if draw.random() < 0.5:  # noqa: PLR2004
-                self.step(draw.choice(usual))
         ending = draw.choice(("tensor", "tensor", "tensor", "tuple", "list", "dict", "named tuple", "nested"))
-        two = draw.random() < 0.12  # noqa: PLR2004
-        if two:
+        drawn.kinds.append(ending)
+        if draw.random() < 0.12:
             drawn.inputs = (*drawn.inputs, TensorSpec((3, 5, 5)))
-        drawn.kinds += [ending, *(["two images"] if two else [])]
-        channels, plan = self.shape[0], list(self.plan)
+            drawn.kinds.append("two images")
         wrapping = draw.choice(
             ("none",) * 14 + ("half", "double", "bfloat16", "compiled", "replicas", "frozen", "lazy")
         )
-        wrapping = "none" if drawn.refused and wrapping in ("compiled", "replicas") else wrapping
         drawn.kinds.append(wrapping)
         if wrapping == "bfloat16":
             drawn.refused.add(wrapping)
         if wrapping in ("half", "double"):
             drawn.refusable.add(wrapping)
-
-        def build() -> nn.Module:
-            net = Network(ending)
-            for add in plan:
-                add(net)
-            net.head = nn.LazyLinear(4) if wrapping == "lazy" else nn.Linear(channels, 4)
-            for norm in net.modules():
-                if isinstance(norm, nn.BatchNorm2d) and norm.running_mean is not None:
-                    norm.running_mean.normal_()
-                    norm.running_var.uniform_(0.5, 1.5)  # type: ignore[union-attr]
-            return _wrapped(net, wrapping)
-
-        drawn.build = build
+        drawn.build = partial(_built, list(self.plan), self.shape[0], ending, wrapping)
         return drawn
+
+    def steps(self) -> None:
+        usual = [name for name in dir(self) if name.startswith("usual_")]
+        odd = [name for name in dir(self) if name.startswith("odd_")]
+        for _ in range(self.draw.randint(2, 6)):
+            self.step(self.draw.choice(usual))
+        if self.draw.random() < 0.4:
+            self.step(self.draw.choice(odd))
+            if self.draw.random() < 0.5:
+                self.step(self.draw.choice(usual))
 
     def step(self, name: str) -> None:
         kind = name.partition("_")[2]
@@ -169,7 +162,7 @@ class _Generator:
 
     @property
     def is_map(self) -> bool:
-        return len(self.shape) == 3  # noqa: PLR2004
+        return len(self.shape) == 3
 
     def flat(self) -> None:
         """Make places of a map a sequence, (length, channels), behind the record."""
@@ -187,8 +180,8 @@ class _Generator:
 
     def usual_convolution(self) -> None:
         channels, height, width = self.shape
-        out, stride = self.draw.choice((4, 6, 8)), self.draw.choice((1, 1, 2)) if min(height, width) > 3 else 1  # noqa: PLR2004
-        norm, bias = self.draw.random() < 0.6, self.draw.random() < 0.5  # noqa: PLR2004
+        out, stride = self.draw.choice((4, 6, 8)), self.draw.choice((1, 1, 2)) if min(height, width) > 3 else 1
+        norm, bias = self.draw.random() < 0.6, self.draw.random() < 0.5
         activation = self.draw.choice((nn.ReLU, lambda: nn.ReLU(inplace=True), nn.SiLU, nn.GELU, nn.Identity))
         mode = self.draw.choice(("zeros", "zeros", "reflect", "circular")) if min(height, width) > 1 else "zeros"
         self.module(
@@ -239,8 +232,10 @@ class _Generator:
     def usual_norm(self) -> None:
         channels, *sides = self.shape
         kinds: list[Callable[[], nn.Module]] = [
-            lambda: nn.BatchNorm2d(channels), lambda: nn.GroupNorm(1, channels), lambda: nn.LayerNorm([channels, *sides])
-        ]  # fmt: skip
+            lambda: nn.BatchNorm2d(channels),
+            lambda: nn.GroupNorm(1, channels),
+            lambda: nn.LayerNorm([channels, *sides]),
+        ]
         self.module(self.draw.choice(kinds))
 
     def usual_view(self) -> None:
@@ -258,14 +253,14 @@ class _Generator:
 
     def usual_pool(self) -> None:
         channels, height, width = self.shape
-        if min(height, width) >= 4:  # noqa: PLR2004
+        if min(height, width) >= 4:
             kind = self.draw.choice((nn.MaxPool2d, nn.AvgPool2d))
             self.module(lambda: kind(2), (channels, height // 2, width // 2))
 
     def usual_resize(self) -> None:
         channels, height, width = self.shape
         mode = self.draw.choice(("nearest", "bilinear"))
-        if height * width <= 100:  # noqa: PLR2004
+        if height * width <= 100:
             self.add(lambda _, values: F.interpolate(values[-1], scale_factor=2, mode=mode))
             self.shape = (channels, 2 * height, 2 * width)
 
@@ -282,7 +277,7 @@ class _Generator:
         self.module(nn.Dropout)
 
     def usual_by_shape(self) -> None:
-        self.add(lambda _, values: values[-1] * 2 if values[-1].shape[-1] > 4 else values[-1] / 2)  # noqa: PLR2004
+        self.add(lambda _, values: values[-1] * 2 if values[-1].shape[-1] > 4 else values[-1] / 2)
 
     def usual_rolled(self) -> None:
         self.add(lambda _, values: torch.roll(values[-1], (1, 1), (2, 3)) + values[-1].flip(-1))
@@ -341,7 +336,7 @@ class _Generator:
         channels = self.shape[0]
         norm = self.draw.choice((
             torch.nn.utils.parametrizations.weight_norm,
-            lambda inner: torch.nn.utils.parametrizations.spectral_norm(inner),
+            torch.nn.utils.parametrizations.spectral_norm,
         ))  # fmt: skip
         self.module(lambda: norm(nn.Conv2d(channels, channels, 1)))
 
@@ -363,7 +358,8 @@ class _Generator:
 
     def usual_inplace(self) -> None:
         function = self.draw.choice((
-            lambda x: (x + 1).mul_(2), lambda x: x.clone().add_(x), lambda x: F.relu_(x * 1), lambda x: (x * 2).sigmoid_()
+            lambda x: (x + 1).mul_(2), lambda x: x.clone().add_(x), lambda x: F.relu_(x * 1),
+            lambda x: (x * 2).sigmoid_(),
         ))  # fmt: skip
         self.add(lambda _, values: function(values[-1]))
 
@@ -388,7 +384,7 @@ class _Generator:
     # --- what may be refused, or has to be
 
     def odd_list(self) -> None:
-        channels, as_dict = self.shape[0], self.draw.random() < 0.5  # noqa: PLR2004
+        channels, as_dict = self.shape[0], self.draw.random() < 0.5
         number = len(self.plan)
 
         def plan(net: Network) -> None:
@@ -420,7 +416,7 @@ class _Generator:
     def odd_sequence_of_records(self) -> None:
         self.flat()
         channels = self.shape[1]
-        if self.draw.random() < 0.5:  # noqa: PLR2004
+        if self.draw.random() < 0.5:
             self.module(lambda: nn.TransformerEncoderLayer(channels, 1, 8), self.shape)
         else:
             self.module(lambda: _First(nn.GRU(channels, channels)), self.shape)
@@ -443,7 +439,7 @@ class _Generator:
         self.drawn.refused.add("branch")
 
     def odd_fixed(self) -> None:
-        channels, height, width = self.shape
+        channels, height, _ = self.shape
         self.add(
             lambda _, values: values[-1].reshape(1, -1).reshape(values[-1].shape) + torch.ones(1, channels, height, 1)
         )
@@ -517,7 +513,7 @@ class _Generator:
         self.add(lambda _, values: torch.stack([row * 2 for row in values[-1]]))
 
     def odd_printed(self) -> None:
-        self.add(lambda _, values: values[-1] if len(str(values[-1].shape)) else values[-1])
+        self.add(lambda _, values: values[-1] * len(str(values[-1].shape[1:])))
 
     def odd_typed(self) -> None:
         self.add(lambda _, values: values[-1].double().float() + values[-1].to(torch.float64).mean().float() * 0)
@@ -531,6 +527,18 @@ class _First(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         first: torch.Tensor = self.inner(x)[0]
         return first
+
+
+def _built(plan: list[Callable[[Network], None]], channels: int, ending: str, wrapping: str) -> nn.Module:
+    net = Network(ending)
+    for add in plan:
+        add(net)
+    net.head = nn.LazyLinear(4) if wrapping == "lazy" else nn.Linear(channels, 4)
+    for norm in net.modules():
+        if isinstance(norm, nn.BatchNorm2d) and norm.running_mean is not None and norm.running_var is not None:
+            norm.running_mean.normal_()
+            norm.running_var.uniform_(0.5, 1.5)
+    return _wrapped(net, wrapping)
 
 
 def _wrapped(net: Network, wrapping: str) -> nn.Module:

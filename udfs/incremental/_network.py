@@ -47,8 +47,6 @@ _ABOVE_BYTES = 16 * 2**20
 # Below this theoretical speed-up, gathering parts of tensors costs more than computing them saves.
 _WORTH = 1.05
 
-_BESIDE = 3  # records of a batch with neighbours
-
 _ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 
 
@@ -219,8 +217,8 @@ class IncrementalNetwork:
     def _mixes_records(self, whole: Mapping[str, torch.Tensor], alone: Mapping[str, torch.Tensor]) -> bool:
         """Find out whether a record's outputs depend on the others of its batch."""
         inputs = {name: tensor.numpy(force=True) for name, tensor in whole.items()}
-        batch = {name: np.repeat(array, _BESIDE, axis=0) for name, array in inputs.items()}
-        batch[self._source] = with_neighbours(inputs[self._source])
+        images = with_neighbours(inputs[self._source])
+        batch = {name: np.repeat(array, len(images), axis=0) for name, array in inputs.items()} | {self._source: images}
         together = self._precise.run(batch, self.patches.graph.outputs)
         once = {name: tensor.numpy(force=True) for name, tensor in alone.items()}
         return first_differing(self.patches.graph, once, together) is not None

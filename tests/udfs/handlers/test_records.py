@@ -48,6 +48,10 @@ def checked(net: nn.Module, *inputs: TensorSpec) -> None:
 MIXING = {
     "mean of the batch": (lambda: Net(lambda n, h: n.fc(vectors(h) - vectors(h).mean(0))), "sub"),
     "a layer norm hides it": (lambda: Net(lambda _, h: functional.layer_norm(vectors(h) - h.mean(), (8,))), "sub"),
+    "turned round": (lambda: Net(lambda n, h: n.fc(vectors(h) + vectors(h).flip(0))), "flip"),
+    "from the first record": (lambda: Net(lambda n, h: n.fc(vectors(h) - vectors(h)[:1])), "sub"),
+    "from the last record": (lambda: Net(lambda n, h: n.fc(vectors(h) - vectors(h)[-1:])), "sub"),
+    "summed from record to record": (lambda: Net(lambda n, h: n.fc(vectors(h).cumsum(0))), "cumsum"),
     "softmax over records": (lambda: Net(lambda n, h: n.fc(vectors(h)).softmax(0)), "softmax"),
     "no running statistics": (lambda: Net(lambda n, h: n.n(h), n=nn.BatchNorm2d(8, track_running_stats=False)), "n"),
     "records as a sequence": (lambda: Net(lambda n, h: n.rnn(places(h))[0].mean(1), rnn=nn.LSTM(8, 4)), "rnn"),
@@ -123,6 +127,6 @@ def test_neighbours_of_a_record_are_other_ones() -> None:
     record = np.arange(4, dtype=np.int64)[None]
     batch = with_neighbours(record)
     assert batch.dtype == np.int64
-    assert len({row.tobytes() for row in batch}) == 3
+    assert len({row.tobytes() for row in batch}) == 4
     assert batch[1].tobytes() == record.tobytes()
     assert (batch.min(), batch.max()) == (0, 3)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Capture", "Ref", "Step", "capture"]
 
 _WAYS_OUT = (
-    "Ways out: write the model with keras.layers and keras.ops (not tf.* functions), choose by keras.ops.where or "
-    "keras.ops.cond instead of a Python branch on values, or build the part in question as a functional model."
+    "ways out: write the model with keras.layers and keras.ops (not tf.* functions), choose by keras.ops.where or "
+    "keras.ops.cond instead of a Python branch on values, or build the part in question as a functional model"
 )
 
 
@@ -151,7 +151,7 @@ def _opened_root(model: Any, inputs: Sequence[TensorSpec]) -> tuple[list[Any], l
             nested = nested or error
     reason = str(nested).partition("\n")[0]
     raise UntraceableModelError(
-        f"{type(model).__name__}.call does not take symbolic inputs: {type(nested).__name__}: {reason}\n{_WAYS_OUT}"
+        f"{type(model).__name__}.call does not take symbolic inputs; {_WAYS_OUT} ({type(nested).__name__}: {reason})"
     ) from nested
 
 

@@ -41,6 +41,10 @@ _WAYS_OUT: tuple[tuple[str, str], ...] = (
         ),
     ),
     (
+        r"Cannot view a tensor|view size is not compatible",
+        "a view() of a tensor whose memory is in another order fails: write reshape()",
+    ),
+    (
         r"batch size of .* is fixed|[Cc]onstraints violated|specialized",
         "it has the batch size fixed in the code: write x.size(0) or torch.flatten",
     ),
