@@ -94,7 +94,7 @@ def _region(module: fx.GraphModule, first: fx.Node, rank: int) -> tuple[list[fx.
 def _is_per_place(module: fx.GraphModule, node: fx.Node) -> bool:
     if node.op == "call_module":
         inner = module.get_submodule(str(node.target))
-        norm = type(inner) is nn.LayerNorm and len(inner.normalized_shape) == 1  # type: ignore[arg-type]  # a tuple
+        norm = type(inner) is nn.LayerNorm and len(inner.normalized_shape) == 1
         return (norm or type(inner) in (nn.Linear, *_ACTIVATIONS)) and not has_hooks(inner)
     name = operation(node) if node.op in ("call_function", "call_method") else ""
     if name == "layer_norm":
@@ -136,7 +136,7 @@ def _module(module: fx.GraphModule, node: fx.Node, rank: int) -> nn.Module | Non
     name = type(inner).__name__ if inner is not None else operation(node)
     if name in ("LayerNorm", "layer_norm"):
         if inner is not None:
-            return ChannelNorm(inner.weight, inner.bias, *inner.normalized_shape, inner.eps)
+            return ChannelNorm(inner.weight, inner.bias, inner.normalized_shape[0], inner.eps)
         weight, bias = _constants(module, node, (2, 3)) or (None, None)
         (channels,) = _argument(node, 1, "normalized_shape", ())
         return ChannelNorm(weight, bias, channels, _argument(node, 4, "eps", 1e-5))
