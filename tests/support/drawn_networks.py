@@ -557,19 +557,17 @@ def draw_torch(seed: int) -> Drawn:
 
 
 def plain_torch(net: nn.Module, records: list[np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """Call a network as its author does, on one record at a time; by key of the output."""
+    """Call a network as its author does: all records, then one at a time, whose outputs it returns by their keys."""
     inner: Any = getattr(net, "_orig_mod", getattr(net, "module", net))
     inner.eval()
     kind = next((held.dtype for held in inner.parameters()), torch.float32)
-    called = []
-    for row in range(len(records[0])):
-        inputs = [torch.from_numpy(array[row : row + 1]).to(kind) for array in records]
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if any(isinstance(held, nn.parameter.UninitializedParameter) for held in inner.parameters()):
-                inner(*(torch.zeros(2, *tensor.shape[1:]) for tensor in inputs))
-            called.append(_listed(inner(*inputs)))
-    return called
+    whole = [torch.from_numpy(array).to(kind) for array in records]
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if any(isinstance(held, nn.parameter.UninitializedParameter) for held in inner.parameters()):
+            inner(*(torch.zeros(2, *tensor.shape[1:]) for tensor in whole))
+        inner(*whole)  # some run on one record alone
+        return [_listed(inner(*(tensor[row : row + 1] for tensor in whole))) for row in range(len(records[0]))]
 
 
 def _listed(returned: Any, key: str = "") -> dict[str, np.ndarray]:

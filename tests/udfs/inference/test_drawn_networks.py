@@ -24,7 +24,7 @@ from udfs.inference import Feature, Inference, ModelSource, NumbersFeed, check_m
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_NETWORKS = int(os.environ.get("DRAWN_NETWORKS", "12"))
+_NETWORKS = int(os.environ.get("DRAWN_NETWORKS", "10"))
 _ROWS = 5
 
 
