@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 import random
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from optimizer.errors import CerebroError
-from udfs.handlers._protocol import Handler
+from udfs.handlers._protocol import Handler, UntraceableModelError
+from udfs.handlers._travel import dumped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -133,6 +137,52 @@ class Framework(Handler, Protocol):
 
     def open_export(self, data: bytes) -> Exported:
         """Open what :meth:`export` wrote: a function from one array per input to one array per output."""
+
+    # --- networks that a user gave, on their way to workers and into saved stages
+
+    def fingerprint(self, model: Any) -> str:
+        """Hash a model's code and the values of its weights: it changes when the model is trained further."""
+        return hashlib.blake2b(dumped(model), digest_size=16).hexdigest()
+
+    def pack(self, model: Any, path: Path) -> bytes:
+        """Write a model's weights to a file, and return the rest of it for one of Spark's closures.
+
+        Parameters
+        ----------
+        model : object
+            Left as it is.
+        path : Path
+            Of the file; by default it stays empty, and the closure has the weights.
+
+        Raises
+        ------
+        UntraceableModelError
+            The model cannot be sent to another process; the message says why.
+        """
+        path.touch()
+        return dumped(model)
+
+    def unpack(self, code: bytes, path: Path) -> Any:  # noqa: ARG002 - a default for models whose code has the weights
+        """Open what :meth:`pack` wrote, in inference mode."""
+        return pickle.loads(code)  # noqa: S301 - in one of Spark's closures, never in a file
+
+    def write_network(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:  # noqa: ARG002
+        """Write a model, weights included, as a file that :meth:`open_network` opens without its author's code.
+
+        Unlike :meth:`export` it keeps the paths of the layers.
+
+        Raises
+        ------
+        UntraceableModelError
+            It needs its author's code; the message says for what.
+        """
+        raise UntraceableModelError(
+            f"{type(model).__name__}: {self.name} has no form without its author's code (Framework.write_network)"
+        )
+
+    def open_network(self, path: Path) -> Any:
+        """Open what :meth:`write_network` wrote: a model that can be traced, its layers under the paths they had."""
+        raise UntraceableModelError(f"{path}: {self.name} opens no network without its author's code")
 
     # --- networks that a function builds, as the roster's cards name them
 

@@ -14,6 +14,7 @@ from udfs.inference._inference import (
     TensorFeed,
 )
 from udfs.inference._model import ModelSource, check_model, open_model
+from udfs.inference._network_file import NetworkFile, files_of_this_process
 from udfs.inference._pooling import POOLINGS, Pooling, feature_length, pool
 from udfs.inference._portable import NotPortableError, PortableNetwork
 from udfs.inference._prediction import Prediction
@@ -33,6 +34,7 @@ __all__ = [
     "Inference",
     "Materialised",
     "ModelSource",
+    "NetworkFile",
     "NotPortableError",
     "NumbersFeed",
     "Pooling",
@@ -46,6 +48,7 @@ __all__ = [
     "Tokenization",
     "check_model",
     "feature_length",
+    "files_of_this_process",
     "open_model",
     "open_tokenizer",
     "pool",

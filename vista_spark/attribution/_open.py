@@ -81,7 +81,7 @@ def image_attributor(
     >>> attributor.ablation(groups=grid).values.shape
     (64, 64)
     """
-    card = roster.card(model) if isinstance(model, str) else model
+    card = roster.of(model, image_size=image_size)
     check_explainable(card, ("naive",))
     preprocessing: Any = card.preprocessing
     if image_size is not None:
@@ -240,7 +240,7 @@ def text_attributor(
     udfs.weights.WeightsError
         There is no tokenizer.
     """
-    card = roster.card(model) if isinstance(model, str) else model
+    card = roster.of(model)
     if not isinstance(card.preprocessing, Tokenization):
         raise InvalidArgumentError(f"model {card.name!r} reads {card.kind}s: image_attributor is for images")
     _check("unit", unit, ("token", "word"))

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from pyspark.ml import Transformer
 from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasOutputCols
-from pyspark.ml.util import DefaultParamsWritable
 
 from udfs.arrow import ErrorPolicy, RowMap, RowPolicy
-from udfs.driver import UNBOUND, StageReadable, check_absent, map_rows, one_of
+from udfs.driver import UNBOUND, check_absent, map_rows, one_of
 from udfs.inference import COMBINATIONS, Combination, Combined, Inference, Reduction, feature_length
-from vista_spark import roster
 from vista_spark.errors import ColumnError, InvalidArgumentError
-from vista_spark.network import HasNetwork, HasNetworkInput, Network, layer_list, network, warn_of_random_weights
+from vista_spark.network import (
+    HasNetwork,
+    HasNetworkInput,
+    Network,
+    NetworkPersistable,
+    layer_list,
+    warn_of_random_weights,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["NetworkFeaturizer"]
 
 
-class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols, StageReadable, DefaultParamsWritable):
+class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols, NetworkPersistable):
     """Base of a stage that passes a column through a network; the stages document the Params."""
 
     _kind: ClassVar[str]
@@ -102,7 +107,7 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         combine = self.getCombine()
         if combine is not None:
             return [f"{self.getModel()}_{combine}"]
-        layers = roster.card(self.getModel()).resolve(self.getLayers())
+        layers = self._card(self._kind).resolve(self.getLayers())
         return [f"{self.getModel()}_{layer.name}".replace(".", "_") for layer in layers]
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
@@ -159,7 +164,7 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         return self._network()
 
     def _network(self) -> Network:
-        return network(self.getModel(), self.getWeights(), self.getSeed())
+        return self._opened()
 
     def _read(self) -> list[str]:
         return [self.getInputCol()]

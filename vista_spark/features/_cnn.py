@@ -11,10 +11,13 @@ from pyspark.ml.param.shared import HasInputCols
 from udfs.driver import UNBOUND, hint_keywords, one_of
 from udfs.inference import POOLINGS, REDUCTIONS, Reduction
 from vista_spark.features._base import NetworkFeaturizer
-from vista_spark.network import HasImageSize, Network, network
+from vista_spark.network import HasImageSize, Network
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
+
+    from vista_spark.roster import FeatureLayer
 
 __all__ = ["CNNFeaturizer"]
 
@@ -25,15 +28,18 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
 
     Parameters
     ----------
-    model : str
-        A name of :func:`vista_spark.roster.names`, a registered model's included.
-    weights : str, optional
+    model : str, ModelCard, or a model
+        A name of :func:`vista_spark.roster.names`; or a ``torch.nn.Module`` or ``keras.Model`` as it is, a card, or
+        ``"package.module:function"``: all that :func:`vista_spark.roster.of` takes. A model is copied when it is set,
+        stays as it is, and travels to the workers and into the saved stage with its weights.
+    weights : str or path, optional
         Path or URI of a state dict (torch, safetensors, numpy), or of Keras's own weights (``.weights.h5``, ``.h5``,
         ``.keras``) for a network of Keras. A path is the driver's, and on a cluster the file is sent to the workers; a
         URI, ``file://`` included, is opened by every worker itself. Without it the weights are random, drawn from
         ``seed``, and a ``RandomWeightsWarning`` says so.
     layers : int, str or list of int and str
-        Names; ``n`` in a list is the n-th layer from the top; a bare ``k`` stands for the top ``k`` layers. Default 1.
+        Names, or paths of modules; ``n`` in a list is the n-th layer from the top, which ``-n`` is too (``-1`` the
+        topmost); a bare ``k`` stands for the top ``k`` layers. Default 1.
     inputCol : str
         Encoded bytes (JPEG, PNG, WEBP), Spark's ``image`` struct, a path, or a float tensor of ``(3, size, size)``,
         with Keras ``(size, size, 3)``, as an array (flat or nested) that is preprocessed already; or an array of one of
@@ -107,9 +113,9 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
     def __init__(
         self,
         *,
-        model: str | None = None,
-        weights: str | None = None,
-        layers: int | str | Sequence[int | str] | None = None,
+        model: Any = None,
+        weights: str | os.PathLike[str] | None = None,
+        layers: int | str | FeatureLayer | Sequence[int | str | FeatureLayer] | None = None,
         inputCol: str | None = None,
         inputCols: list[str] | None = None,
         outputCols: list[str] | None = None,
@@ -156,8 +162,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         return self._set(imageAggregation=value)
 
     def _network(self) -> Network:
-        net = network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
-        return net.above(self.getStartLayer())
+        return self._opened(self.getImageSize()).above(self.getStartLayer())
 
     def _read(self) -> list[str]:
         return self.getInputCols() if self.isDefined(self.inputCols) else super()._read()

@@ -9,10 +9,13 @@ from pyspark.ml.param import Param
 
 from udfs.driver import UNBOUND, at_least, hint_keywords, one_of
 from vista_spark.features._base import NetworkFeaturizer
-from vista_spark.network import TEXT_POOLINGS, Network, network
+from vista_spark.network import TEXT_POOLINGS, Network
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
+
+    from vista_spark.roster import FeatureLayer
 
 __all__ = ["TextFeaturizer"]
 
@@ -23,10 +26,10 @@ class TextFeaturizer(NetworkFeaturizer):
 
     Parameters
     ----------
-    model : str
+    model : str or ModelCard
         A text encoder of :func:`vista_spark.roster.names`: ``"minilm_l6"``, or one that
         :func:`vista_spark.roster.text_encoder` registered.
-    weights : str, optional
+    weights : str or path, optional
         Path or URI of a folder with ``model.safetensors`` and ``tokenizer.json``, or of a file of weights that has
         ``tokenizer.json`` beside it. A path is the driver's, and on a cluster both files are sent to the workers. By
         default those of the registered encoder.
@@ -92,9 +95,9 @@ class TextFeaturizer(NetworkFeaturizer):
     def __init__(
         self,
         *,
-        model: str | None = None,
-        weights: str | None = None,
-        layers: int | str | Sequence[int | str] | None = None,
+        model: Any = None,
+        weights: str | os.PathLike[str] | None = None,
+        layers: int | str | FeatureLayer | Sequence[int | str | FeatureLayer] | None = None,
         inputCol: str | None = None,
         outputCols: list[str] | None = None,
         combine: str | None = None,
@@ -126,4 +129,4 @@ class TextFeaturizer(NetworkFeaturizer):
         return self._set(maxLength=value)
 
     def _network(self) -> Network:
-        return network(self.getModel(), self.getWeights(), self.getSeed(), max_length=self.getMaxLength())
+        return self._opened(max_length=self.getMaxLength())

@@ -5,6 +5,7 @@ from vista_spark.network._network import Network, network
 from vista_spark.network._params import HasImageSize, HasNetwork, HasNetworkInput, layer_list
 from vista_spark.network._profile import profile, profile_network
 from vista_spark.network._random import has_random_weights, warn_of_random_weights
+from vista_spark.network._saved import NetworkPersistable
 
 __all__ = [
     "TEXT_POOLINGS",
@@ -12,6 +13,7 @@ __all__ = [
     "HasNetwork",
     "HasNetworkInput",
     "Network",
+    "NetworkPersistable",
     "has_random_weights",
     "layer_list",
     "network",

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
 from optimizer.errors import GraphError
 from udfs.handlers import TensorSpec
-from udfs.inference import TOKENIZER, Feature, ModelSource, Tokenization, check_model, open_tokenizer
+from udfs.inference import (
+    TOKENIZER,
+    Feature,
+    ModelSource,
+    NetworkFile,
+    Tokenization,
+    check_model,
+    open_tokenizer,
+)
 from udfs.weights import FOLDER_WEIGHTS, file_version
 from vista_spark import roster
 from vista_spark.errors import ColumnError, InvalidArgumentError
@@ -186,33 +195,37 @@ class Network:
     def shipped(self, spark: SparkSession) -> Network:
         """The same network, built by the session's workers from what is in their reach."""
         weights = ship_weights(spark, self.weights)
-        held = self.reads
+        held, card = self.reads, self.card
         if isinstance(held, Texts) and held.preprocessing.tokenizer is not None:
             held = Texts(replace(held.preprocessing, tokenizer=ship_weights(spark, held.preprocessing.tokenizer)))
-        if weights == self.weights:
+        if isinstance(card.builder, NetworkFile):
+            file = ship_weights(spark, card.builder.file) or card.builder.file
+            card = replace(card, builder=card.builder.at(file))
+        if weights == self.weights and card.builder is self.card.builder:
             return replace(self, reads=held)
         source = replace(
             self.source,
             key=f"{self.source.key}|{weights}",
-            build=partial(roster.load, self.card, weights, seed=self.seed),
+            build=partial(roster.load, card, weights, seed=self.seed),
+            skeleton=card.skeleton,
         )
         return replace(self, source=source, reads=held)
 
 
 def network(
-    model: str | ModelCard,
-    weights: str | None,
+    model: Any,
+    weights: str | os.PathLike[str] | None,
     seed: int,
     image_size: int | None = None,
     max_length: int | None = None,
 ) -> Network:
-    """Build a model of the roster on the driver, so that a fault is found before Spark starts a job.
+    """Build a network on the driver, so that a fault is found before Spark starts a job.
 
     Parameters
     ----------
-    model : str or ModelCard
-        A name of the roster, or a card.
-    weights : str or None
+    model : str, ModelCard, or a model
+        As for :func:`vista_spark.roster.of`.
+    weights : str, path or None
         Path or URI; of a text encoder also that of a folder. ``None`` is the card's own weights, or random ones from
         ``seed``.
     image_size : int or None
@@ -231,9 +244,14 @@ def network(
     udfs.handlers.UntraceableModelError
         A registered model that cannot be opened into layers.
     """
-    card = roster.card(model) if isinstance(model, str) else model
+    card = roster.of(model, image_size=image_size)
     held = reads(card).resized(image_size, max_length)
-    weights = card.weights if weights is None else weights
+    if isinstance(card.builder, NetworkFile) and card.builder.inputs not in ((), held.preprocessing.inputs):
+        raise InvalidArgumentError(
+            f"model {card.name!r} was saved for {card.kind}s of {card.preprocessing.size}, not of "
+            f"{held.preprocessing.size}: leave the size out, or save it anew from the network itself"
+        )
+    weights = card.weights if weights is None else os.fspath(weights)
     if isinstance(held, Texts):
         weights, held = _beside(card, weights, held)
     return _network(replace(card, preprocessing=held.preprocessing), weights, _file_version(weights), seed)
@@ -271,9 +289,11 @@ def _known(tokenization: Tokenization) -> None:
 @lru_cache(maxsize=2)
 def _network(card: ModelCard, weights: str | None, version: str, seed: int) -> Network:
     held = reads(card)
-    builder = hashlib.blake2b(_pickled(card.builder), digest_size=8).hexdigest()
+    structure, values = _told_apart(card.builder)
     source = ModelSource(
-        key="|".join(map(str, (card.name, builder, held.preprocessing.size, "weights", weights, version, seed))),
+        key="|".join(
+            map(str, (card.name, structure, held.preprocessing.size, "weights", values, weights, version, seed))
+        ),
         framework=card.framework,
         inputs=held.preprocessing.inputs,
         build=partial(roster.load, card, weights, seed=seed),
@@ -283,9 +303,13 @@ def _network(card: ModelCard, weights: str | None, version: str, seed: int) -> N
     return Network(card, weights, seed, held, source, traced, traced.graph)
 
 
-def _pickled(builder: object) -> bytes:
-    """Serialize a builder as Spark's own closures would."""
-    return bytes(cloudpickle.dumps(builder))  # type: ignore[no-untyped-call]
+def _told_apart(builder: object) -> tuple[str, str]:
+    """Hash a builder's code, and name the weights that it brings along."""
+    if isinstance(builder, NetworkFile):
+        code, values = builder.code or builder.digest.encode(), builder.digest
+    else:  # as Spark's own closures would have it
+        code, values = bytes(cloudpickle.dumps(builder)), ""  # type: ignore[no-untyped-call]
+    return hashlib.blake2b(code, digest_size=8).hexdigest(), values
 
 
 def _file_version(weights: str | None) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from numbers import Integral
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.ml.param import Param, Params, TypeConverters
@@ -11,22 +14,44 @@ from udfs.arrow import ERROR_POLICIES
 from udfs.driver import UNBOUND, at_least, device_name, one_of
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.network._network import network
+from vista_spark.roster import FeatureLayer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vista_spark.network._network import Network
     from vista_spark.roster import ModelCard
 
 __all__ = ["HasImageSize", "HasNetwork", "HasNetworkInput", "layer_list"]
 
+_LAYER = (Integral, str, FeatureLayer)
+
 
 def layer_list(value: Any) -> int | str | list[int | str]:
     """Accept what :meth:`vista_spark.roster.ModelCard.resolve` takes: a count, a name, or a list of both."""
-    if isinstance(value, (int, str)) and not isinstance(value, bool):
-        return value
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, (int, str)) for item in value):
-        return list(value)
+    if isinstance(value, _LAYER) and value is not True and value is not False:
+        return _plain(value)
+    listed = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(listed, (list, tuple)) and listed and all(isinstance(item, _LAYER) for item in listed):
+        return [_plain(item) for item in listed]
     raise TypeError(
         f"layers={value!r}: a number of layers from the top, a layer's name, or a list of names and numbers"
     )
+
+
+def _plain(layer: Any) -> int | str:
+    """Turn numpy's numbers and layers of cards into what a stage saves."""
+    if isinstance(layer, FeatureLayer):
+        return layer.module
+    return layer if isinstance(layer, str) else int(layer)
+
+
+def _path(value: Any) -> str:
+    """Accept a path as a string or an object."""
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"weights={value!r}: the path or URI of a file of weights")
+    return os.fspath(value)
 
 
 class HasNetworkInput(HasInputCol):
@@ -75,25 +100,51 @@ class HasNetworkInput(HasInputCol):
 
 
 class HasNetwork(HasSeed):
-    """Params for the network of the roster that a stage runs, its weights and its device."""
+    """Params for the network that a stage runs, its weights and its device.
 
-    model: Param[str] = Param(UNBOUND, "model", "name of the roster, or of a registered model", TypeConverters.toString)
-    weights: Param[str] = Param(
-        UNBOUND, "weights", "path or URI of the weights; random weights without them", TypeConverters.toString
+    The Param ``model`` has the model's name. Of a model that was given itself, the stage holds the card beside it, and
+    so it does of any network that it was saved with.
+    """
+
+    model: Param[str] = Param(
+        UNBOUND, "model", "a name of the roster, a card, a model, or package.module:function", TypeConverters.toString
     )
+    weights: Param[str] = Param(UNBOUND, "weights", "path or URI of the weights; random weights without them", _path)
     device: Param[str] = Param(UNBOUND, "device", "auto | cpu | cuda | ...", device_name)
 
     def __init__(self) -> None:
         super().__init__()
         self._setDefault(device="auto", seed=0)
 
+    _given: ModelCard | None = None
+    _carried: Mapping[str, str] = MappingProxyType({})
+
     def getModel(self) -> str:
         """Name of the model."""
         return self.getOrDefault(self.model)
 
-    def setModel(self, value: str) -> Self:
-        """Set the model by its name in the roster."""
+    def setModel(self, value: Any) -> Self:
+        """Set the model: a name of the roster, a card, a model, or ``"package.module:function"``."""
         return self._set(model=value)
+
+    def _set(self, **params: Any) -> Self:
+        given = params.get("model")
+        if given is not None:
+            card = None
+            if not roster.is_name(given):
+                card = roster.of(given, image_size=params.get("imageSize"))
+                params["model"] = card.name
+            super()._set(**params)
+            self._given = card
+            return self
+        return super()._set(**params)
+
+    def _copyValues(self, to: Any, extra: Any = None) -> Any:
+        changed = {param.name for param in extra or ()}
+        made = super()._copyValues(to, extra)
+        if isinstance(made, HasNetwork) and "model" not in changed:
+            made._given, made._carried = self._given, self._carried  # noqa: SLF001 - of its own class
+        return made
 
     def getWeights(self) -> str | None:
         """Path or URI of the weights, or ``None`` for random ones."""
@@ -119,8 +170,29 @@ class HasNetwork(HasSeed):
         """Find the model's card; without a model, raise an error that names those of a kind."""
         if not self.isDefined(self.model):
             fitting = ", ".join(name for name in roster.names() if roster.card(name).kind == kind)
-            raise InvalidArgumentError(f"{type(self).__name__} has no model: set one of {fitting}")
-        return roster.card(self.getModel())
+            raise InvalidArgumentError(
+                f"{type(self).__name__} has no model: give a network of your own, or set one of {fitting}"
+            )
+        return roster.of(self.getModel() if self._given is None else self._given)
+
+    def _network_to_save(self) -> Network:
+        """Open the network in the sizes that the stage has set."""
+        size, length = (
+            self.getOrDefault(self.getParam(name)) if self.hasParam(name) and self.isDefined(name) else None
+            for name in ("imageSize", "maxLength")
+        )
+        return self._opened(size, length)
+
+    def _opened(self, image_size: int | None = None, max_length: int | None = None) -> Network:
+        """Open the stage's network, with the weights that the stage was saved with where it was."""
+        weights = self.getWeights()
+        return network(
+            self.getModel() if self._given is None else self._given,
+            None if weights is None else self._carried.get(weights, weights),
+            self.getSeed(),
+            image_size,
+            max_length,
+        )
 
 
 class HasImageSize(Params):

@@ -70,7 +70,7 @@ class ExplainerSession:
         spark: SparkSession | None = None,
         view_bytes: int = 2**29,
     ) -> None:
-        self._card = roster.card(model) if isinstance(model, str) else model
+        self._card = roster.of(model, image_size=image_size)
         check_explainable(self._card, {"naive"})
         preprocessing: Any = self._card.preprocessing
         if image_size is not None:

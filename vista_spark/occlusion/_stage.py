@@ -11,14 +11,12 @@ import numpy as np
 from pyspark import keyword_only
 from pyspark.ml import Estimator, Model
 from pyspark.ml.param import Param, TypeConverters
-from pyspark.ml.util import DefaultParamsWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import IntegralType
 
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import (
     UNBOUND,
-    StageReadable,
     above,
     at_least,
     check_absent,
@@ -31,7 +29,7 @@ from udfs.driver import (
 from udfs.handlers import framework
 from udfs.occlusion import COMPARABLE, Explaining, Measured
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
-from vista_spark.network import Network, has_random_weights, network, warn_of_random_weights
+from vista_spark.network import Network, NetworkPersistable, has_random_weights, warn_of_random_weights
 from vista_spark.occlusion._checks import check_explainable
 from vista_spark.occlusion._choice import chosen
 from vista_spark.occlusion._options import OcclusionOptions, color_fill
@@ -55,7 +53,7 @@ class _OcclusionStage(HasOcclusion):
     def _checked(self, dataset: DataFrame) -> tuple[Network, Occlusion]:
         """Open the network and describe its occlusion, or raise; before Spark starts a job."""
         check_explainable(self._card("image"), {self.getMode()})
-        net = network(self.getModel(), self.getWeights(), self.getSeed(), self.getImageSize())
+        net = self._opened(self.getImageSize())
         column, target = self.getInputCol(), self.getTargetCol()
         net.reads.check(dataset, column, type(self).__name__)
         if holds_image_lists(dataset, column):
@@ -114,7 +112,7 @@ class _OcclusionStage(HasOcclusion):
 
 
 @hint_keywords
-class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, StageReadable, DefaultParamsWritable):
+class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, NetworkPersistable):
     """Heat maps of how much a network's prediction depends on each part of an image.
 
     A patch is laid on every place of an image; the heat map has the score of the class with the patch there.
@@ -329,7 +327,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         return made
 
 
-class OcclusionExplainerModel(Model, _OcclusionStage, StageReadable, DefaultParamsWritable):
+class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
     """Makes heat maps as :class:`OcclusionExplainer` has tuned them.
 
     Beside the estimator's Params, for the approximate mode: ``placesPerImage``, whether places are computed exactly,

@@ -17,8 +17,11 @@ Examples
 
 from vista_spark.roster._card import FeatureLayer, ModelCard
 from vista_spark.roster._class_names import ClassNames, fitting_class_names, read_class_names
+from vista_spark.roster._load import load
+from vista_spark.roster._of import is_name, of
 from vista_spark.roster._pretrained import from_pretrained
-from vista_spark.roster._registry import card, load, names, register, text_encoder, unregister
+from vista_spark.roster._register import register, text_encoder
+from vista_spark.roster._registry import card, is_shipped, names, unregister
 
 __all__ = [
     "ClassNames",
@@ -27,8 +30,11 @@ __all__ = [
     "card",
     "fitting_class_names",
     "from_pretrained",
+    "is_name",
+    "is_shipped",
     "load",
     "names",
+    "of",
     "read_class_names",
     "register",
     "text_encoder",

@@ -36,6 +36,7 @@ from vista_spark.transfer._run import FEATURES, Run
 from vista_spark.transfer._tracking import log
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
 
     from pyspark.ml.evaluation import Evaluator
@@ -71,9 +72,10 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
 
     Parameters
     ----------
-    model : str
-        A name of :func:`vista_spark.roster.names`, a registered model's included.
-    weights : str, optional
+    model : str, ModelCard, or a model
+        A name of :func:`vista_spark.roster.names`, or a ``torch.nn.Module`` or ``keras.Model`` as it is, a card, or
+        ``"package.module:function"``: all that :func:`vista_spark.roster.of` takes. A model is copied here.
+    weights : str or path, optional
         As for :class:`vista_spark.CNNFeaturizer` and :class:`vista_spark.TextFeaturizer`.
     layers : int, str or sequence of int and str
         Names; ``n`` in a sequence is the n-th layer from the top; a bare ``k`` stands for the top ``k`` layers.
@@ -156,9 +158,9 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
 
     __module__ = "vista_spark"
 
-    model: str
+    model: Any
     downstream: Estimator[Any]
-    weights: str | None = None
+    weights: str | os.PathLike[str] | None = None
     layers: int | str | Sequence[int | str] = 4
     evaluator: Evaluator | None = None
     pooling: str | None = None
@@ -186,6 +188,8 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
     def __post_init__(self) -> None:
         super().__init__()
         check_estimator(self.downstream)
+        if not roster.is_name(self.model):
+            self.model = roster.of(self.model, image_size=self.image_size)
         for name, value, allowed in (
             ("pooling", self.pooling, (None, *dict.fromkeys((*POOLINGS, *TEXT_POOLINGS)))),
             ("image_aggregation", self.image_aggregation, REDUCTIONS),
@@ -214,8 +218,9 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         logical = "staged" if self.plan == "auto" else cast("Logical", self.plan)
         names = net.targets(self.layers, self.pooling)
         shown = {**net.inputs, **names}
-        text = plan_layers(net.graph, list(names), logical, model=self.model, names=shown).explain()
-        return f"{_AUTO}\n{text}" if self.plan == "auto" else text
+        text = plan_layers(net.graph, list(names), logical, model=net.card.name, names=shown).explain()
+        before = [f"{net.card.name}: nothing says how its images are prepared; assumed is {net.card.assumed}"]
+        return "\n".join([*(before if net.card.assumed else ()), *([_AUTO] if self.plan == "auto" else ()), text])
 
     def copy(self, extra: Any = None) -> FeatureTransfer:
         """Copy it; ``extra`` Params go to the downstream estimator and the evaluator, which have them."""
@@ -298,7 +303,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         )
         evaluator = self.evaluator or default_evaluator(self.downstream)
         steps = 4 + 2 * len(net.targets(self.layers, self.pooling)) + self.hog
-        with Progress(f"{self.model} {self.plan}", steps, shown=self.progress) as bar:
+        with Progress(f"{net.card.name} {self.plan}", steps, shown=self.progress) as bar:
             warn_of_random_weights(net.card, net.weights, net.seed)
             net.check()
             bar.step("checking and matching the tables")
@@ -384,7 +389,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
 
     def _pipeline(self, best: LayerResult, columns: Columns, batch_size: int) -> PipelineModel:
         """Assemble the stages from a joined DataFrame to predictions, without what only the training needed."""
-        of_text = roster.card(self.model).kind == "text"
+        of_text = roster.of(self.model).kind == "text"
         own: dict[str, Any] = {"maxLength": self.max_length} if of_text else {"imageSize": self.image_size}
         stage = TextFeaturizer if of_text else CNNFeaturizer
         if not of_text:
@@ -414,4 +419,5 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             "label_column": columns.label,
             "image_column": columns.image,
         }
-        return shown | used | {"downstream": type(self.downstream).__name__}
+        named = {"model": getattr(self.model, "name", self.model), "downstream": type(self.downstream).__name__}
+        return shown | used | named

@@ -14,6 +14,7 @@ from udfs.handlers.keras._import import import_keras
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -119,6 +120,36 @@ class KerasFramework(Framework):
         from udfs.handlers.keras import _export  # noqa: PLC0415
 
         return _export.open_export(data)
+
+    def fingerprint(self, model: Any) -> str:
+        """Hash configuration, classes and the values of the weights."""
+        from udfs.handlers.keras import _travel  # noqa: PLC0415
+
+        return _travel.fingerprint(model)
+
+    def pack(self, model: Any, path: Path) -> bytes:
+        """Write a ``.keras`` archive."""
+        from udfs.handlers.keras import _travel  # noqa: PLC0415
+
+        return _travel.pack(model, path)
+
+    def unpack(self, code: bytes, path: Path) -> Any:
+        """Open a ``.keras`` archive with the user's own classes."""
+        from udfs.handlers.keras import _travel  # noqa: PLC0415
+
+        return _travel.unpack(code, path)
+
+    def write_network(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:  # noqa: ARG002 - it knows them
+        """Write a ``.keras`` archive of Keras's own layers."""
+        from udfs.handlers.keras import _travel  # noqa: PLC0415
+
+        _travel.write_network(model, path)
+
+    def open_network(self, path: Path) -> Any:
+        """Open a ``.keras`` archive in Keras's safe mode."""
+        from udfs.handlers.keras import _travel  # noqa: PLC0415
+
+        return _travel.open_network(path)
 
     def parameters(self, network: Any) -> int:
         """Count the scalars as Keras's summary does."""

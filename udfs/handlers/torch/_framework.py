@@ -10,7 +10,7 @@ from torch import nn
 
 from udfs.handlers._framework import DeviceError, Framework
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers.torch import _export, _networks
+from udfs.handlers.torch import _export, _networks, _program, _travel
 from udfs.handlers.torch._fx import capture, unwrapped
 from udfs.handlers.torch._held import has_meta_tensor
 from udfs.handlers.torch._model import TorchModel
@@ -18,6 +18,7 @@ from udfs.handlers.torch._model import TorchModel
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -120,6 +121,26 @@ class TorchFramework(Framework):
     def open_export(self, data: bytes) -> Exported:
         """Open a ``.pt2`` archive."""
         return _export.open_export(data)
+
+    def fingerprint(self, model: nn.Module) -> str:
+        """Hash code, structure and the values of all tensors."""
+        return _travel.fingerprint(model)
+
+    def pack(self, model: nn.Module, path: Path) -> bytes:
+        """Write all tensors of a module, those outside of its state dict included."""
+        return _travel.pack(model, path)
+
+    def unpack(self, code: bytes, path: Path) -> nn.Module:
+        """Open a module on tensors that are pages of a file."""
+        return _travel.unpack(code, path)
+
+    def write_network(self, model: nn.Module, inputs: Sequence[TensorSpec], path: Path) -> None:
+        """Write a ``.pt2`` archive of ``torch.export`` that knows which tensor each module returned."""
+        _program.write_network(model, inputs, path)
+
+    def open_network(self, path: Path) -> nn.Module:
+        """Open a ``.pt2`` archive as a module."""
+        return _program.open_network(path)
 
     def parameters(self, network: nn.Module) -> int:
         """Count the scalars of parameters, without buffers."""

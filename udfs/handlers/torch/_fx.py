@@ -17,13 +17,14 @@ from udfs.handlers.torch._held import check_held, not_copyable
 from udfs.handlers.torch._hooks import bake, has_global_hooks
 from udfs.handlers.torch._layout import reshape_views
 from udfs.handlers.torch._names import returned_by_stack
+from udfs.handlers.torch._opened import is_program
 from udfs.handlers.torch._pure import InplaceProxy, MutationError, purify
 from udfs.handlers.torch._sizes import free_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["capture", "example", "private", "unwrapped"]
+__all__ = ["baked", "capture", "example", "exported", "private", "unwrapped"]
 
 _EXAMPLE_BATCH = 2  # torch.export takes the sizes 0 and 1 for constants
 
@@ -99,6 +100,8 @@ def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
         A part of the model is in training mode, or neither works; the message has both reasons.
     """
     model = unwrapped(model)
+    if is_program(model):
+        return _known(model, inputs)
     check_held(model)
     _check_arity(model, len(inputs))
     training = [path for path, inner in model.named_modules() if inner.training]
@@ -109,10 +112,10 @@ def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
         )
     precision = _precision(model)
     try:
-        module = _by_fx(_baked(model), len(inputs))
+        module = _by_fx(baked(model), len(inputs))
     except Exception as fx_error:  # noqa: BLE001 - tracing runs the user's own forward, which may raise anything
         try:
-            module = _by_export(_baked(model), inputs)
+            module = _by_export(baked(model), inputs)
         except Exception as export_error:
             told = [first_line(error) for error in (export_error, fx_error)]
             raise UntraceableModelError(
@@ -152,7 +155,8 @@ def private(model: nn.Module) -> nn.Module:
     return copied
 
 
-def _baked(model: nn.Module) -> nn.Module:
+def baked(model: nn.Module) -> nn.Module:
+    """Copy the modules as :func:`private` does, with the weights that norms and pruning give them in inference."""
     copied = private(model)
     bake(copied)
     return copied
@@ -225,13 +229,34 @@ def _by_fx(model: nn.Module, arity: int) -> fx.GraphModule:
     return module
 
 
-def _by_export(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
+def exported(model: nn.Module, inputs: Sequence[TensorSpec]) -> torch.export.ExportedProgram:
+    """Export a module of the caller's own, for any number of records and in pure operations."""
     # By the names of forward's parameters, of which *args is one.
     free = dict(inspect.signature(model.forward).bind(*({0: torch.export.Dim.AUTO} for _ in inputs)).arguments)
     with torch.no_grad(), quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
         program = torch.export.export(model, example(inputs, _EXAMPLE_BATCH, model), dynamic_shapes=free, strict=False)
-        module = program.run_decompositions({}).module(check_guards=False)
+        decomposed: torch.export.ExportedProgram = program.run_decompositions({})
+    return decomposed
+
+
+def _known(program: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
+    """Copy a program that was saved, check it, and make it ready as :func:`capture` does what it traced."""
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
+        module = private(program)
+    assert isinstance(module, fx.GraphModule)  # noqa: S101 - what a program is, for the type checker
+    _check_exported(module)
+    _convert_inputs(module, inputs, _precision(module))
+    reshape_views(module)
+    free_sizes(module, inputs)
+    return module
+
+
+def _by_export(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
+        module = exported(model, inputs).module(check_guards=False)
     assert isinstance(module, fx.GraphModule)  # noqa: S101 - what the API returns, for the type checker
     _check_exported(module)
     module.meta["returned"] = returned_by_stack(module)

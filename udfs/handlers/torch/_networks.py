@@ -12,6 +12,7 @@ from torch import nn
 from udfs.handlers._builders import building, not_a_network
 from udfs.handlers.torch._fx import example, private
 from udfs.handlers.torch._held import check_held, has_meta_tensor, is_lazy
+from udfs.handlers.torch._opened import is_program, returned_paths
 from udfs.weights import fit_state_dict, read_state_dict
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def run_order(network: nn.Module, inputs: Sequence[TensorSpec]) -> list[str]:
     UntraceableModelError
         The network does not run on such inputs.
     """
+    if is_program(network):
+        return list(returned_paths(network))
     finished: dict[str, None] = {}
 
     def finish(path: str) -> Callable[[nn.Module, Any, object], None]:
@@ -109,6 +112,8 @@ def _for_inference(network: Any, builder: Builder) -> nn.Module:
     """Make a private copy that shares the weights: a builder may return a network that its author still uses."""
     if not isinstance(network, nn.Module):
         raise not_a_network(builder, network, "torch.nn.Module")
+    if is_program(network):
+        return network  # opened from a file, for this caller alone
     check_held(network)
     return private(network).eval().requires_grad_(False)
 

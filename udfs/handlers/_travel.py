@@ -1,0 +1,79 @@
+"""Models as their authors wrote them, pickled for Spark's closures: code by value where only the driver has it."""
+
+from __future__ import annotations
+
+import io
+import sys
+import sysconfig
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ["by_value", "dumped", "own_packages"]
+
+_INSTALLED = tuple({str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("stdlib", "purelib", "platlib")})
+_OURS = ("vista_spark", "cerebro_spark", "udfs", "optimizer")
+
+
+def dumped(
+    value: object, classes: Iterable[type] = (), persistent: Callable[[object], object | None] = lambda _: None
+) -> bytes:
+    """Pickle a value as Spark pickles closures, and the user's own classes by value.
+
+    Parameters
+    ----------
+    value : object
+    classes : iterable of type
+        Classes that the value is made of; the packages of those that are not installed travel by value.
+    persistent : callable
+        Gives what stands for an object that is stored elsewhere, or ``None``; by default none is.
+    """
+
+    class Pickler(cloudpickle.Pickler):
+        def persistent_id(self, held: object) -> object | None:
+            return persistent(held)
+
+    buffer = io.BytesIO()
+    with by_value(own_packages(classes)):
+        Pickler(buffer).dump(value)  # type: ignore[no-untyped-call]
+    return buffer.getvalue()
+
+
+def own_packages(classes: Iterable[type]) -> set[str]:
+    """Name the top packages of classes whose source lies beside the user's code, not among what is installed.
+
+    Examples
+    --------
+    >>> from collections import OrderedDict
+    >>> own_packages([OrderedDict, Path])
+    set()
+    """
+    return {name for name in {made.__module__.partition(".")[0] for made in classes} if _is_own(name)}
+
+
+@contextmanager
+def by_value(packages: Iterable[str]) -> Iterator[None]:
+    """Pickle the classes and functions of packages by value for a ``with`` block: workers need not have them."""
+    known = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]
+    added = [sys.modules[name] for name in packages if name in sys.modules and name not in known]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _is_own(name: str) -> bool:
+    module: Any = sys.modules.get(name)
+    if not isinstance(module, ModuleType) or name in ("__main__", *_OURS) or name in sys.stdlib_module_names:
+        return False
+    paths: list[str] = [module.__file__] if module.__file__ else list(getattr(module, "__path__", ()))
+    return bool(paths) and not any(str(Path(path).resolve()).startswith(_INSTALLED) for path in paths)

@@ -1,0 +1,113 @@
+"""A network in a file: a builder that a card may have, whose weights travel with it."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from udfs.handlers import Framework, framework, register_framework, registered_frameworks
+from udfs.weights import local_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from udfs.handlers import TensorSpec
+
+__all__ = ["NetworkFile", "files_of_this_process"]
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkFile:
+    """Builder of a network that lies in a file. Two are equal where their networks are.
+
+    Parameters
+    ----------
+    framework : str
+        Name of the framework.
+    digest : str
+        Changes with the network's code and with its weights.
+    file : str
+        A path, or what :func:`udfs.weights.local_file` finds on a worker.
+    code : bytes, optional
+        Of a network that a user gave: what its framework packed beside the file, for Spark's closures alone. Without it
+        the file holds a network that needs no code of its author.
+    inputs : tuple of TensorSpec
+        Of a network without its author's code: the only inputs that it reads. Empty where it reads others too.
+    registered : tuple of Framework
+        Frameworks that were registered by hand, for workers to register too; by default those of this process.
+    """
+
+    framework: str
+    digest: str
+    file: str
+    code: bytes | None = field(default=None, repr=False)
+    inputs: tuple[TensorSpec, ...] = ()
+    registered: tuple[Framework, ...] = field(default_factory=registered_frameworks, repr=False)
+
+    @classmethod
+    def of(cls, model: Any, own: Framework) -> NetworkFile:
+        """Copy a model that a user gave, with its weights of now; the model stays as it is.
+
+        Raises
+        ------
+        udfs.handlers.UntraceableModelError
+            It cannot be sent to another process.
+        """
+        digest = own.fingerprint(model)
+        file = files_of_this_process() / f"{digest}.network"
+        if file.exists() and digest in _packed:
+            return cls(own.name, digest, str(file), _packed[digest])
+        partial = file.with_name(f".{file.name}")
+        code = own.pack(model, partial)
+        partial.replace(file)
+        _packed[digest] = code
+        return cls(own.name, digest, str(file), code)
+
+    @classmethod
+    def without_code(cls, model: Any, own: Framework, inputs: Sequence[TensorSpec], file: Path) -> NetworkFile:
+        """Write a model to a file so that it needs none of its author's code.
+
+        Raises
+        ------
+        udfs.handlers.UntraceableModelError
+            It needs its author's code; the message says for what.
+        """
+        own.write_network(model, inputs, file)
+        return cls(own.name, own.fingerprint(model), str(file), inputs=tuple(inputs))
+
+    def __call__(self) -> Any:
+        """Open the network, in inference mode and for the caller alone."""
+        register_framework(*self.registered)
+        own, path = framework(self.framework), local_file(self.file)
+        return own.open_network(path) if self.code is None else own.unpack(self.code, path)
+
+    def at(self, file: str) -> NetworkFile:
+        """The same network in another place."""
+        return replace(self, file=file)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NetworkFile) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[str, str, bool]:
+        return self.framework, self.digest, self.code is None
+
+
+_packed: dict[str, bytes] = {}
+"""Code of the networks that this process has packed, by digest."""
+
+
+@cache
+def files_of_this_process() -> Path:
+    """A folder for files of networks, which lives as long as this process."""
+    folder = Path(tempfile.mkdtemp(prefix="cerebro-networks-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -1,0 +1,330 @@
+"""Saving a stage with its network: the card as JSON, weights and exported graphs as the bytes of files, no pickle."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import logging
+import os
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.ml.util import DefaultParamsWriter, MLWritable
+
+from udfs import images
+from udfs.driver import StageReadable, StageReader
+from udfs.handlers import TensorSpec, framework
+from udfs.inference import TOKENIZER, NetworkFile, Tokenization, files_of_this_process
+from udfs.weights import FOLDER_WEIGHTS, WeightsError, local_file
+from vista_spark import roster
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.network._params import HasNetwork
+from vista_spark.roster import FeatureLayer, ModelCard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from vista_spark.network._network import Network
+
+__all__ = ["NetworkPersistable"]
+
+_LOG = logging.getLogger(__name__)
+
+_FACTS = "carried"
+_FOLDER = "network"
+
+# A row of the table of files: small enough for a message of Spark Connect, and for the driver's memory.
+_PIECE = 16 << 20
+# Rows that one job writes.
+_PIECES = 4
+
+_ROSTER = "vista_spark.roster."
+
+
+class NetworkPersistable(HasNetwork, StageReadable, MLWritable):
+    """A stage that is saved with its network, and loads in a process that knows nothing of it."""
+
+    def write(self) -> _Writer:
+        """Make a writer: Params, and the network unless every process knows it by its name."""
+        return _Writer(self)
+
+    @classmethod
+    def read(cls) -> StageReader:
+        """Make a reader of what the stage's ``write()`` wrote."""
+        return _Reader(cls)
+
+
+class _Writer(DefaultParamsWriter):
+    def saveImpl(self, path: str) -> None:
+        """Save to a path that does not exist yet, by way of Spark: any path does which Spark can write."""
+        stage: Any = self.instance
+        facts, files = _carried(stage)
+        params = {param.name: value for param, value in stage._paramMap.items()}  # noqa: SLF001 - as Spark ML's own
+        if facts.get("card", {}).get("weights_inside"):
+            params.pop("weights", None)
+        extra = {_FACTS: facts} if facts else None
+        self.saveMetadata(stage, path, self.sparkSession, extraMetadata=extra, paramMap=params)
+        if files:
+            _write(self.sparkSession, files, os.path.join(path, _FOLDER))  # noqa: PTH118 - may be a URI
+
+
+class _Reader(StageReader):
+    def load(self, path: str) -> Any:
+        """Load from a path.
+
+        Raises
+        ------
+        optimizer.errors.InvalidArgumentError
+            The path holds a stage of another class, or a network that this version cannot read.
+        """
+        metadata = self._metadata(path)
+        stage = self._with_params(self.cls(), metadata)
+        facts = metadata.get(_FACTS)
+        if facts:
+            folder = _read(self.sparkSession, os.path.join(path, _FOLDER)) if facts["files"] else None  # noqa: PTH118
+            if "card" in facts:
+                stage._given = _card_from(facts["card"], folder)  # noqa: SLF001 - what the writer took from there
+            if "weights" in facts:
+                assert folder is not None  # noqa: S101 - what the writer wrote
+                stage._carried = {stage.getWeights(): str(folder / facts["weights"])}  # noqa: SLF001
+        return stage
+
+
+def _carried(stage: Any) -> tuple[dict[str, Any], dict[str, Path]]:
+    """Decide what is saved beside a stage's Params: facts, and files by the names that they get."""
+    if not stage.isDefined(stage.model):
+        return {}, {}
+    given = stage._given  # noqa: SLF001 - the stage's own writer
+    if given is None and roster.is_shipped(stage.getModel()):
+        return _weights_of(stage)
+    if given is None and stage.getModel() not in roster.names():
+        return {}, {}  # an unknown name: transform says so
+    card = roster.of(stage.getModel() if given is None else given)
+    if isinstance(card.builder, NetworkFile) or not _type_name(card.builder).startswith(_ROSTER):
+        return _exported(stage._network_to_save())  # noqa: SLF001
+    facts, files = _weights_of(stage)
+    described: dict[str, Any] = {**_described(card), "builder": _builder(card.builder)}
+    if card.weights is not None and "://" not in card.weights:
+        files["card-weights"] = _file(card.weights)
+        described["weights"] = "card-weights"
+    elif card.weights is not None:
+        described["weights_uri"] = card.weights
+    _add_tokenizer(card, described, files)
+    return {**facts, "card": described, "files": bool(files)}, files
+
+
+def _weights_of(stage: Any) -> tuple[dict[str, Any], dict[str, Path]]:
+    """The file, or the folder, that the Param ``weights`` names on this machine. A URI stays a URI."""
+    named = stage.getWeights()
+    if named is None or "://" in named:
+        return {}, {}
+    path = Path(stage._carried.get(named, named)).expanduser()  # noqa: SLF001
+    if not path.exists():
+        _LOG.warning("weights %s are not there: the stage is saved without them, and cannot run until they are", named)
+        return {}, {}
+    if path.is_dir():
+        inside = {f"weights/{name}": path / name for name in (FOLDER_WEIGHTS, TOKENIZER) if (path / name).is_file()}
+        return {"weights": "weights", "files": True}, inside
+    files = {f"weights/{path.name}": path}
+    if (path.parent / TOKENIZER).is_file():
+        files[f"weights/{TOKENIZER}"] = path.parent / TOKENIZER
+    return {"weights": f"weights/{path.name}", "files": True}, files
+
+
+def _exported(net: Network) -> tuple[dict[str, Any], dict[str, Path]]:
+    """The network as a graph that needs no code of its author, with its weights."""
+    card, own = net.card, framework(net.card.framework)
+    inputs = card.preprocessing.inputs
+    builder = card.builder
+    if not (isinstance(builder, NetworkFile) and builder.code is None and net.weights is None):
+        model = roster.load(card, net.weights, seed=net.seed)
+        partial = Path(tempfile.mkdtemp(dir=files_of_this_process())) / f"network{own.suffix}"
+        builder = NetworkFile.without_code(model, own, inputs, partial)
+    _check_layers(net, builder)
+    described = _described(card) | {
+        "file": f"network{own.suffix}",
+        "digest": builder.digest,
+        "inputs": [dataclasses.asdict(spec) for spec in inputs],
+        "weights_inside": True,
+    }
+    files = {f"network{own.suffix}": local_file(builder.file)}
+    _add_tokenizer(card, described, files)
+    return {"card": described, "files": True}, files
+
+
+def _check_layers(net: Network, builder: NetworkFile) -> None:
+    """Refuse to save a network of which a layer that a number stands for is no longer there."""
+    known = set(framework(builder.framework).run_order(builder, builder.inputs))
+    missing = [layer.module for layer in net.card.layers if layer.module not in known]
+    if missing:
+        raise InvalidArgumentError(
+            f"model {net.card.name!r} cannot be saved: its layers {', '.join(missing)} give no tensor of their own in "
+            "the exported network; leave them out, as roster.of(model, layers=[...])"
+        )
+
+
+def _described(card: ModelCard) -> dict[str, Any]:
+    names = card.class_names
+    return {
+        "name": card.name,
+        "framework": card.framework,
+        "preprocessing": _as_json(card.preprocessing),
+        "layers": [[layer.name, layer.module] for layer in card.layers],
+        "parameters": card.parameters,
+        "reference": card.reference,
+        "assumed": card.assumed,
+        "class_names": names if names is None or names == "imagenet-1k" else list(roster.read_class_names(names)),
+    }
+
+
+def _add_tokenizer(card: ModelCard, described: dict[str, Any], files: dict[str, Path]) -> None:
+    tokenization = card.preprocessing
+    if isinstance(tokenization, Tokenization) and tokenization.tokenizer and "://" not in tokenization.tokenizer:
+        files[TOKENIZER] = _file(tokenization.tokenizer)
+        described["tokenizer"] = TOKENIZER
+
+
+def _file(path: str) -> Path:
+    found = Path(path).expanduser()
+    if not found.is_file():
+        raise WeightsError(f"{path} is not there, so it cannot be saved with the stage: put it back, or name another")
+    return found
+
+
+def _card_from(described: Mapping[str, Any], folder: Path | None) -> ModelCard:
+    preprocessing = _from_json(described["preprocessing"])
+    if "tokenizer" in described and folder is not None:
+        preprocessing = dataclasses.replace(preprocessing, tokenizer=str(folder / described["tokenizer"]))
+    weights = described.get("weights_uri")
+    if "weights" in described and folder is not None:
+        weights = str(folder / described["weights"])
+    builder: Any
+    if "builder" in described:
+        builder = _builder_from(described["builder"])
+    else:
+        assert folder is not None  # noqa: S101 - what the writer wrote
+        inputs = tuple(TensorSpec(tuple(spec["shape"]), spec["dtype"]) for spec in described["inputs"])
+        file = str(folder / described["file"])
+        builder = NetworkFile(described["framework"], described["digest"], file, inputs=inputs)
+    names = described["class_names"]
+    return ModelCard(
+        name=described["name"],
+        builder=builder,
+        preprocessing=preprocessing,
+        layers=tuple(FeatureLayer(*layer) for layer in described["layers"]),
+        parameters=described["parameters"],
+        reference=described["reference"],
+        framework=described["framework"],
+        weights=weights,
+        class_names=tuple(names) if isinstance(names, list) else names,
+        assumed=described["assumed"],
+    )
+
+
+# ---- plain values of the project's own
+
+
+def _type_name(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _builder(builder: Any) -> dict[str, Any]:
+    """Describe a builder of the roster, which is a dataclass of plain values."""
+    return {"type": _type_name(builder), "fields": dataclasses.asdict(builder)}
+
+
+def _builder_from(described: Mapping[str, Any]) -> Any:
+    module, _, name = described["type"].rpartition(".")
+    if not module.startswith(_ROSTER):
+        raise InvalidArgumentError(f"a saved stage names the builder {described['type']!r}, which is not the roster's")
+    return getattr(import_module(module), name)(**_tuples(described["fields"]))
+
+
+def _as_json(value: Any) -> dict[str, Any]:
+    return {"type": type(value).__name__, "fields": {name: _plain(entry) for name, entry in _fields(value).items()}}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {entry.name: getattr(value, entry.name) for entry in dataclasses.fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return _as_json(value)
+    return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+_PREPROCESSINGS = {
+    "Preprocessing": images.Preprocessing,
+    "Preprocessings": images.Preprocessings,
+    "Tokenization": Tokenization,
+}
+
+
+def _from_json(described: Mapping[str, Any]) -> Any:
+    def value(entry: Any) -> Any:
+        if isinstance(entry, dict):
+            return _from_json(entry)
+        return tuple(value(inner) for inner in entry) if isinstance(entry, list) else entry
+
+    fields = {name: value(entry) for name, entry in described["fields"].items()}
+    return _PREPROCESSINGS[described["type"]](**fields)
+
+
+def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+# ---- files as a table of Spark's, so that any path does which Spark can write
+
+
+def _pieces(files: Mapping[str, Path]) -> Iterator[tuple[str, int, bytearray]]:
+    for name, path in files.items():
+        with path.open("rb") as file:
+            number = 0
+            while (piece := file.read(_PIECE)) or not number:
+                yield name, number, bytearray(piece)
+                number += 1
+
+
+def _write(spark: SparkSession, files: Mapping[str, Path], path: str) -> None:
+    held: list[tuple[str, int, bytearray]] = []
+
+    def flush() -> None:
+        spark.createDataFrame(held, "name string, number int, content binary").coalesce(1).write.mode("append").parquet(
+            path
+        )
+        held.clear()
+
+    for piece in _pieces(files):
+        held.append(piece)
+        if len(held) == _PIECES:
+            flush()
+    if held:
+        flush()
+
+
+def _read(spark: SparkSession, path: str) -> Path:
+    """Put the files of a saved stage into a folder of this process's; equal files of two stages are one."""
+    folder = Path(tempfile.mkdtemp(dir=files_of_this_process()))
+    table = spark.read.parquet(path)
+    digest = hashlib.sha256()
+    for row in sorted(table.select("name", "number").collect()):
+        content = table.where((table["name"] == row["name"]) & (table["number"] == row["number"])).first()
+        assert content is not None  # noqa: S101 - a row that was just listed
+        target = folder / row["name"]
+        if not target.resolve().is_relative_to(folder.resolve()):
+            raise InvalidArgumentError(f"{path} names a file outside of the stage: {row['name']!r}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("ab") as file:
+            file.write(content["content"])
+        digest.update(f"{row['name']}|{row['number']}|".encode())
+        digest.update(content["content"])
+    known = files_of_this_process() / digest.hexdigest()
+    if not known.exists():
+        return folder.rename(known)
+    return known
