@@ -144,13 +144,15 @@ class Framework(Handler, Protocol):
         """Hash a model's code and the values of its weights: it changes when the model is trained further."""
         return hashlib.blake2b(dumped(model), digest_size=16).hexdigest()
 
-    def pack(self, model: Any, path: Path) -> bytes:
+    def pack(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> bytes:  # noqa: ARG002 - for Keras
         """Write a model's weights to a file, and return the rest of it for one of Spark's closures.
 
         Parameters
         ----------
         model : object
             Left as it is.
+        inputs : sequence of TensorSpec
+            Of the model.
         path : Path
             Of the file; by default it stays empty, and the closure has the weights.
 

@@ -50,8 +50,16 @@ class NetworkFile:
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks, repr=False)
 
     @classmethod
-    def of(cls, model: Any, own: Framework) -> NetworkFile:
+    def of(cls, model: Any, own: Framework, inputs: Sequence[TensorSpec]) -> NetworkFile:
         """Copy a model that a user gave, with its weights of now; the model stays as it is.
+
+        Parameters
+        ----------
+        model : object
+        own : Framework
+            That recognises it.
+        inputs : sequence of TensorSpec
+            Of the model.
 
         Raises
         ------
@@ -59,14 +67,14 @@ class NetworkFile:
             It cannot be sent to another process.
         """
         digest = own.fingerprint(model)
-        file = files_of_this_process() / f"{digest}.network"
-        if file.exists() and digest in _packed:
-            return cls(own.name, digest, str(file), _packed[digest])
-        partial = file.with_name(f".{file.name}")
-        code = own.pack(model, partial)
-        partial.replace(file)
-        _packed[digest] = code
-        return cls(own.name, digest, str(file), code)
+        reads = "_".join("x".join(map(str, spec.shape)) for spec in inputs)
+        file = files_of_this_process() / f"{digest}-{reads}.network"
+        if file not in _packed:
+            partial = file.with_name(f".{file.name}")
+            code = own.pack(model, inputs, partial)
+            partial.replace(file)
+            _packed[file] = code
+        return cls(own.name, digest, str(file), _packed[file])
 
     @classmethod
     def without_code(cls, model: Any, own: Framework, inputs: Sequence[TensorSpec], file: Path) -> NetworkFile:
@@ -101,8 +109,8 @@ class NetworkFile:
         return self.framework, self.digest, self.code is None
 
 
-_packed: dict[str, bytes] = {}
-"""Code of the networks that this process has packed, by digest."""
+_packed: dict[Path, bytes] = {}
+"""Code of the networks that this process has packed, by file."""
 
 
 @cache

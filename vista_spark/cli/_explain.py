@@ -16,7 +16,7 @@ from udfs.driver.command import Master, choice, picture_file, refused_before_spa
 from udfs.handlers import framework
 from udfs.occlusion import MODES, OUTPUTS, PERTURBATIONS, PRECISIONS
 from vista_spark import roster
-from vista_spark.cli._options import Model, Weights
+from vista_spark.cli._options import Model, Weights, opened_model
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def explain_command(
     with refused_before_spark():
         for written in (out, out.with_suffix(".json")):
             _check_writable(written)
-        card = roster.card(model)
+        card = roster.of(opened_model(model), image_size=image_size)
         check_explainable(card, {mode})
         net = network(card, weights, seed, image_size)
         OcclusionOptions(patch=(patch_size,) * 2, stride=(stride,) * 2, **options).occlusion(
@@ -178,7 +178,7 @@ def explain_command(
 
         explanation = explain_image(
             image,
-            model,
+            card,
             weights,
             target=target,
             patch_size=patch_size,

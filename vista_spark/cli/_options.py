@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +13,7 @@ from optimizer.errors import nearest
 from optimizer.logical import LOGICAL_PLANS
 from udfs.driver.command import choice
 from udfs.inference import POOLINGS
+from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import TEXT_POOLINGS
 
@@ -33,6 +36,7 @@ __all__ = [
     "Weights",
     "downstream_factory",
     "downstream_name",
+    "opened_model",
 ]
 
 # The paper's downstream model is the first (Vista, Figure 8).
@@ -56,7 +60,9 @@ Label = Annotated[str, typer.Option(help="The label's column; strings are indexe
 On = Annotated[str, typer.Option(help="The id's column.")]
 Features = Annotated[str | None, typer.Option(help="Structured columns, with commas; every numeric one by default.")]
 Image = Annotated[str, typer.Option(help="The column of images or texts, where --images is a .parquet.")]
-Model = Annotated[str, typer.Option(help="The network; `vista models` lists them.")]
+Model = Annotated[
+    str, typer.Option(help="The network: a name of `vista models`, or package.module:function that returns one.")
+]
 Weights = Annotated[str | None, typer.Option(help="Path or URI of a state dict; without it the network is random.")]
 Layers = Annotated[str, typer.Option(help="Names or numbers from the top, with commas; a bare number k: the top k.")]
 Downstream = Annotated[
@@ -104,6 +110,24 @@ def downstream_factory(text: str) -> Callable[[], Any]:
     except (ImportError, AttributeError) as error:
         raise InvalidArgumentError(f"--downstream {target!r}: {error}") from error
     return lambda: estimator(**settings)
+
+
+def opened_model(text: str) -> Any:
+    """Find the network of ``--model``: a name as it is, or what the function of ``package.module:function`` returns.
+
+    The folder that the command is run in is searched after all others.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The function cannot be imported, or returns no model.
+    """
+    if roster.is_name(text):
+        return text
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    return roster.of(text)
 
 
 def downstream_name(text: str) -> str:

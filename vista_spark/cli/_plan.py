@@ -28,6 +28,7 @@ from vista_spark.cli._options import (
     Table,
     Weights,
     downstream_name,
+    opened_model,
 )
 
 if TYPE_CHECKING:
@@ -104,10 +105,11 @@ def plan_command(
         named = comma_separated(features)
         sizes = survey(table, images, on=on, label=label, image=image, features=named)
         wanted = parse_layers(layers)
-        network(model, weights, 0).targets(wanted, pooling)
+        named = opened_model(model)
+        network(named, weights, 0).targets(wanted, pooling)
     with Console().status(f"measuring {model}, once on this machine"):
         chosen = plan_feature_transfer(
-            model,
+            named,
             cluster,
             rows=rows or sizes.rows,
             structured_features=sizes.structured_features,

@@ -8,13 +8,13 @@ import typer
 from rich.console import Console
 
 from udfs.driver.command import Device, refused_before_spark
-from vista_spark.cli._options import Weights
+from vista_spark.cli._options import Weights, opened_model
 
 __all__ = ["profile_command"]
 
 
 def profile_command(
-    model: Annotated[str, typer.Argument(help="The network; `vista models` lists them.")],
+    model: Annotated[str, typer.Argument(help="A name of `vista models`, or package.module:function.")],
     weights: Weights = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per run of the network.")] = 32,
     device: Device = "auto",
@@ -24,7 +24,8 @@ def profile_command(
     from vista_spark.network import network, profile  # noqa: PLC0415 - `vista --help` is not to wait for it
 
     with refused_before_spark():
-        network(model, weights, 0)
+        named = opened_model(model)
+        network(named, weights, 0)
     with Console().status(f"measuring {model}"):
-        measured = profile(model, weights=weights, batch_size=batch_size, device=device, fresh=fresh)
+        measured = profile(named, weights=weights, batch_size=batch_size, device=device, fresh=fresh)
     typer.echo(measured.explain())

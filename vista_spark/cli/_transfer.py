@@ -26,6 +26,7 @@ from vista_spark.cli._options import (
     Table,
     Weights,
     downstream_factory,
+    opened_model,
 )
 
 if TYPE_CHECKING:
@@ -85,14 +86,14 @@ def transfer_command(
 
     named = comma_separated(features)
     with refused_before_spark():
-        make_estimator = downstream_factory(downstream)
+        make_estimator, opened = downstream_factory(downstream), opened_model(model)
         check_tables(
             table if is_here(table, master) else None, images if is_here(images, master) else None,
             on=on, label=label, image=image, features=named,
         )  # fmt: skip
         make_transfer = partial(
             FeatureTransfer,
-            model=model,
+            model=opened,
             weights=weights,
             layers=parse_layers(layers),
             pooling=pooling,
@@ -109,7 +110,7 @@ def transfer_command(
         # Spark ML's own estimators cannot be made before Spark: ours takes their place while the rest is checked.
         make_transfer(downstream=MLPClassifier()).explain()
     # Now, rather than beside the progress bar: there is still time to stop.
-    net = network(model, weights, seed)
+    net = network(opened, weights, seed)
     warn_of_random_weights(net.card, net.weights, net.seed)
 
     with _CONSOLE.status("starting Spark"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from udfs.node import check_device, node_folder, written_once
 from vista_spark.network._network import network
 
 if TYPE_CHECKING:
+    import os
     from pathlib import Path
 
     from vista_spark.network._network import Network
@@ -27,9 +28,9 @@ __all__ = ["profile", "profile_network"]
 
 @hint_keywords
 def profile(
-    model: str,
+    model: Any,
     *,
-    weights: str | None = None,
+    weights: str | os.PathLike[str] | None = None,
     image_size: int | None = None,
     batch_size: int = 32,
     device: str = "auto",
@@ -43,8 +44,8 @@ def profile(
 
     Parameters
     ----------
-    model : str
-        A name of :func:`vista_spark.roster.names`.
+    model : str, ModelCard, or a model
+        As for :class:`vista_spark.FeatureTransfer`.
     weights, image_size, batch_size, device
         As for :class:`vista_spark.FeatureTransfer`.
     fresh : bool

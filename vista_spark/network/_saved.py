@@ -9,7 +9,7 @@ import os
 import tempfile
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.ml.util import DefaultParamsWriter, MLWritable
 
@@ -20,12 +20,12 @@ from udfs.inference import TOKENIZER, NetworkFile, Tokenization, files_of_this_p
 from udfs.weights import FOLDER_WEIGHTS, WeightsError, local_file
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.network._params import HasNetwork
 from vista_spark.roster import FeatureLayer, ModelCard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pyspark.ml.param import Params
     from pyspark.sql import SparkSession
 
     from vista_spark.network._network import Network
@@ -42,15 +42,23 @@ _PIECE = 16 << 20
 # Rows that one job writes.
 _PIECES = 4
 
-_ROSTER = "vista_spark.roster."
+# Builders that are saved as data. They name a class of this project; other builders' networks are saved as graphs.
+_BUILDERS = (
+    "vista_spark.roster._builtin._Builder",
+    "vista_spark.roster._keras_builtin._Builder",
+    "vista_spark.roster._text_builtin.BertShape",
+)
+
+# The names of classes that every process reads for itself.
+_IMAGENET = "imagenet-1k"
 
 
-class NetworkPersistable(HasNetwork, StageReadable, MLWritable):
+class NetworkPersistable(StageReadable, MLWritable):
     """A stage that is saved with its network, and loads in a process that knows nothing of it."""
 
     def write(self) -> _Writer:
         """Make a writer: Params, and the network unless every process knows it by its name."""
-        return _Writer(self)
+        return _Writer(cast("Params", self))
 
     @classmethod
     def read(cls) -> StageReader:
@@ -104,7 +112,7 @@ def _carried(stage: Any) -> tuple[dict[str, Any], dict[str, Path]]:
     if given is None and stage.getModel() not in roster.names():
         return {}, {}  # an unknown name: transform says so
     card = roster.of(stage.getModel() if given is None else given)
-    if isinstance(card.builder, NetworkFile) or not _type_name(card.builder).startswith(_ROSTER):
+    if _type_name(card.builder) not in _BUILDERS:
         return _exported(stage._network_to_save())  # noqa: SLF001
     facts, files = _weights_of(stage)
     described: dict[str, Any] = {**_described(card), "builder": _builder(card.builder)}
@@ -177,7 +185,7 @@ def _described(card: ModelCard) -> dict[str, Any]:
         "parameters": card.parameters,
         "reference": card.reference,
         "assumed": card.assumed,
-        "class_names": names if names is None or names == "imagenet-1k" else list(roster.read_class_names(names)),
+        "class_names": names if names in (None, _IMAGENET) else list(roster.read_class_names(names)),
     }
 
 
@@ -220,7 +228,7 @@ def _card_from(described: Mapping[str, Any], folder: Path | None) -> ModelCard:
         reference=described["reference"],
         framework=described["framework"],
         weights=weights,
-        class_names=tuple(names) if isinstance(names, list) else names,
+        class_names=tuple(map(str, names)) if isinstance(names, list) else _IMAGENET if names else None,
         assumed=described["assumed"],
     )
 
@@ -238,10 +246,11 @@ def _builder(builder: Any) -> dict[str, Any]:
 
 
 def _builder_from(described: Mapping[str, Any]) -> Any:
-    module, _, name = described["type"].rpartition(".")
-    if not module.startswith(_ROSTER):
+    if described["type"] not in _BUILDERS:
         raise InvalidArgumentError(f"a saved stage names the builder {described['type']!r}, which is not the roster's")
-    return getattr(import_module(module), name)(**_tuples(described["fields"]))
+    module, _, name = described["type"].rpartition(".")
+    made: type = getattr(import_module(module), name)
+    return made(**_tuples(described["fields"]))
 
 
 def _as_json(value: Any) -> dict[str, Any]:

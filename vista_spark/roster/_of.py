@@ -181,7 +181,7 @@ def _given(
     elif image_size is not None and preprocessing.kind == "image":
         preprocessing = preprocessing.with_size(image_size)
     named = name or _name(model)
-    builder = NetworkFile.of(model, own)
+    builder = NetworkFile.of(model, own, preprocessing.inputs)
     if assumed and (builder.digest, assumed) not in _STATED:
         _STATED.add((builder.digest, assumed))
         _LOG.warning("model %s: nothing says how its images are prepared, so this assumes %s", named, assumed)
@@ -220,12 +220,12 @@ def _with_own_copy(given: ModelCard) -> ModelCard:
         return given
     own = framework_of(builder)
     if own is not None:
-        return replace(given, builder=NetworkFile.of(builder, own), framework=own.name)
+        return replace(given, builder=NetworkFile.of(builder, own, given.preprocessing.inputs), framework=own.name)
     made, hands_out = _kind(builder, given.name)
     if not hands_out:
         return given if made == given.framework else replace(given, framework=made)
     own = framework_named(made)
-    return replace(given, builder=NetworkFile.of(builder(), own), framework=made)
+    return replace(given, builder=NetworkFile.of(builder(), own, given.preprocessing.inputs), framework=made)
 
 
 @lru_cache(maxsize=64)

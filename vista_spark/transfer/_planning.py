@@ -119,7 +119,7 @@ class TransferProblem:
 
 @hint_keywords
 def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
-    model: str,
+    model: Any,
     cluster: ClusterSpec,
     *,
     rows: int,
@@ -141,8 +141,8 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
 
     Parameters
     ----------
-    model : str
-        A name of :func:`vista_spark.roster.names`.
+    model : str, ModelCard, or a model
+        As for :class:`vista_spark.FeatureTransfer`.
     cluster : ClusterSpec
     rows : int
         Ids that both tables have.

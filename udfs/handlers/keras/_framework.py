@@ -127,26 +127,23 @@ class KerasFramework(Framework):
 
         return _travel.fingerprint(model)
 
-    def pack(self, model: Any, path: Path) -> bytes:
-        """Write a ``.keras`` archive."""
+    def pack(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> bytes:
+        """Write a ``.keras`` archive: it is all of the model, and the closure has nothing."""
+        self.write_network(model, inputs, path)
+        return b""
+
+    def unpack(self, code: bytes, path: Path) -> Any:  # noqa: ARG002 - there is none
+        """Open a ``.keras`` archive."""
+        return self.open_network(path)
+
+    def write_network(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:
+        """Write a ``.keras`` archive of Keras's own layers; a model of other classes as the layers that it calls."""
         from udfs.handlers.keras import _travel  # noqa: PLC0415
 
-        return _travel.pack(model, path)
-
-    def unpack(self, code: bytes, path: Path) -> Any:
-        """Open a ``.keras`` archive with the user's own classes."""
-        from udfs.handlers.keras import _travel  # noqa: PLC0415
-
-        return _travel.unpack(code, path)
-
-    def write_network(self, model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:  # noqa: ARG002 - it knows them
-        """Write a ``.keras`` archive of Keras's own layers."""
-        from udfs.handlers.keras import _travel  # noqa: PLC0415
-
-        _travel.write_network(model, path)
+        _travel.write_network(model, inputs, path)
 
     def open_network(self, path: Path) -> Any:
-        """Open a ``.keras`` archive in Keras's safe mode."""
+        """Open a ``.keras`` archive, which runs no code."""
         from udfs.handlers.keras import _travel  # noqa: PLC0415
 
         return _travel.open_network(path)

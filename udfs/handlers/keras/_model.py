@@ -18,6 +18,7 @@ from optimizer.errors import GraphError, UnknownLayerError  # noqa: E402
 from udfs.handlers.keras._capture import Capture, capture  # noqa: E402
 from udfs.handlers.keras._graph import layer_graph  # noqa: E402
 from udfs.handlers.keras._names import value_names  # noqa: E402
+from udfs.handlers.keras._travel import known_paths  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -213,4 +214,10 @@ def _array(tensor: Any) -> NDArray[np.generic]:
 
 def open_model(model: object, inputs: Sequence[TensorSpec], device: str) -> KerasModel:
     """Open a built model into a graph that runs on a device, which is TensorFlow's name of one."""
-    return KerasModel(capture(model, inputs), inputs, device)
+    captured = capture(model, inputs)
+    paths = known_paths(model)
+    if paths:
+        # The layers of the author's own classes are not there any more, and their paths are.
+        values = {name: index for index, name in enumerate(value_names(captured))}
+        captured.returned = {path: values[name] for path, name in paths.items() if name in values}
+    return KerasModel(captured, inputs, device)

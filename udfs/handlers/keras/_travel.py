@@ -1,28 +1,46 @@
-"""Models on their way to the workers: Keras's own archive, and the user's classes in a pickle of Spark's."""
+"""Models on their way to workers and into saved stages: archives of Keras's own layers, and the paths that they had."""
 
 from __future__ import annotations
 
 import hashlib
-import pickle
+import io
+import json
 import tempfile
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
+from udfs.handlers._archives import UnsafeArchiveError, parsed, read_archive
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers._travel import dumped
+from udfs.handlers.keras._archive import load_archive
+from udfs.handlers.keras._flat import flattened, own_classes
 
-__all__ = ["fingerprint", "open_network", "pack", "unpack", "write_network"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from udfs.handlers._protocol import TensorSpec
+
+__all__ = ["fingerprint", "known_paths", "open_network", "write_network"]
 
 _SUFFIX = ".keras"
 
+# A member of the archive that Keras reads as plain data, and the key for the paths in it.
+_METADATA = "metadata.json"
+_PATHS = "layer_paths"
+
+# Rows of the comparison, and how far other kernels may be from the model's own.
+_ROWS = 2
+_CLOSE = 1e-4
+
 
 def fingerprint(model: Any) -> str:
-    """Hash a model's configuration, the names of its classes, and the values of its weights."""
+    """Hash a model's configuration, the code of the user's classes in it, and the values of its weights."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(dumped(_own_classes(model)))
+    for name, made in own_classes(model).items():
+        digest.update(f"{name}|{made.__module__}|{_code(made)}\n".encode())
     digest.update(_configuration(model).encode())
     for variable in model.variables:
         value = np.ascontiguousarray(variable)
@@ -31,87 +49,110 @@ def fingerprint(model: Any) -> str:
     return digest.hexdigest()
 
 
-def pack(model: Any, path: Path) -> bytes:
-    """Write a ``.keras`` archive, and return the classes in it that are not Keras's own.
+def write_network(model: Any, inputs: Sequence[TensorSpec], path: Path) -> None:
+    """Write a ``.keras`` archive that opens without the user's classes, under the paths that its layers have.
+
+    A model with classes of the user's is written as a functional model of the layers that it calls, and compared
+    with it.
 
     Raises
     ------
     UntraceableModelError
-        A class of the user's cannot be made anew from its configuration.
+        The model is not built, needs its author's code, or gives other numbers without it; the message says why.
     """
     if not model.built:
         raise UntraceableModelError(
             f"{model.name} is not built, it has no weights yet: call it once on data, or give it a keras.Input"
         )
-    own = _own_classes(model)
-    code = dumped(own, own.values())
+    paths: dict[str, str] = {}
+    written = model
+    if own_classes(model):
+        written, paths = flattened(model, inputs)
+        _check_same(model, written, inputs)
     try:
-        _save(model, path)
-        unpack(code, path)
-    except Exception as error:
-        raise UntraceableModelError(
-            f"{model.name} cannot be made anew in another process: {type(error).__name__}: "
-            f"{str(error).strip().partition(chr(10))[0]}. Give each class of your own a get_config"
-        ) from error
-    return code
-
-
-def unpack(code: bytes, path: Path) -> Any:
-    """Open what :func:`pack` wrote."""
-    classes: dict[str, type] = pickle.loads(code)  # noqa: S301 - in one of Spark's closures, never in a file
-    # The user's own lambdas too: in a closure they are code that the user sends.
-    return _read(path, safe_mode=False, custom_objects=classes)
-
-
-def write_network(model: Any, path: Path) -> None:
-    """Write a ``.keras`` archive that opens without the user's classes.
-
-    Raises
-    ------
-    UntraceableModelError
-        A layer is of the user's own class, or a lambda.
-    """
-    own = sorted({made.__name__ for made in _own_classes(model).values()})
-    if own:
-        raise UntraceableModelError(
-            f"{model.name} cannot be saved without its code: {', '.join(own)} {'is' if len(own) == 1 else 'are'} no "
-            "class of Keras. Build the network of keras.layers, or call it on a keras.Input and give keras.Model(...)"
-        )
-    try:
-        _save(model, path)
+        with tempfile.TemporaryDirectory() as folder:
+            # Keras decides the format by the name.
+            named = Path(folder) / f"network{_SUFFIX}"
+            written.save(named)
+            path.write_bytes(_with_paths(named.read_bytes(), paths))
         open_network(path)
     except Exception as error:
         raise UntraceableModelError(
-            f"{model.name} cannot be saved without its code: {type(error).__name__}: "
+            f"{model.name} cannot be written without its code: {type(error).__name__}: "
             f"{str(error).strip().partition(chr(10))[0]}"
         ) from error
 
 
 def open_network(path: Path) -> Any:
-    """Open what :func:`write_network` wrote, in Keras's safe mode."""
-    return _read(path, safe_mode=True)
+    """Open what :func:`write_network` wrote, and nothing that could run code.
 
-
-def _save(model: Any, path: Path) -> None:
+    Raises
+    ------
+    udfs.handlers._archives.UnsafeArchiveError
+        It is no such archive, is damaged, or holds what could run code.
+    """
+    data = path.read_bytes()
     with tempfile.TemporaryDirectory() as folder:
-        # Keras decides the format by the name.
-        named = Path(folder) / f"network{_SUFFIX}"
-        model.save(named)
-        path.write_bytes(named.read_bytes())
+        model = load_archive(Path(folder) / f"network{_SUFFIX}", data)
+    paths = parsed(read_archive(data).get(_METADATA, b"{}")).get(_PATHS, {})
+    if not isinstance(paths, dict) or not all(isinstance(name, str) for name in paths.values()):
+        raise UnsafeArchiveError(f"{_METADATA} does not name the network's layers")
+    _known[id(model)] = (model, paths)
+    while len(_known) > _KEPT:
+        _known.pop(next(iter(_known)))
+    return model
 
 
-def _read(path: Path, *, safe_mode: bool, custom_objects: dict[str, type] | None = None) -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        link = Path(folder) / f"network{_SUFFIX}"
-        link.symlink_to(path.resolve())
-        return keras.saving.load_model(link, compile=False, safe_mode=safe_mode, custom_objects=custom_objects)
+def known_paths(model: Any) -> dict[str, str]:
+    """Map the paths that an opened model's layers had to names of its values; empty where they are its own."""
+    held, paths = _known.get(id(model), (None, {}))
+    return paths if held is model else {}
 
 
-def _own_classes(model: Any) -> dict[str, type]:
-    """Classes of a model's layers that are not Keras's, by the names under which an archive may look for them."""
-    layers = [model, *model._flatten_layers(include_self=False)]  # noqa: SLF001 - has no public reader
-    own = {type(layer) for layer in layers if not type(layer).__module__.startswith("keras.")}
-    return {name: made for made in own for name in (made.__name__, keras.saving.get_registered_name(made))}
+# Paths of models that were opened: an attribute of the model would become part of it, as Keras tracks them.
+_KEPT = 8
+_known: dict[int, tuple[Any, dict[str, str]]] = {}
+
+
+def _check_same(model: Any, written: Any, inputs: Sequence[TensorSpec]) -> None:
+    draw = np.random.default_rng(0)
+    rows = [
+        draw.normal(size=(_ROWS, *spec.shape)).astype(spec.dtype)
+        if spec.dtype.startswith("float")
+        else np.ones((_ROWS, *spec.shape), spec.dtype)
+        for spec in inputs
+    ]
+    given: Any = rows if len(rows) > 1 else rows[0]
+    pairs = zip(
+        keras.tree.flatten(model(given, training=False)),
+        keras.tree.flatten(written(given, training=False)),
+        strict=True,
+    )
+    if not all(np.allclose(one, other, rtol=_CLOSE, atol=_CLOSE, equal_nan=True) for one, other in pairs):
+        raise UntraceableModelError(
+            f"{model.name} gives other numbers as layers of Keras than as its author wrote it: its call is not a "
+            "function of its inputs alone"
+        )
+
+
+def _with_paths(archive: bytes, paths: dict[str, str]) -> bytes:
+    content = read_archive(archive)
+    content[_METADATA] = json.dumps({**parsed(content[_METADATA]), _PATHS: paths}).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as written:
+        for name, data in content.items():
+            written.writestr(name, data)
+    return buffer.getvalue()
+
+
+def _code(made: type) -> str:
+    """Write the code of a class's functions, the same however often it is asked for."""
+    functions = {name: getattr(value, "__code__", None) for name, value in vars(made).items()}
+    return "|".join(
+        f"{name}:{code.co_code.hex()}:{[value for value in code.co_consts if not hasattr(value, 'co_code')]}"
+        for name, code in sorted(functions.items())
+        if code is not None
+    )
 
 
 def _configuration(model: Any) -> str:

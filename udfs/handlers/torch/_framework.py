@@ -126,7 +126,7 @@ class TorchFramework(Framework):
         """Hash code, structure and the values of all tensors."""
         return _travel.fingerprint(model)
 
-    def pack(self, model: nn.Module, path: Path) -> bytes:
+    def pack(self, model: nn.Module, inputs: Sequence[TensorSpec], path: Path) -> bytes:  # noqa: ARG002 - a module knows them
         """Write all tensors of a module, those outside of its state dict included."""
         return _travel.pack(model, path)
 

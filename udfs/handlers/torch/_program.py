@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from udfs.handlers._archives import UnsafeArchiveError, parsed
 from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.torch._archive import check_program, load_program
 from udfs.handlers.torch._fx import baked, example, exported, private, unwrapped
 from udfs.handlers.torch._names import returned_by_stack
 from udfs.handlers.torch._opened import is_program
@@ -60,16 +62,25 @@ def write_network(model: nn.Module, inputs: Sequence[TensorSpec], path: Path) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
         torch.export.save(program, path, extra_files={_FACTS: json.dumps(facts)})
+    check_program(path)
 
 
 def open_network(path: Path) -> fx.GraphModule:
-    """Open what :func:`write_network` wrote."""
+    """Open what :func:`write_network` wrote, and nothing that could run code.
+
+    Raises
+    ------
+    udfs.handlers._archives.UnsafeArchiveError
+        It is no such archive, is damaged, or holds what could run code.
+    """
     extra: dict[str, Any] = {_FACTS: ""}
     # Whoever wants the structure alone asks for the meta device, onto which a file cannot be read.
-    with torch.device("cpu"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
-        module = _module(torch.export.load(path, extra_files=extra))
-    facts = json.loads(extra[_FACTS])
+    with torch.device("cpu"):
+        module = _module(load_program(path, extra_files=extra))
+    facts = parsed(extra[_FACTS])
+    nodes = {node.name for node in module.graph.nodes}
+    if not isinstance(facts, dict) or not nodes.issuperset(dict(facts.get("returned", {"": ""})).values()):
+        raise UnsafeArchiveError(f"{_FACTS} does not name the program's layers")
     module.meta["leaves"], module.meta["returned"] = set(facts["leaves"]), dict(facts["returned"])
     return module.eval().requires_grad_(False)
 
