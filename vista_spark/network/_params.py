@@ -128,22 +128,23 @@ class HasNetwork(HasSeed):
         return self._set(model=value)
 
     def _set(self, **params: Any) -> Self:
-        given = params.get("model")
+        given, card = params.get("model"), self._given
         if given is not None:
-            card = None
-            if not roster.is_name(given):
-                card = roster.of(given, image_size=params.get("imageSize"))
-                params["model"] = card.name
-            super()._set(**params)
-            self._given = card
-            return self
-        return super()._set(**params)
+            card = None if roster.is_name(given) else roster.of(given, image_size=params.get("imageSize"))
+            params["model"] = given if card is None else card.name
+        super()._set(**params)
+        self._given = card
+        if params.get("weights") is not None:
+            self._carried = MappingProxyType({})
+        return self
 
     def _copyValues(self, to: Any, extra: Any = None) -> Any:
         changed = {param.name for param in extra or ()}
         made = super()._copyValues(to, extra)
         if isinstance(made, HasNetwork) and "model" not in changed:
-            made._given, made._carried = self._given, self._carried  # noqa: SLF001 - of its own class
+            made._given = self._given  # noqa: SLF001 - of its own class
+        if isinstance(made, HasNetwork) and "weights" not in changed:
+            made._carried = self._carried  # noqa: SLF001
         return made
 
     def getWeights(self) -> str | None:

@@ -91,6 +91,8 @@ class ModelCard:
     assumed: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
+        if ":" in self.name:
+            raise InvalidArgumentError(f"name={self.name!r}: a colon is for package.module:function; name it without")
         listed: Any = self.layers
         listed = [listed] if isinstance(listed, str | FeatureLayer) else listed
         layers = tuple(FeatureLayer(layer, layer) if isinstance(layer, str) else layer for layer in listed)

@@ -199,7 +199,8 @@ def _given(
 def _name(model: Any) -> str:
     """Name a model: as its author did, without the number by which Keras tells models of a process apart."""
     named = getattr(model, "name", None)
-    return re.sub(r"_\d+$", "", named) if isinstance(named, str) and named else type(model).__name__
+    own = re.sub(r"_\d+$", "", named) if isinstance(named, str) else ""
+    return re.sub(r"\W", "_", own) or type(model).__name__
 
 
 def settle(given: ModelCard) -> ModelCard:

@@ -132,7 +132,7 @@ def test_places_follow_the_run_not_the_definition(tiny: ModelCard) -> None:
         (["fc8", "conv55"], r"no layer 'conv55' in model 'alexnet'; did you mean 'conv5'\?"),
         (9, r"no layer '9' in model 'alexnet', which counts 1 to 8 from the top"),
         (0, "no layer '0'"),
-        (-1, "no layer '-1'"),
+        (-9, "no layer '-9'"),
         ([9], "no layer '9'"),
         ([0], "no layer '0'"),
         ("", "no layer ''"),

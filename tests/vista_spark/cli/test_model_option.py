@@ -1,0 +1,62 @@
+"""``--model package.module:function``: a network from the folder that the command is run in."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("torch")
+
+from typer.testing import CliRunner
+
+from vista_spark.cli import app
+from vista_spark.cli._options import opened_model
+from vista_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """
+import torch
+
+def network():
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, 8), torch.nn.ReLU(), torch.nn.Conv2d(4, 2, 3))
+"""
+
+
+@pytest.fixture
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nets_of_mine.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "nets_of_mine", raising=False)
+
+
+@pytest.mark.usefixtures("_here")
+def test_a_function_of_the_working_folder_is_a_model() -> None:
+    card = opened_model("nets_of_mine:network")
+    assert [layer.name for layer in card.layers] == ["1", "2"]
+    assert opened_model("resnet18") == "resnet18"
+    with pytest.raises(InvalidArgumentError, match="nets_of_yours"):
+        opened_model("nets_of_yours:network")
+
+
+@pytest.mark.usefixtures("_here")
+def test_explain_takes_a_function(tmp_path: Path) -> None:
+    from photographs import crops, encode  # noqa: PLC0415 - needs Pillow alone
+
+    (_, _, _, picture) = next(iter(crops(1, side=64)))
+    (tmp_path / "picture.png").write_bytes(encode(picture))
+    done = CliRunner().invoke(
+        app,
+        [
+            "explain", str(tmp_path / "picture.png"), "--model", "nets_of_mine:network",
+            "--out", str(tmp_path / "map.png"),
+            "--image-size", "64", "--mode", "naive", "--patch-size", "32", "--stride", "16", "--output", "value",
+            "--target", "0",
+        ],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "map.png").is_file()
