@@ -6,6 +6,8 @@ import logging
 import os
 import re
 import sys
+import warnings
+from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
@@ -13,8 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import UnknownLayerError
-from udfs.handlers import UntraceableModelError, framework_of, frameworks
 from udfs.handlers import framework as framework_named
+from udfs.handlers import framework_of, frameworks
 from udfs.inference import NetworkFile
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.roster._assumed import assumed_preprocessing
@@ -222,29 +224,29 @@ def _with_own_copy(given: ModelCard) -> ModelCard:
     own = framework_of(builder)
     if own is not None:
         return replace(given, builder=NetworkFile.of(builder, own, given.preprocessing.inputs), framework=own.name)
-    made, hands_out = _kind(builder, given.name)
+    made, hands_out = (_kind if isinstance(builder, Hashable) else _kind.__wrapped__)(builder)
     if not hands_out:
-        return given if made == given.framework else replace(given, framework=made)
+        return given if made in ("", given.framework) else replace(given, framework=made)
     own = framework_named(made)
     return replace(given, builder=NetworkFile.of(builder(), own, given.preprocessing.inputs), framework=made)
 
 
 @lru_cache(maxsize=64)
-def _kind(builder: Callable[..., Any], name: str) -> tuple[str, bool]:
-    """Name the framework of what a builder makes, and say whether it hands out one and the same model."""
-    needs = _arguments(builder)
-    if needs:
+def _kind(builder: Callable[..., Any]) -> tuple[str, bool]:
+    """Name the framework of what a builder makes, and say whether it hands out one and the same model.
+
+    The name is empty where the builder fails or makes no model: whoever builds the network says so in words.
+    """
+    if _takes_shape(builder):
         return "keras", False  # Keras's builders alone are given an argument, the shape of the input
     # In a thread of its own: Keras counts the names of layers by thread, and the user's own go on from where they were.
     with ThreadPoolExecutor(1) as apart:
-        first, second = apart.submit(_two, builder).result()
+        try:
+            first, second = apart.submit(_two, builder).result()
+        except Exception:  # noqa: BLE001 - the user's own function, which may need memory that it does not get here
+            return "", False
     own = framework_of(first)
-    if own is None:
-        raise InvalidArgumentError(
-            f"the builder of model {name!r} returns a {type(first).__name__}, which is a model of none of "
-            f"{', '.join(frameworks())}"
-        )
-    return own.name, first is second
+    return ("", False) if own is None else (own.name, first is second)
 
 
 def _two(builder: Callable[..., Any]) -> tuple[Any, Any]:
@@ -252,11 +254,12 @@ def _two(builder: Callable[..., Any]) -> tuple[Any, Any]:
     if torch is None:
         return builder(), builder()
     # Where torch can, without memory; and without drawing from the user's generator.
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+    with torch.random.fork_rng(devices=[]), torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a state dict cannot be loaded into it
         return builder(), builder()
 
 
-def _arguments(builder: Callable[..., Any]) -> bool:
+def _takes_shape(builder: Callable[..., Any]) -> bool:
     code = getattr(builder, "__code__", None)
     return code is not None and "input_shape" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
@@ -276,17 +279,15 @@ def _counted(
 def _opened(given: ModelCard) -> tuple[tuple[FeatureLayer, ...], int]:
     """Find a network's layers, unless it has some, and count its parameters."""
     own, inputs = framework_named(given.framework), given.preprocessing.inputs
+    network = own.build(given.builder, inputs, 0)
     try:
-        paths = own.run_order(given.builder, inputs)
-    except UntraceableModelError:
-        raise
+        paths = own.paths(network, inputs)
     except Exception as error:
         raise InvalidArgumentError(
             f"model {given.name!r} does not run on {given.kind}s of {given.preprocessing.size} "
             f"({type(error).__name__}: {str(error).strip().partition(os.linesep)[0]}): say what it reads, as "
             "image_size= or roster.of(model, preprocessing=...)"
         ) from error
-    network = own.build(given.builder, inputs, 0)
     traced = own.trace(network, inputs)
     for layer in given.layers:
         try:

@@ -48,10 +48,7 @@ def register(model: ModelCard, overwrite: bool = False) -> None:
     settled = settle(model)
     own, inputs = framework(settled.framework), settled.preprocessing.inputs
     network = settled.skeleton()
-    try:
-        paths = own.run_order(settled.builder, inputs)
-    except Exception:  # noqa: BLE001 - it runs the user's own code, on tensors without values
-        paths = own.paths(network, inputs)
+    paths = own.paths(network, inputs)
     for layer in settled.layers:
         if layer.module not in paths:
             where = f"the network of model {model.name!r}, of what gives one tensor at inference"

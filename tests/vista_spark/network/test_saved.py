@@ -36,11 +36,12 @@ def network() -> nn.Module:
             super().__init__()
             self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 2), nn.BatchNorm2d(8), nn.ReLU())
             self.layer4 = nn.Conv2d(8, 16, 3, 2)
-            self.hidden = [nn.Linear(16, 4)]
+            self.scale = torch.full((4,), 2.0)
+            self.hidden = nn.Linear(16, 4)
             self.head = nn.Linear(4, 3)
 
         def forward(self, images: torch.Tensor) -> torch.Tensor:
-            return self.head(self.hidden[0](self.layer4(self.stem(images)).mean((2, 3))))
+            return self.head(self.hidden(self.layer4(self.stem(images)).mean((2, 3))) * self.scale)
 
     return Net()
 

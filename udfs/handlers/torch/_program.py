@@ -161,7 +161,9 @@ def _sample(inputs: Sequence[TensorSpec], network: nn.Module) -> tuple[torch.Ten
     """Random records: ones for whole numbers, which may be indices or a mask."""
     draw = torch.Generator().manual_seed(0)
     return tuple(
-        torch.randn(zeros.shape, generator=draw).to(zeros.dtype) if zeros.is_floating_point() else torch.ones_like(zeros)
+        torch.randn(zeros.shape, generator=draw).to(zeros.dtype)
+        if zeros.is_floating_point()
+        else torch.ones_like(zeros)
         for zeros in example(inputs, _ROWS, network)
     )
 
