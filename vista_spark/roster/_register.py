@@ -38,6 +38,7 @@ def register(model: ModelCard, overwrite: bool = False) -> None:
     Examples
     --------
     >>> from dataclasses import replace
+    >>> from vista_spark.roster import card, unregister
     >>> register(replace(card("alexnet"), name="my_alexnet"))
     >>> "my_alexnet" in names()
     True
@@ -93,6 +94,7 @@ def text_encoder(folder: str, name: str, max_length: int = 128, overwrite: bool 
     Examples
     --------
     >>> import json, tempfile
+    >>> from vista_spark.roster import unregister
     >>> from pathlib import Path
     >>> config = {"model_type": "bert", "vocab_size": 90, "hidden_size": 8, "num_hidden_layers": 2}
     >>> config |= {"num_attention_heads": 2, "intermediate_size": 16}

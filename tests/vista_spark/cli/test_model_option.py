@@ -22,7 +22,8 @@ SOURCE = """
 import torch
 
 def network():
-    return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, 8), torch.nn.ReLU(), torch.nn.Conv2d(4, 2, 3))
+    pool = torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, 8), torch.nn.ReLU(), torch.nn.Conv2d(4, 2, 3), *pool)
 """
 
 
@@ -37,7 +38,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_here")
 def test_a_function_of_the_working_folder_is_a_model() -> None:
     card = opened_model("nets_of_mine:network")
-    assert [layer.name for layer in card.layers] == ["1", "2"]
+    assert [layer.name for layer in card.layers] == ["1", "2", "3"]
     assert opened_model("resnet18") == "resnet18"
     with pytest.raises(InvalidArgumentError, match="nets_of_yours"):
         opened_model("nets_of_yours:network")
