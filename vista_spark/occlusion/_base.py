@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vista_spark.occlusion._caption import flatness, warning
 from vista_spark.occlusion._scale import fitting_scale
+from vista_spark.occlusion._trust import RANDOM_WEIGHTS, flatness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,9 +64,9 @@ class Explained:
         known = self.heat_map[np.isfinite(self.heat_map)]
         lowest = f"; lowest {known.min():.4f}, with a patch of {extents} at one of {rows} places" if known.size else ""
         theory = f"; theoretical speed-up of a place over naive: {self.theoretical_speed_up:.2f}"
-        flat = flatness(self, fitting_scale(self.heat_map, self.probability)) if known.size else ""
+        flat = flatness(self.kind, fitting_scale(self.heat_map, self.probability)) if known.size else ""
         lines = [
-            *([warning(self)] if self.has_random_weights else []),
+            *([RANDOM_WEIGHTS] if self.has_random_weights else []),
             f"{self._numbered(self.target)} with {self.kind} {self.probability:.4f}{predicted}{lowest}",
             *([flat] if flat else []),
             *([self.score] if self.score else []),

@@ -8,8 +8,9 @@ import numpy as np
 
 from optimizer.errors import nearest
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.occlusion._caption import caption, map_title, score_kind, warning
+from vista_spark.occlusion._caption import caption, map_title
 from vista_spark.occlusion._scale import fitting_scale, seed_scale
+from vista_spark.occlusion._trust import RANDOM_WEIGHTS, score_kind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,7 +125,7 @@ def plot_tensor(explanation: Explained, tensor: NDArray[np.float32], palette: st
         below.set_ylim(scale.low, scale.high)
         if scale.extend != "neither":
             below.set_ylim(min(scale.low, np.nanmin(heat_map)), max(scale.high, np.nanmax(heat_map)))
-        below.set_ylabel(score_kind(explanation), fontsize=_SMALL)
+        below.set_ylabel(score_kind(explanation.kind), fontsize=_SMALL)
         below.set_title(map_title(explanation, scale), fontsize=_TITLE)
     else:
         axes = figure.subplots()
@@ -140,7 +141,7 @@ def plot_tensor(explanation: Explained, tensor: NDArray[np.float32], palette: st
 def _scale(explanation: Explained, palette: str) -> ColorScale:
     if palette != _SEED_PALETTE:
         return fitting_scale(explanation.heat_map, explanation.probability)
-    if score_kind(explanation) != "probability":
+    if score_kind(explanation.kind) != "probability":
         raise InvalidArgumentError(
             f'palette="{_SEED_PALETTE}" has its limits at 0.75 and 1.25 of a probability, and this heat map is of '
             f'{explanation.score!r}: take another palette, as "{PALETTE}"'
@@ -179,7 +180,7 @@ def _colors(palette: str, *, is_translucent: bool) -> Colormap:
 def _color_bar(figure: Figure, shown: QuadMesh, axes: Axes, explanation: Explained) -> None:
     bar = figure.colorbar(shown, ax=axes)
     bar.set_label(
-        f"{score_kind(explanation)} with the place covered\n"
+        f"{score_kind(explanation.kind)} with the place covered\n"
         "\N{LEFTWARDS ARROW} the place speaks for it       the place speaks against it \N{RIGHTWARDS ARROW}",
         fontsize=_SMALL,
     )
@@ -192,8 +193,8 @@ def _color_bar(figure: Figure, shown: QuadMesh, axes: Axes, explanation: Explain
 
 def _say(figure: Figure, explanation: Explained) -> None:
     figure.supxlabel(caption(explanation), fontsize=_SMALL, x=0.02, ha="left")
-    if warning(explanation):
-        figure.suptitle(warning(explanation), color="red", weight="bold")
+    if explanation.has_random_weights:
+        figure.suptitle(RANDOM_WEIGHTS, color="red", weight="bold")
 
 
 def _middles(grid: OcclusionGrid, axis: int) -> NDArray[np.float64]:

@@ -1,0 +1,30 @@
+"""Words that say how far a heat map can be trusted, and of which number it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vista_spark.occlusion._scale import ColorScale
+
+__all__ = ["RANDOM_WEIGHTS", "flatness", "in_digits", "score_kind"]
+
+RANDOM_WEIGHTS = "RANDOM WEIGHTS: this heat map says nothing about the image"
+
+
+def score_kind(kind: str) -> str:
+    """Name the number that is mapped: ``"probability"``, ``"log-odds"``, ``"score"``, ..."""
+    return {"callable": "score", "log_odds": "log-odds"}.get(kind, kind)
+
+
+def flatness(kind: str, scale: ColorScale) -> str:
+    """Say that no place changes the score by more than rounding; empty where one does."""
+    if not scale.is_flat:
+        return ""
+    centre = in_digits(scale.centre)
+    return f"flat: no place changes its {score_kind(kind)} of {centre} by more than {scale.largest:.1e}"
+
+
+def in_digits(value: float) -> str:
+    """Write a number with two digits that count."""
+    return f"{value:.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"  # noqa: PLR2004 - two digits
