@@ -209,10 +209,11 @@ def test_tuning_estimates_what_the_modes_then_give(picture: np.ndarray) -> None:
 
 def test_rounds_keep_exact_values_and_say_the_likeness(picture: np.ndarray) -> None:
     model = network()
-    exact = heat_map(model, occlusion(), picture)
+    fine = OcclusionGrid((24, 24), (6, 6), (1, 1))
+    exact = heat_map(model, occlusion(grid=fine), picture)
     assert (exact.likeness, exact.computed) == (None, exact.values.size)
     seen: list[np.ndarray] = []
-    rough = heat_map(model, occlusion(mode="approximate", target_ssim=0.3), picture, on_update=seen.append)
+    rough = heat_map(model, occlusion(grid=fine, mode="approximate", target_ssim=0.3), picture, on_update=seen.append)
     assert 0 < rough.computed < 0.6 * exact.values.size
     assert np.isfinite(seen[-2]).sum() == rough.computed
     known = np.isfinite(seen[-2])
@@ -220,9 +221,12 @@ def test_rounds_keep_exact_values_and_say_the_likeness(picture: np.ndarray) -> N
     assert rough.likeness is not None
     assert rough.likeness >= 0.3
     assert rough.likeness == pytest.approx(similarity(exact.values, rough.values), abs=0.2)
-    full = heat_map(model, occlusion(mode="approximate", target_ssim=0.98), picture)
+    full = heat_map(model, occlusion(grid=fine, mode="approximate", target_ssim=0.98), picture)
     assert (full.likeness, full.computed) == (1.0, exact.values.size)
     np.testing.assert_allclose(full.values, exact.values, atol=1e-6)
+    # Sixteen values of a small map say too little of the others.
+    small = heat_map(model, occlusion(mode="approximate", target_ssim=0.3), picture)
+    assert (small.likeness, small.computed) == (1.0, small.values.size)
 
 
 @pytest.mark.parametrize(

@@ -232,9 +232,9 @@ def test_rounding_to_bfloat16_does_not_hide_what_is_filled_in() -> None:
     """The places that a likeness is reached with are those of the sample: they differ by rounding alone."""
     torch.manual_seed(0)
     network = nn.Sequential(
-        nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(6 * 400, 3)
+        nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(6 * 484, 3)
     ).eval()
-    picture = np.random.default_rng(0).normal(size=(3, 40, 40)).astype(np.float32)
+    picture = np.random.default_rng(0).normal(size=(3, 44, 44)).astype(np.float32)
     common: dict[str, Any] = {"patch": 8, "stride": 2, "mode": "approximate", "target_ssim": 0.7}
     plain = explain_tensor(network, picture, **common)
     lean = explain_tensor(network, picture, precision="bfloat16", **common)
