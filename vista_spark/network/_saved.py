@@ -17,6 +17,7 @@ from udfs import images
 from udfs.driver import StageReadable, StageReader
 from udfs.handlers import TensorSpec, framework
 from udfs.inference import TOKENIZER, NetworkFile, Tokenization, files_of_this_process
+from udfs.names import check_name
 from udfs.weights import FOLDER_WEIGHTS, WeightsError, local_file
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
@@ -203,20 +204,25 @@ def _file(path: str) -> Path:
     return found
 
 
+def _beside(folder: Path, name: object) -> str:
+    """Name a file of a saved stage, which does not lead out of its folder."""
+    return str(folder / check_name(name, "a file of a saved stage"))
+
+
 def _card_from(described: Mapping[str, Any], folder: Path | None) -> ModelCard:
     preprocessing = _from_json(described["preprocessing"])
     if "tokenizer" in described and folder is not None:
-        preprocessing = dataclasses.replace(preprocessing, tokenizer=str(folder / described["tokenizer"]))
+        preprocessing = dataclasses.replace(preprocessing, tokenizer=_beside(folder, described["tokenizer"]))
     weights = described.get("weights_uri")
     if "weights" in described and folder is not None:
-        weights = str(folder / described["weights"])
+        weights = _beside(folder, described["weights"])
     builder: Any
     if "builder" in described:
         builder = _builder_from(described["builder"])
     else:
         assert folder is not None  # noqa: S101 - what the writer wrote
         inputs = tuple(TensorSpec(tuple(spec["shape"]), spec["dtype"]) for spec in described["inputs"])
-        file = str(folder / described["file"])
+        file = _beside(folder, described["file"])
         builder = NetworkFile(described["framework"], described["digest"], file, inputs=inputs)
     names = described["class_names"]
     return ModelCard(

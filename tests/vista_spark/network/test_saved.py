@@ -100,6 +100,20 @@ def test_the_stage_has_the_weights_that_the_network_had(df: DataFrame, tmp_path:
         again.setImageSize(48).transform(df)
 
 
+@pytest.mark.usefixtures("spark")
+def test_no_file_outside_of_a_saved_stage_is_read(tmp_path: Path) -> None:
+    CNNFeaturizer(model=network(), imageSize=32).save(str(tmp_path / "stage"))
+    metadata = tmp_path / "stage" / "metadata"
+    (part,) = metadata.glob("part-*")
+    text = part.read_text()
+    assert "network.pt2" in text
+    part.write_text(text.replace("network.pt2", "../network.pt2"))
+    for checksum in metadata.glob(".*.crc"):
+        checksum.unlink()
+    with pytest.raises(InvalidArgumentError, match=r"a file of a saved stage.*'\.\./network\.pt2'"):
+        CNNFeaturizer.load(str(tmp_path / "stage"))
+
+
 def test_weights_of_a_file_are_saved_too(df: DataFrame, tmp_path: Path) -> None:
     file = tmp_path / "squeezenet.pt"
     torch.save(roster.load("squeezenet1_1", seed=7).state_dict(), file)
@@ -119,6 +133,7 @@ def test_weights_of_a_file_are_saved_too(df: DataFrame, tmp_path: Path) -> None:
         stage.transform(df)
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_name_of_the_roster_keeps_its_small_form(tmp_path: Path) -> None:
     CNNFeaturizer(model="resnet18").save(str(tmp_path / "stage"))
     assert [entry.name for entry in (tmp_path / "stage").iterdir()] == ["metadata"]
