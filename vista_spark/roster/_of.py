@@ -207,6 +207,8 @@ def _name(model: Any) -> str:
 
 def settle(given: ModelCard) -> ModelCard:
     """Copy a model that the card's builder hands out, and fill in what the card leaves open."""
+    if given.framework != "torch":  # the default of whoever names none
+        framework_named(given.framework)
     settled = _with_own_copy(given)
     if settled.layers and settled.parameters:
         return settled

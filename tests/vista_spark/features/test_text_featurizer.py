@@ -204,7 +204,7 @@ def test_what_is_wrong_is_said_before_a_job(spark: SparkSession, no_job: Any, tm
             (good | {"weights": str(tmp_path)}, "text", WeightsError, "tokenizer.json is not there"),
             ({"model": "minilm_l6"}, "text", WeightsError, "needs the tokenizer"),
             ({"model": "resnet18"}, "text", InvalidArgumentError, "reads image: take CNNFeaturizer"),
-            ({}, "text", InvalidArgumentError, "no model: set one of minilm_l6"),
+            ({}, "text", InvalidArgumentError, "no model: give a network of your own, or set one of minilm_l6"),
         ):
             with pytest.raises(error, match=message):
                 TextFeaturizer(**params).transform(df.select("id", column))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +141,12 @@ def test_a_name_of_the_roster_keeps_its_small_form(tmp_path: Path) -> None:
 
 
 def test_a_registered_network_is_saved_with_the_stage(df: DataFrame, tmp_path: Path, request: Any) -> None:
-    roster.register(ModelCard("registered", network, PIXELS, ("layer4", "head")))
+    def builder() -> nn.Module:
+        stem, layer4 = nn.Conv2d(3, 8, 3, 2), nn.Conv2d(8, 16, 3, 2)
+        pooled = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        return nn.Sequential(OrderedDict(stem=stem, layer4=layer4, pool=pooled, head=nn.Linear(16, 3)))
+
+    roster.register(ModelCard("registered", builder, PIXELS, ("layer4", "head")))
     stage = CNNFeaturizer(model="registered", layers=1, seed=3, outputFormat="array")
     expected = rows_of(stage.transform(df))
     stage.save(str(tmp_path / "stage"))
