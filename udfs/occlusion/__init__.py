@@ -11,7 +11,7 @@ from ._heat_maps import HeatMaps
 from ._measured import Measured
 from ._naive import NaiveOccluder, open_occluder
 from ._order import coarse_to_fine, nearest_known
-from ._sampling import COMPARABLE, Sampling, coordinates, spread_places
+from ._sampling import COMPARABLE, SMALLEST_SAMPLED, Sampling, coordinates, spread_places
 from ._score import OUTPUTS, Output, Score, ScoreError, SettledScore
 from ._settings import (
     MODES,
@@ -31,6 +31,7 @@ from ._verification import VerificationError, places_to_verify
 
 __all__ = [
     "COMPARABLE",
+    "SMALLEST_SAMPLED",
     "COST",
     "DETAILS",
     "MODES",

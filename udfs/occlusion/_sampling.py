@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from optimizer.occlusion import OcclusionGrid
 
-__all__ = ["COMPARABLE", "Sampling", "coordinates", "spread_places"]
+__all__ = ["COMPARABLE", "SMALLEST_SAMPLED", "Sampling", "coordinates", "spread_places"]
 
 COMPARABLE = 3
 """The fewest places along an axis with which heat maps can be compared."""
@@ -28,7 +28,7 @@ _FIRST = 0.05
 _FEWEST = 16
 
 # On smaller maps a surface through so few values knows too little: one of 7 x 7 was estimated at 0.94 and was at 0.53.
-_SMALLEST = round(_FEWEST / _FIRST)
+SMALLEST_SAMPLED = round(_FEWEST / _FIRST)
 
 # How many more each round computes, as a share of those known.
 _MORE = 0.3
@@ -130,7 +130,7 @@ class Sampling:
         wanted = spread_places(shape)
         known = np.zeros(shape, np.bool_)
         most = min(_MOST * math.prod(shape), _MOST_KNOWN)
-        is_large = min(shape) >= COMPARABLE and math.prod(shape) >= _SMALLEST
+        is_large = min(shape) >= COMPARABLE and math.prod(shape) >= SMALLEST_SAMPLED
         while is_large and known.sum() + wanted.sum() <= most:
             yield wanted
             known |= wanted

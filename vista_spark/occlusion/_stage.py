@@ -27,7 +27,7 @@ from udfs.driver import (
     quoted,
 )
 from udfs.handlers import framework
-from udfs.occlusion import COMPARABLE, Explaining, Measured
+from udfs.occlusion import COMPARABLE, SMALLEST_SAMPLED, Explaining, Measured
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
 from vista_spark.network import Network, NetworkPersistable, has_random_weights, warn_of_random_weights
 from vista_spark.occlusion._checks import check_explainable
@@ -292,10 +292,11 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
             summary=choice.explain(),
         )
         if choice.is_exact:
+            count = occlusion.grid.count
+            way_out = "a lower targetSSIM" if count >= SMALLEST_SAMPLED else f"a smaller stride ({count} places are few)"
             warnings.warn(
                 f"no approximation reaches an SSIM of {self.getTargetSSIM():g} on the sample ({len(measured)} images) "
-                "in less time than exact heat maps take: the model computes those; set a lower targetSSIM for "
-                "approximate ones",
+                f"in less time than exact heat maps take: the model computes those; set {way_out} for approximate ones",
                 stacklevel=4,
             )
             return made.setPrecision("float32")
