@@ -61,7 +61,10 @@ On = Annotated[str, typer.Option(help="The id's column.")]
 Features = Annotated[str | None, typer.Option(help="Structured columns, with commas; every numeric one by default.")]
 Image = Annotated[str, typer.Option(help="The column of images or texts, where --images is a .parquet.")]
 Model = Annotated[
-    str, typer.Option(help="The network: a name of `vista models`, or package.module:function that returns one.")
+    str,
+    typer.Option(
+        help="The network: a name of `vista models`, a folder of transformers, or package.module:function."
+    ),
 ]
 Weights = Annotated[str | None, typer.Option(help="Path or URI of a state dict; without it the network is random.")]
 Layers = Annotated[str, typer.Option(help="Names or numbers from the top, with commas; a bare number k: the top k.")]
@@ -113,15 +116,18 @@ def downstream_factory(text: str) -> Callable[[], Any]:
 
 
 def opened_model(text: str) -> Any:
-    """Find the network of ``--model``: a name as it is, or what the function of ``package.module:function`` returns.
+    """Find the network of ``--model``.
 
-    The folder that the command is run in is searched after all others.
+    A name stays as it is; a path is that of a folder of transformers; ``package.module:function`` is called, and the
+    folder that the command is run in is searched for its package after all others.
 
     Raises
     ------
     InvalidArgumentError
-        The function cannot be imported, or returns no model.
+        The function cannot be imported, or returns no model; the folder holds no network.
     """
+    if text not in roster.names() and ("/" in text or Path(text).is_dir()):
+        return roster.from_pretrained(text)
     if roster.is_name(text):
         return text
     here = str(Path.cwd())

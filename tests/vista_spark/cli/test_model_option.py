@@ -61,3 +61,16 @@ def test_explain_takes_a_function(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert (tmp_path / "map.png").is_file()
+
+
+def test_a_folder_of_transformers_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    from pretrained import IMAGES, saved  # noqa: PLC0415 - imports transformers
+
+    saved(IMAGES["resnet"], tmp_path / "mine")
+    monkeypatch.chdir(tmp_path)
+    for path in ("mine", "./mine", str(tmp_path / "mine")):
+        assert opened_model(path).layers[-1].name == "fc6"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidArgumentError, match=r"empty.*config\.json"):
+        opened_model("empty")
