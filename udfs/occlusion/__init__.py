@@ -31,13 +31,13 @@ from ._verification import VerificationError, places_to_verify
 
 __all__ = [
     "COMPARABLE",
-    "SMALLEST_SAMPLED",
     "COST",
     "DETAILS",
     "MODES",
     "OUTPUTS",
     "PERTURBATIONS",
     "PRECISIONS",
+    "SMALLEST_SAMPLED",
     "TAUS",
     "VALUES",
     "Curve",

@@ -62,9 +62,7 @@ Features = Annotated[str | None, typer.Option(help="Structured columns, with com
 Image = Annotated[str, typer.Option(help="The column of images or texts, where --images is a .parquet.")]
 Model = Annotated[
     str,
-    typer.Option(
-        help="The network: a name of `vista models`, a folder of transformers, or package.module:function."
-    ),
+    typer.Option(help="The network: a name of `vista models`, a folder of transformers, or package.module:function."),
 ]
 Weights = Annotated[str | None, typer.Option(help="Path or URI of a state dict; without it the network is random.")]
 Layers = Annotated[str, typer.Option(help="Names or numbers from the top, with commas; a bare number k: the top k.")]

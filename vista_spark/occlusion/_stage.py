@@ -293,7 +293,8 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
         )
         if choice.is_exact:
             count = occlusion.grid.count
-            way_out = "a lower targetSSIM" if count >= SMALLEST_SAMPLED else f"a smaller stride ({count} places are few)"
+            few = count < SMALLEST_SAMPLED
+            way_out = f"a smaller stride ({count} places are few)" if few else "a lower targetSSIM"
             warnings.warn(
                 f"no approximation reaches an SSIM of {self.getTargetSSIM():g} on the sample ({len(measured)} images) "
                 f"in less time than exact heat maps take: the model computes those; set {way_out} for approximate ones",
