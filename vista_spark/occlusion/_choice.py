@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Choice", "chosen"]
 
+# Share of the places, at most, for places chosen per image. Surfaces and small batches take time, too: with 0.9 of the
+# places, heat maps of MobileNetV2 took 1.02 to 1.31 times as long as exact ones.
+_WORTHWHILE = 0.8
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -105,7 +109,7 @@ def chosen(measured: Sequence[Measured], target: float, occlusion: Occlusion, gr
     exact_seconds = float(np.mean([each.exact_seconds for each in measured]))
     ways: list[tuple[float, float, bool, float, int, float]] = []  # cost, seconds, per image, tau, step, likeness
     share = float(np.mean([each.share for each in measured]))
-    if target < 1:
+    if target < 1 and share <= _WORTHWHILE:
         seconds = float(np.mean([each.sampled_seconds for each in measured]))
         ways.append((share, seconds, True, 1.0, 1, float(np.mean([each.likeness for each in measured]))))
     taus = [each.taus for each in measured]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from photographs import crops, encode
+from places import ROOT
 from pyspark.ml.regression import LinearRegression
 
 torch = pytest.importorskip("torch")
@@ -57,3 +59,22 @@ def test_the_transfer_of_a_module(spark: SparkSession, tmp_path: Path) -> None:
     found = {row["id"]: row["prediction"] for row in spark.read.parquet(str(tmp_path / "out")).collect()}
     assert found.keys() == expected.keys()
     np.testing.assert_allclose([found[key] for key in expected], list(expected.values()), atol=1e-4)
+
+
+def test_the_guide_opens_with_a_users_own_network_in_five_lines(spark: SparkSession) -> None:
+    guide = (ROOT / "docs" / "feature_transfer.md").read_text()
+    code = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert code is not None
+    lines = [line for line in code[1].splitlines() if line]
+    assert len(lines) <= 5
+    names: dict[str, Any] = {}
+    exec("\n".join(lines), names)  # noqa: S102 - the guide's own
+    images = spark.createDataFrame([(encode(picture),) for _, _, _, picture in crops(3, side=40)], "image binary")
+    for row in names["featurizer"].transform(images).collect():
+        assert row["image_error"] is None
+        top, bottom = (row[f"Sequential_{layer}"].toArray() for layer in (2, 0))
+        # Of the convolution the largest values of four quarters, of the pooling the mean of what ReLU lets through.
+        assert top.shape == (8,)
+        assert bottom.shape == (32,)
+        assert (top <= np.maximum(bottom.reshape(8, 4).max(1), 0)).all()
+        assert (top > 0).any()
