@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from _occlusion_norms import NETWORKS
 from _photos import jpegs
+from _weights import card_of
 
 from optimizer.occlusion import OcclusionGrid
 from udfs.handlers import framework
@@ -60,7 +61,7 @@ class Bench:
     Parameters
     ----------
     name : str
-        Of the roster, or of :data:`_occlusion_norms.NETWORKS`.
+        Of the roster, a folder of transformers, or of :data:`_occlusion_norms.NETWORKS`.
     options : Options
     """
 
@@ -68,10 +69,11 @@ class Bench:
         torch.set_num_threads(options.threads)
         self.name, self.options = name, options
         base = NETWORKS[name].base if name in NETWORKS else name
-        self.preprocessing = roster.card(base).preprocessing
+        card = card_of(base)
+        self.preprocessing = card.preprocessing
         weights = options.weights_of(name)
         self.has_weights = weights is not None
-        network = NETWORKS[name].build(roster.load(base)) if name in NETWORKS else roster.load(name, weights)
+        network = NETWORKS[name].build(roster.load(base)) if name in NETWORKS else roster.load(card, weights)
         self.network = network
         self.model: TorchModel = self._traced(network)
 

@@ -104,7 +104,7 @@ def parse(description: str | None, arguments: Sequence[str] | None) -> Options:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--figure", default="6.10", help=f"one of {', '.join(FIGURES)}")
     parser.add_argument("--full", action="store_true", help="at the paper's stride and numbers of photographs")
-    parser.add_argument("--models", help="names of the roster, with commas")
+    parser.add_argument("--models", help="names of the roster or folders of transformers, with commas")
     parser.add_argument("--patch", type=int, default=16)
     parser.add_argument("--stride", type=int, help=f"{_STRIDE[0]} by default, {_STRIDE[1]} with --full")
     parser.add_argument("--images", type=int, help=f"photographs of 6.7 and 6.9: {_IMAGES[0]}, {_IMAGES[1]} in full")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from _vista_pictures import lines, panels
+from _weights import card_of
 
 from optimizer.occlusion import OcclusionGrid, update_patches
 from udfs.handlers import framework
@@ -32,9 +33,12 @@ _SEEDS = {"vgg16": "the highest", "inception_v3": "2"}
 
 
 def unweighted(name: str) -> LayerGraph:
-    """The layers of a network of the roster, without weights."""
-    card = roster.card(name)
-    return framework("torch").trace(card.skeleton(), list(card.preprocessing.inputs)).graph
+    """The layers of a network, rewritten as an explanation does where it is not of the roster."""
+    card, torch = card_of(name), framework("torch")
+    inputs = list(card.preprocessing.inputs)
+    if roster.is_shipped(name):
+        return torch.trace(card.skeleton(), inputs).graph
+    return torch.trace(roster.load(card), inputs).fused().graph
 
 
 def thresholded(name: str, graph: LayerGraph, patch: int, stride: int, tau: float = 1.0) -> UpdatePatches:
@@ -48,7 +52,7 @@ def thresholded(name: str, graph: LayerGraph, patch: int, stride: int, tau: floa
     patch, stride : int
     tau : float
     """
-    image = (roster.card(name).preprocessing.crop,) * 2
+    image = (card_of(name).preprocessing.crop,) * 2
     return update_patches(graph, OcclusionGrid(image, (patch,) * 2, (stride,) * 2), threshold=tau)
 
 

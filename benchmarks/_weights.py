@@ -1,4 +1,4 @@
-"""Which weights a benchmark runs a model with."""
+"""Which network a benchmark runs, and with which weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
 from weights import mobilenet_v2  # a program of the examples, not a package
 
-__all__ = ["found_weights"]
+from vista_spark import roster
+
+__all__ = ["card_of", "found_weights"]
+
+
+def card_of(model: str) -> roster.ModelCard:
+    """Find a network by its name in the roster, or by the path of a folder of transformers, which has a slash."""
+    return roster.from_pretrained(model) if "/" in model else roster.card(model)
 
 
 def found_weights(wanted: str, model: str) -> str | None:

@@ -8,7 +8,7 @@ and moves numpy arrays. ``docs/frameworks.md`` says how to add one.
 from udfs.handlers._framework import DeviceError, Framework
 from udfs.handlers._outputs import SingleOutput, UnknownOutputError, keyed_outputs, output_at
 from udfs.handlers._protocol import Handler, TensorSpec, TracedModel, UntraceableModelError
-from udfs.handlers._records import check_records, first_differing, with_neighbours
+from udfs.handlers._records import check_records, mixing_layer, with_neighbours
 from udfs.handlers._registry import (
     ENTRY_POINTS,
     framework,
@@ -35,12 +35,12 @@ __all__ = [
     "UnknownOutputError",
     "UntraceableModelError",
     "check_records",
-    "first_differing",
     "framework",
     "framework_of",
     "frameworks",
     "imported_frameworks",
     "keyed_outputs",
+    "mixing_layer",
     "output_at",
     "register_framework",
     "registered_frameworks",

@@ -9,7 +9,7 @@ import numpy as np
 from udfs.handlers._protocol import UntraceableModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, NDArray[np.generic]]
 
-__all__ = ["check_records", "first_differing", "with_neighbours"]
+__all__ = ["check_records", "mixing_layer", "with_neighbours"]
 
 # A record whose tensor changes by more, as a part of the largest number, when other records are in its batch. Sums in
 # another order differ by a hundredth of it in float32; coarser types allow as many of their own steps.
@@ -27,9 +27,12 @@ _STEPS = 64
 
 # Layers are compared as long as their tensors, of all runs, take no more bytes; the smallest ones go first.
 _MOST_BYTES = 512 * 2**20
-_RECORDS = 5  # one alone, four together
+_RECORDS = 6  # two alone, four together
 
-_PLACE = 1  # of the record among its neighbours
+# Of the record among its neighbours, and of one of those, which run alone as well: of two records, at most one can hold
+# what the batch is measured by, its largest number.
+_PLACE = 1
+_PLACES = (_PLACE, 2)
 
 # Two records: what rounding flips in one (an argmax, a threshold) it does not flip in the other.
 _SEEDS = (0, 1)
@@ -38,8 +41,8 @@ _SEEDS = (0, 1)
 def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
     """Refuse a network that gives a record other numbers beside other records, or other numbers each time.
 
-    It runs on drawn records, alone and in a batch of four, and compares the tensors of its layers. That takes five
-    records' time.
+    It runs on drawn records, two of them alone and in a batch of four, and compares the tensors of its layers. That
+    takes six records' time.
 
     Parameters
     ----------
@@ -51,7 +54,8 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
     Raises
     ------
     UntraceableModelError
-        Records see each other, or an operation draws random numbers; the message names the layer.
+        Records see each other, or an operation draws random numbers: the message names the layer. Or the network does
+        not run.
     """
     graph = model.graph
     layers = _compared(graph)
@@ -60,11 +64,17 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
         random = np.random.default_rng(seed)
         alone = {name: _drawn(spec, random) for name, spec in zip(graph.inputs, inputs, strict=True)}
         beside = {name: with_neighbours(record) for name, record in alone.items()}
-        once = dict(model.run(alone, layers))
-        layer = first_differing(graph, once, model.run(beside, layers))
+        try:
+            layer = mixing_layer(graph, model.run, beside, layers)
+        except (RuntimeError, TypeError, ValueError) as error:
+            reason = next(iter(str(error).splitlines()), "")
+            raise UntraceableModelError(
+                f"the network was opened into layers but does not run: {type(error).__name__}: {reason}; call it on "
+                "two records in its own framework to see where (tensors that are not registered keep their type and device)"
+            ) from error
         if layer is None:
             return
-        layer_again = first_differing(graph, once, model.run(alone, layers))
+        layer_again = _first_differing(graph, model.run(alone, layers), model.run(alone, layers))
         if layer_again is not None:
             raise UntraceableModelError(
                 f"layer {layer_again!r} ({graph[layer_again].op}) gives other numbers each time that it runs: pass "
@@ -107,24 +117,40 @@ def with_neighbours(record: NDArray[np.generic]) -> NDArray[np.generic]:
     return np.concatenate(others).astype(record.dtype)
 
 
-def first_differing(graph: LayerGraph, alone: Tensors, together: Tensors) -> str | None:
-    """Find the lowest layer that gives a record other numbers in a batch.
+def mixing_layer(
+    graph: LayerGraph, run: Callable[[Tensors, Sequence[str]], Tensors], batch: Tensors, layers: Sequence[str]
+) -> str | None:
+    """Find the lowest layer that gives a record other numbers alone than in a batch.
 
     Parameters
     ----------
     graph : LayerGraph
-    alone, together : mapping of str to array
-        By layer: of a batch of one record, and of that record among others, as :func:`with_neighbours` puts it there,
-        or alone again. Integers are not compared, nor tensors that are not finite.
+    run : callable
+        From inputs and the layers that are wanted to their tensors.
+    batch : mapping of str to array
+        By input: four records, as :func:`with_neighbours` puts them together.
+    layers : sequence of str
+        Those that are compared. Integers are not, nor tensors that are not finite.
 
     Returns
     -------
     str or None
     """
+    together = run(batch, layers)
+    for place in _PLACES:
+        own = slice(place, place + 1)
+        alone = run({name: records[own] for name, records in batch.items()}, layers)
+        layer = _first_differing(graph, alone, {name: tensor[own] for name, tensor in together.items()})
+        if layer is not None:
+            return layer
+    return None
+
+
+def _first_differing(graph: LayerGraph, alone: Tensors, other_run: Tensors) -> str | None:
     largest = {name: _largest(tensor) for name, tensor in alone.items()}
     coarsest = max((_step(tensor) for tensor in alone.values()), default=0.0)
     for name in (name for name in graph.names if name in alone):
-        one, other = alone[name], _own(together[name])
+        one, other = alone[name], other_run[name]
         if not np.issubdtype(one.dtype, np.floating) or not np.isfinite(one).all():
             continue
         # A difference of two large numbers has the rounding of those.
@@ -133,11 +159,6 @@ def first_differing(graph: LayerGraph, alone: Tensors, together: Tensors) -> str
         if not np.allclose(other.astype(np.float64), one.astype(np.float64), rtol=0.0, atol=bound):
             return name
     return None
-
-
-def _own(batch: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Take the record of :func:`with_neighbours`, or the only one."""
-    return batch[_PLACE : _PLACE + 1] if len(batch) > 1 else batch
 
 
 def _compared(graph: LayerGraph) -> list[str]:

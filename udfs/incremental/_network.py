@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from optimizer.occlusion import PatchError, UpdatePatches, update_patches
-from udfs.handlers import first_differing, with_neighbours
+from udfs.handlers import mixing_layer, with_neighbours
 from udfs.handlers.torch import Mean, has_hooks
 from udfs.incremental._buckets import buckets
 from udfs.incremental._elementwise import constants_of, is_spread, spread, spread_name
@@ -196,7 +196,7 @@ class IncrementalNetwork:
         computed = {name: tensors[name] for name in outputs}
         precise = computed if self._model is self._precise else self._precise.tensors(whole, outputs)
         if self._mixes is None:
-            self._mixes = self._mixes_records(whole, precise)
+            self._mixes = self._mixes_records(whole)
         return Views(views, precise, computed, self._paddings, self._mixes)
 
     def _spread(self, views: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -214,14 +214,13 @@ class IncrementalNetwork:
                     expanded[spread_name(below, name)] = spread(value, extents)
         return expanded
 
-    def _mixes_records(self, whole: Mapping[str, torch.Tensor], alone: Mapping[str, torch.Tensor]) -> bool:
+    def _mixes_records(self, whole: Mapping[str, torch.Tensor]) -> bool:
         """Find out whether a record's outputs depend on the others of its batch."""
         inputs = {name: tensor.numpy(force=True) for name, tensor in whole.items()}
         images = with_neighbours(inputs[self._source])
         batch = {name: np.repeat(array, len(images), axis=0) for name, array in inputs.items()} | {self._source: images}
-        together = self._precise.run(batch, self.patches.graph.outputs)
-        once = {name: tensor.numpy(force=True) for name, tensor in alone.items()}
-        return first_differing(self.patches.graph, once, together) is not None
+        graph = self.patches.graph
+        return mixing_layer(graph, self._precise.run, batch, graph.outputs) is not None
 
     def outputs(
         self, views: Views, fill: torch.Tensor, *, batch_size: int, places: NDArray[np.bool_] | None = None
@@ -305,7 +304,7 @@ class IncrementalNetwork:
         """
         if self._mixes is None:
             inputs = {self._source: image, **(others or {})}
-            self._mixes = self._mixes_records(inputs, self._precise.tensors(inputs, self.patches.graph.outputs))
+            self._mixes = self._mixes_records(inputs)
         size = 1 if self._mixes else batch_size
         return self._in_full(self._precise, image, fill, size, places, others or {})
 

@@ -69,6 +69,32 @@ def test_mixed_records_are_refused_with_the_layer(name: str) -> None:
         checked(build())
 
 
+class Unregistered(nn.Module):
+    """A half-precision network with a tensor that stays in single precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.factor = nn.Linear(3, 2), torch.ones(3, 1, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc((x.to(self.fc.weight.dtype) * self.factor).mean((2, 3)))
+
+
+def test_what_does_not_run_is_refused_with_the_reason() -> None:
+    with pytest.raises(UntraceableModelError, match=r"does not run: RuntimeError.*Float and Half.*not registered"):
+        checked(Unregistered().half())
+
+
+def test_a_record_that_is_the_largest_of_its_batch_hides_nothing() -> None:
+    def ending(_: Any, h: torch.Tensor) -> torch.Tensor:
+        normed = functional.layer_norm(vectors(h), (8,))
+        return normed / (normed.amax() + 1)
+
+    torch.manual_seed(28)  # the first record has the largest number, with both draws
+    with pytest.raises(UntraceableModelError, match=r"'truediv'.* mixes the records of a batch"):
+        checked(Net(ending))
+
+
 def test_random_numbers_are_refused_with_the_layer() -> None:
     with pytest.raises(UntraceableModelError, match=r"'dropout' .* other numbers each time.*training=self.training"):
         checked(Net(lambda n, h: n.fc(functional.dropout(vectors(h)))))
