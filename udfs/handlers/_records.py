@@ -69,8 +69,8 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
         except (RuntimeError, TypeError, ValueError) as error:
             reason = next(iter(str(error).splitlines()), "")
             raise UntraceableModelError(
-                f"the network was opened into layers but does not run: {type(error).__name__}: {reason}; call it on "
-                "two records in its own framework to see where (tensors that are not registered keep their type and device)"
+                f"the network has been traced but does not run: {type(error).__name__}: {reason}; call it on two "
+                "records in its own framework to see why (tensors that are not registered keep their type and device)"
             ) from error
         if layer is None:
             return
