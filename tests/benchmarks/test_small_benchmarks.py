@@ -44,3 +44,9 @@ def test_theory() -> None:
     found = ratios("occlusion", "--figure", "6.3", "--stride", "4")
     assert found["theory.vgg16.16"] == pytest.approx(9.78, abs=0.005)
     assert found["theory.vgg16.4"] > found["theory.vgg16.64"]
+
+
+def test_an_endpoint_under_attack() -> None:
+    found = ratios("endpoint_under_attack", "--junk", "50", "--half-open", "100", "--calm", "0.5")
+    assert found["memory"] > 1
+    assert {"latency.junk", "latency.large", "latency.half_open"} <= set(found)

@@ -2,44 +2,66 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+import time
 from typing import TYPE_CHECKING, TypeVar
 
-import pyarrow as pa
-from pyarrow import flight
-
-from udfs.rpc._endpoint import ACTION
+from udfs.rpc._address import host_and_port
+from udfs.rpc._channel import Kind, prove_to_endpoint
 from udfs.rpc._errors import CallError, RefusedError
-from udfs.rpc._seal import Seal
+from udfs.rpc._limits import Limits
+from udfs.rpc._socket import deadline
 
 if TYPE_CHECKING:
+    from udfs.rpc._channel import Channel
     from udfs.rpc._protocol import Request, WireProtocol
 
 __all__ = ["Caller"]
 
 ReplyT = TypeVar("ReplyT")
 
+# Seconds between attempts to connect to an endpoint that drops strangers, at first and at most.
+_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+
+# Part of an endpoint's idle time for which a connection is kept.
+_REUSE = 1 / 6
+
 
 class Caller:
-    """A connection to one endpoint. Any number of threads may call at the same time.
+    """Connections to one endpoint, as many as threads call at the same time.
 
     Parameters
     ----------
     location : str
-        ``grpc+tcp://host:port``.
+        ``tcp://host:port``.
     secret : bytes
         The run's, at least 16 random bytes.
     protocol : WireProtocol
+    limits : Limits, optional
+        Those of the endpoint.
     """
 
-    def __init__(self, location: str, secret: bytes, protocol: WireProtocol) -> None:
+    def __init__(self, location: str, secret: bytes, protocol: WireProtocol, limits: Limits | None = None) -> None:
         self._location = location
+        self._secret = secret
         self._protocol = protocol
-        self._seal = Seal(secret)
-        self._client = flight.FlightClient(location)
+        self._limits = limits or Limits()
+        self._idle: list[tuple[float, Channel]] = []  # since when; the last used one at the end
+        self._busy: set[Channel] = set()
+        self._closed = False
+        self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
+        """Close the connections; calls at work fail."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            busy = list(self._busy)
+        for _, channel in idle:
+            channel.close()
+        for channel in busy:
+            channel.cut()
 
     def call(self, request: Request[ReplyT], *, timeout_s: float) -> ReplyT:
         """Send a request and wait for the reply.
@@ -53,23 +75,25 @@ class Caller:
         Raises
         ------
         CallError
-            The endpoint cannot be reached, takes longer, or raised.
+            The endpoint cannot be reached, takes longer, or raised; the request is too large to be sent.
         RefusedError
             It refused the request, or the reply is not signed with the secret, or not of the protocol.
         udfs.packing.StateError
             A field of the request holds what is not data.
         """
-        name = type(request).__name__
-        sealed = self._seal.close("call", self._protocol.encode(request))
-        options = flight.FlightCallOptions(timeout=timeout_s)
+        name, limit = type(request).__name__, self._limits.message_bytes
+        content = self._protocol.encode(request)
+        if len(content) > limit:
+            raise CallError(f"{name} takes {len(content):,} bytes, and a message may take {limit:,}")
         try:
-            results = self._client.do_action(flight.Action(ACTION, sealed), options)
-            answer = b"".join(result.body.to_pybytes() for result in results)
-        except (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError) as error:
-            raise RefusedError(f"{self._location} refused {name}: {_reason(error)}") from error
-        except (pa.ArrowException, OSError) as error:
-            raise CallError(f"{self._location} did not answer {name}: {_reason(error)}") from error
-        return self._protocol.decode_reply(request, self._seal.open_answer(sealed, answer))
+            kind, answer = self._ask(Kind.CALL, content, limit, deadline(timeout_s))
+        except RefusedError as error:
+            raise RefusedError(f"{self._location} refused {name}: {error}") from error
+        except OSError as error:
+            raise CallError(f"{self._location} did not answer {name}: {error}") from error
+        if kind is Kind.FAILED:
+            raise CallError(f"{self._location} did not answer {name}: {answer.decode(errors='replace')}")
+        return self._protocol.decode_reply(request, answer)
 
     def fetch(self, name: str, *, timeout_s: float) -> bytes:
         """Get the bytes that the endpoint holds under a name.
@@ -85,15 +109,88 @@ class Caller:
         CallError, RefusedError
             As for :meth:`call`; also where it holds nothing under the name.
         """
-        ticket = flight.Ticket(self._seal.close("fetch", name.encode()))
         try:
-            reader = self._client.do_get(ticket, flight.FlightCallOptions(timeout=timeout_s))
-            return b"".join(chunk.data.column(0)[0].as_buffer() for chunk in reader)
-        except (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError) as error:
-            raise RefusedError(f"{self._location} refused to give {name!r}: {_reason(error)}") from error
-        except (pa.ArrowException, OSError) as error:
-            raise CallError(f"{self._location} did not give {name!r}: {_reason(error)}") from error
+            kind, answer = self._ask(Kind.FETCH, name.encode(), None, deadline(timeout_s))
+        except RefusedError as error:
+            raise RefusedError(f"{self._location} refused to give {name!r}: {error}") from error
+        except OSError as error:
+            raise CallError(f"{self._location} did not give {name!r}: {error}") from error
+        if kind is Kind.FAILED:
+            raise CallError(f"{self._location} did not give {name!r}: {answer.decode(errors='replace')}")
+        return answer
 
+    def _ask(self, kind: Kind, content: bytes, limit: int | None, until: float) -> tuple[Kind, bytes]:
+        channel = self._take(until)
+        try:
+            channel.send(kind, content, until)
+            answer_kind, length = channel.receive_header(until)
+            if limit is not None and length > limit:
+                raise RefusedError(f"an answer of {length:,} bytes, more than {limit:,}")  # noqa: TRY301 - closes as well
+            answer = channel.receive_content(length, until)
+        except BaseException:
+            # Whatever arrives on it later would be taken for the answer to another request.
+            self._discard(channel)
+            raise
+        self._put_back(channel)
+        if answer_kind is Kind.REFUSED:
+            raise RefusedError(answer.decode(errors="replace"))
+        return answer_kind, answer
 
-def _reason(error: Exception) -> str:
-    return str(error).partition(". gRPC client debug context")[0].partition(". Detail:")[0]
+    def _take(self, until: float) -> Channel:
+        with self._lock:
+            if self._closed:
+                raise ConnectionAbortedError("the caller was closed")
+            oldest = time.monotonic() - self._limits.idle_s * _REUSE
+            fresh = [each for each in self._idle if each[0] > oldest]
+            stale = [channel for since, channel in self._idle if since <= oldest]
+            channel = fresh.pop()[1] if fresh else None
+            self._idle = fresh
+            if channel is not None:
+                self._busy.add(channel)
+        for each in stale:
+            each.close()
+        return channel or self._connect(until)
+
+    def _connect(self, until: float) -> Channel:
+        pause = _PAUSE_S
+        while True:
+            try:
+                return self._try_to_connect(until)
+            except (ConnectionResetError, BrokenPipeError):
+                # The endpoint has dropped it among many strangers. Nothing has been asked yet: ask again.
+                if time.monotonic() + pause >= until:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _try_to_connect(self, until: float) -> Channel:
+        remaining = until - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError("timed out")
+        connection = socket.create_connection(host_and_port(self._location), timeout=remaining)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            channel = prove_to_endpoint(connection, self._secret, until)
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            self._busy.add(channel)
+            closed = self._closed
+        if closed:
+            self._discard(channel)
+            raise ConnectionAbortedError("the caller was closed")
+        return channel
+
+    def _put_back(self, channel: Channel) -> None:
+        with self._lock:
+            self._busy.discard(channel)
+            if not self._closed:
+                self._idle.append((time.monotonic(), channel))
+                return
+        channel.close()
+
+    def _discard(self, channel: Channel) -> None:
+        with self._lock:
+            self._busy.discard(channel)
+        channel.close()

@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
-from typing import TYPE_CHECKING, Any
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-import pyarrow as pa
-from pyarrow import flight
-
+from udfs.rpc._address import location_of
+from udfs.rpc._channel import Kind, prove_to_caller, refuse
+from udfs.rpc._connections import Connection, Connections
 from udfs.rpc._errors import RefusedError
-from udfs.rpc._seal import Seal
+from udfs.rpc._limits import Limits
+from udfs.rpc._socket import deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    from udfs.rpc._channel import Channel
     from udfs.rpc._protocol import Request, WireProtocol
 
-__all__ = ["ACTION", "Endpoint"]
+__all__ = ["Endpoint"]
 
 _LOG = logging.getLogger(__name__)
 
-ACTION = "call"
+_BACKLOG = 512
 
-# Bytes of one record batch: gRPC copies message by message.
-_CHUNK = 8 << 20
+# Between two looks at whether the endpoint is closed, where the system does not wake whoever waits for connections.
+_LOOK_S = 1.0
 
-_SCHEMA = pa.schema([pa.field("bytes", pa.large_binary())])
+# Seconds for requests at work when the endpoint closes.
+_CLOSE_S = 5.0
+
+_LONGEST_REASON = 4_000
+
+# Refusals are logged that often: a flood of them is to fill neither a disk nor a reader's time.
+_LOG_S = 1.0
 
 
-class Endpoint(flight.FlightServerBase):  # type: ignore[misc]
-    """Answers signed requests, and gives out bytes by name, on one interface.
+class Endpoint:
+    """Answers the requests of a run's members, and gives out bytes by name, on one interface.
+
+    Whoever connects has to prove first that it knows the secret. Until then it gets a few bytes of memory and
+    ``limits.stranger_s`` seconds, and is among the first to be dropped when there are many. After that each of its
+    messages is checked by its signature, and its size before there is memory for it.
 
     Parameters
     ----------
@@ -45,6 +59,19 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]
         Without it every request is refused.
     held : callable, optional
         Takes a name and gives bytes, or ``None`` where it has none of that name.
+    limits : Limits, optional
+
+    Attributes
+    ----------
+    location : str
+        ``tcp://host:port``, for :class:`Caller`.
+    refused : int
+        Requests, and proofs of strangers, that were refused so far.
+
+    Raises
+    ------
+    OSError
+        The interface is not of this machine.
     """
 
     def __init__(
@@ -54,59 +81,146 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]
         protocol: WireProtocol,
         answer: Callable[[Request[Any]], Any] | None = None,
         held: Callable[[str], bytes | None] | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        super().__init__(f"grpc+tcp://{host}:0")
-        self.location = f"grpc+tcp://{host}:{self.port}"
+        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+        self._listener = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
+        self.location = location_of(host, self._listener.getsockname()[1])
+        self._secret = secret
         self._protocol = protocol
-        self._seal = Seal(secret)
         self._answer = answer
         self._held = held
+        self._limits = limits or Limits()
+        self._connections = Connections(self._limits)
+        self._closed = threading.Event()
         self._lock = threading.Lock()
         self.refused = 0
-        """Requests that were refused so far."""
+        self._logged = (0, -_LOG_S)  # refusals, and when
+        self._acceptor = threading.Thread(target=self._accept, name="endpoint", daemon=True)
+        self._acceptor.start()
 
-    def do_action(self, context: Any, action: Any) -> Iterator[bytes]:
-        """Answer a request; of Flight."""
-        sealed = action.body.to_pybytes()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    @property
+    def dropped(self) -> int:
+        """Connections that were closed for want of room."""
+        return self._connections.dropped
+
+    def shutdown(self) -> None:
+        """Listen no more, and end all connections; requests at work have five seconds."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        with suppress(OSError):  # wakes the thread that waits for connections, on Linux
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._acceptor.join()
+        self._listener.close()
+        self._connections.close(deadline(_CLOSE_S))
+
+    def _accept(self) -> None:
+        self._listener.settimeout(_LOOK_S)
+        while not self._closed.is_set():
+            try:
+                accepted, address = self._listener.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                # No descriptor is free, or the connection has ended already.
+                self._connections.drop_oldest()
+                self._closed.wait(0.01)
+                continue
+            connection = Connection(accepted, f"{address[0]}:{address[1]}")
+            self._connections.add(connection)
+            connection.thread = threading.Thread(
+                target=self._serve, args=(connection,), name="endpoint-connection", daemon=True
+            )
+            try:
+                connection.thread.start()
+            except RuntimeError:  # no thread is free
+                connection.thread = None
+                self._end(connection)
+                self._connections.drop_oldest()
+
+    def _serve(self, connection: Connection) -> None:
         try:
-            if action.type != ACTION or self._answer is None:
-                raise RefusedError(f"an action {action.type!r}, which nobody offers")  # noqa: TRY301 - counted below
-            request = self._protocol.decode_request(self._seal.open("call", sealed))
+            channel = self._prove(connection)
+            while channel is not None and not self._closed.is_set():
+                kind, length = channel.receive_header(deadline(self._limits.idle_s))
+                connection.busy = True
+                if not self._reply(channel, connection, kind, length):
+                    return
+                connection.busy = False
+        except RefusedError as error:
+            self._refuse(connection, error)
+        except OSError:  # it has gone, or was too slow
+            return
+        finally:
+            self._end(connection)
+
+    def _prove(self, connection: Connection) -> Channel | None:
+        until = deadline(self._limits.stranger_s)
+        connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            channel = prove_to_caller(connection.socket, self._secret, until)
+        except RefusedError as error:
+            self._refuse(connection, error)
+            refuse(connection.socket, until)
+            return None
+        return channel if self._connections.admit(connection) else None
+
+    def _reply(self, channel: Channel, connection: Connection, kind: Kind, length: int) -> bool:
+        """Answer one request; gives whether the connection can go on."""
+        fits = length <= self._limits.message_bytes
+        try:
+            if not fits:
+                raise RefusedError(f"a message of {length:,} bytes, more than {self._limits.message_bytes:,}")  # noqa: TRY301 - counted below
+            content = channel.receive_content(length, deadline(self._limits.request_s))
+            answer_kind, answer = self._call(content) if kind is Kind.CALL else self._fetch(content)
+        except RefusedError as error:
+            self._refuse(connection, error)
+            answer_kind, answer = Kind.REFUSED, str(error).encode()[:_LONGEST_REASON]
+        channel.send(answer_kind, answer, deadline(self._limits.request_s + len(answer) / self._limits.slowest))
+        return fits
+
+    def _call(self, content: bytes) -> tuple[Kind, bytes]:
+        if self._answer is None:
+            raise RefusedError("a call, which nobody answers here")
+        request = self._protocol.decode_request(content)
+        try:
             reply = self._protocol.encode(self._answer(request))
-        except RefusedError as error:
-            raise self._refusal(context, error) from error
-        except Exception:
-            _LOG.exception("a call failed")
+        except RefusedError:
             raise
-        yield self._seal.close_answer(sealed, reply)
+        except Exception as error:  # noqa: BLE001 - the caller hears of it
+            _LOG.exception("a call failed")
+            return _failed(f"{type(error).__name__}: {error}")
+        if len(reply) > self._limits.message_bytes:
+            return _failed(f"the reply takes {len(reply):,} bytes, more than {self._limits.message_bytes:,}")
+        return Kind.DONE, reply
 
-    def do_get(self, context: Any, ticket: Any) -> Any:
-        """Give out bytes; of Flight."""
-        try:
-            name = self._seal.open("fetch", ticket.ticket).decode(errors="replace")
-        except RefusedError as error:
-            raise self._refusal(context, error) from error
-        content = self._held(name) if self._held is not None else None
-        if content is None:
-            raise flight.FlightServerError(f"nothing is held under {name!r}")
-        return flight.GeneratorStream(_SCHEMA, _chunks(content))
+    def _fetch(self, content: bytes) -> tuple[Kind, bytes]:
+        name = content.decode(errors="replace")
+        held = self._held(name) if self._held is not None else None
+        return _failed(f"nothing is held under {name!r}") if held is None else (Kind.DONE, held)
 
-    def list_actions(self, context: Any) -> list[Any]:  # noqa: ARG002 - of Flight
-        """Tell a stranger nothing."""
-        return []
-
-    def _refusal(self, context: Any, error: RefusedError) -> Exception:
+    def _refuse(self, connection: Connection, error: RefusedError) -> None:
+        now = time.monotonic()
         with self._lock:
             self.refused += 1
-        _LOG.warning("refused %s from %s", error, context.peer())
-        refusal: Exception = flight.FlightUnauthenticatedError(str(error))
-        return refusal
+            logged, when = self._logged
+            if now - when < _LOG_S:
+                return
+            self._logged = self.refused, now
+            more = self.refused - logged - 1
+        _LOG.warning("refused %s from %s%s", error, connection.peer, f", and {more:,} before it" if more else "")
+
+    def _end(self, connection: Connection) -> None:
+        self._connections.remove(connection)
+        connection.socket.close()
 
 
-def _chunks(content: bytes) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(content), _CHUNK):
-        part = pa.py_buffer(content)[start : start + _CHUNK]
-        offsets = pa.py_buffer(np.array([0, len(part)], np.int64))
-        yield pa.RecordBatch.from_arrays(
-            [pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, part])], schema=_SCHEMA
-        )
+def _failed(reason: str) -> tuple[Kind, bytes]:
+    return Kind.FAILED, reason.encode()[:_LONGEST_REASON]

@@ -3,106 +3,95 @@
 from __future__ import annotations
 
 import hmac
-import secrets
-import struct
-import threading
-from collections import defaultdict
+from typing import TYPE_CHECKING
 
 from udfs.rpc._errors import RefusedError
-from udfs.rpc._window import ReplayWindow
 
-__all__ = ["Seal"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-_MAC = 32
-_HEADER = struct.Struct("<16sQ")
+__all__ = ["MAC_BYTES", "NONCE_BYTES", "Seal", "Signature"]
+
+MAC_BYTES = 32
+NONCE_BYTES = 16
 
 
 class Seal:
-    """Signs and checks the messages of one run. Every method may be called from any thread.
+    """Signs and checks the messages of one connection.
 
-    Each sender numbers its requests, and a receiver accepts no number of a sender twice: a copy of a message is of no
-    use. An answer is signed for one request alone, so that a copy of it answers no other. Messages are signed, not
-    encrypted: the network has to be as trusted as for Spark's own shuffles.
+    The key is derived from the run's secret and from a random number of each side, so that what was overheard on one
+    connection is of no use on another. Each signature covers who sends, and the message's place on the connection: a
+    message that is sent again, left out or moved is refused.
 
     Parameters
     ----------
     secret : bytes
         The run's, at least 16 random bytes.
+    endpoint_nonce, caller_nonce : bytes
+        16 random bytes of each side.
 
     Examples
     --------
-    >>> one, other = Seal(b"the run's secret"), Seal(b"the run's secret")
-    >>> request = one.close("call", b"how many?")
-    >>> other.open("call", request)
-    b'how many?'
-    >>> one.open_answer(request, other.close_answer(request, b"three"))
-    b'three'
+    >>> caller, endpoint = (Seal(b"the run's secret", bytes(16), bytes(16)) for _ in range(2))
+    >>> mac = caller.sign("request", 0, b"how many?")
+    >>> endpoint.check(mac, "request", 0, b"how many?")
+    >>> endpoint.check(mac, "request", 1, b"how many?")
+    Traceback (most recent call last):
+    ...
+    udfs.rpc._errors.RefusedError: a message that is not signed with this run's secret
     """
 
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-        self._sender = secrets.token_bytes(16)
-        self._number = 0
-        self._windows: defaultdict[bytes, ReplayWindow] = defaultdict(ReplayWindow)
-        self._lock = threading.Lock()
+    def __init__(self, secret: bytes, endpoint_nonce: bytes, caller_nonce: bytes) -> None:
+        self._key = hmac.digest(secret, b"cerebro-spark|" + endpoint_nonce + caller_nonce, "sha256")
 
-    def close(self, purpose: str, payload: bytes) -> bytes:
-        """Sign a request.
+    def sign(self, purpose: str, number: int, content: bytes = b"") -> bytes:
+        """Sign a short content.
 
         Parameters
         ----------
         purpose : str
-            Is signed as well, and does not travel: what is signed for one purpose is refused for another.
-        payload : bytes
+            Sender and part of the message; is signed as well, and does not travel.
+        number : int
+            Of the message among those of its sender on this connection; the same.
+        content : bytes
         """
-        with self._lock:
-            self._number += 1
-            header = _HEADER.pack(self._sender, self._number)
-        return self._sign(purpose, header + payload) + header + payload
+        return self.signature(purpose, number, (content,)).value()
 
-    def open(self, purpose: str, sealed: bytes) -> bytes:
-        """Check a request, and take its payload out.
+    def check(self, mac: bytes, purpose: str, number: int, content: bytes = b"") -> None:
+        """Check a signature.
 
         Raises
         ------
         RefusedError
-            Too short, not signed with the secret for this purpose, accepted before, or older than the replay window.
+            It is not of the secret, or of another purpose, number or content.
         """
-        signed = self._checked(purpose, sealed)
-        if len(signed) < _HEADER.size:
-            raise RefusedError(f"a malformed message of {len(sealed)} bytes")
-        sender, number = _HEADER.unpack_from(signed)
-        with self._lock:
-            if not self._windows[sender].accept(number):
-                raise RefusedError("a message that was sent before, or is older than the replay window")
-        return signed[_HEADER.size :]
+        self.signature(purpose, number, (content,)).check(mac)
 
-    def close_answer(self, request: bytes, payload: bytes) -> bytes:
-        """Sign the answer to a sealed request, and to no other."""
-        return self._sign(_answer_to(request), payload) + payload
+    def signature(self, purpose: str, number: int, parts: Iterable[bytes] = ()) -> Signature:
+        """Begin the signature of a content that comes in parts."""
+        signature = Signature(hmac.new(self._key, f"{purpose}|{number}|".encode(), "sha256"))
+        for part in parts:
+            signature.update(part)
+        return signature
 
-    def open_answer(self, request: bytes, sealed: bytes) -> bytes:
-        """Check that an answer is to this sealed request, and take its payload out.
 
-        Raises
-        ------
-        RefusedError
-            Too short, not signed with the secret, or for another request.
-        """
-        return self._checked(_answer_to(request), sealed)
+class Signature:
+    """A signature in the making."""
 
-    def _checked(self, purpose: str, sealed: bytes) -> bytes:
-        if len(sealed) < _MAC:
-            raise RefusedError(f"a malformed message of {len(sealed)} bytes")
-        signed = sealed[_MAC:]
-        if not hmac.compare_digest(sealed[:_MAC], self._sign(purpose, signed)):
+    __slots__ = ("_mac",)
+
+    def __init__(self, mac: hmac.HMAC) -> None:
+        self._mac = mac
+
+    def update(self, part: bytes | memoryview) -> None:
+        """Add the next part of the content."""
+        self._mac.update(part)
+
+    def value(self) -> bytes:
+        """Give the signature of all parts so far."""
+        return self._mac.digest()
+
+    def check(self, mac: bytes) -> None:
+        """Raise ``RefusedError`` unless this is the signature of all parts so far."""
+        if not hmac.compare_digest(mac, self._mac.digest()):
             raise RefusedError("a message that is not signed with this run's secret")
-        return signed
-
-    def _sign(self, purpose: str, signed: bytes) -> bytes:
-        return hmac.digest(self._secret, purpose.encode() + b"|" + signed, "sha256")
-
-
-def _answer_to(request: bytes) -> str:
-    # The signature of a request covers its sender and number, so that no two are the same.
-    return f"answer|{request[:_MAC].hex()}"

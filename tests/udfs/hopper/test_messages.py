@@ -44,11 +44,11 @@ UNIT: dict[str, Any] = ORDERS | {
     "partition": 2,
     "version": 1,
     "digest": "abc",
-    "peer": "grpc+tcp://10.0.0.1:80",
+    "peer": "tcp://10.0.0.1:80",
 }
 DONE: dict[str, Any] = {"unit_id": "train c1 #4", "seconds": 1.5, "fetched_bytes": 8}
 NEXT = NextUnit(**SENDER, report=None)
-HELLO = Hello(**SENDER, location="grpc+tcp://h:1", host="h", memory_bytes=1 << 40, shard_bytes=3)
+HELLO = Hello(**SENDER, location="tcp://h:1", host="h", memory_bytes=1 << 40, shard_bytes=3)
 STORED = CheckpointStored(**SENDER, trial_id="c0", version=3, digest="abc", seconds=0.5, dropped=("c1", "c2"))
 
 

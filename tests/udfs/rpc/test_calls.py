@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import threading
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray  # noqa: TC002 - type hints of a message are read when it is checked
-from pyarrow import flight
 
 from udfs.packing import pack
-from udfs.rpc import Caller, CallError, Endpoint, RefusedError, Request, Seal, WireProtocol
+from udfs.rpc import Caller, CallError, Endpoint, Limits, RefusedError, Request, Seal, WireProtocol
+from udfs.rpc._address import host_and_port
+from udfs.rpc._channel import Channel, Kind, prove_to_endpoint
+from udfs.rpc._socket import deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SECRET = b"of this run alone"
 LARGE = np.random.default_rng(0).bytes(20_000_000)
@@ -77,8 +83,21 @@ def caller(endpoint: Endpoint) -> Iterator[Caller]:
     made.close()
 
 
-def sealed(number: int = 7, seal: Seal | None = None) -> bytes:
-    return (seal or Seal(SECRET)).close("call", PROTOCOL.encode(Count(number)))
+@contextmanager
+def channel_to(endpoint: Endpoint, secret: bytes = SECRET) -> Iterator[Channel]:
+    """A connection of a member, to send what no caller sends."""
+    with connection_to(endpoint.location) as connection:
+        yield prove_to_endpoint(connection, secret, deadline(5))
+
+
+def connection_to(location: str) -> socket.socket:
+    return socket.create_connection(host_and_port(location), timeout=5)
+
+
+def ask(channel: Channel, content: bytes, kind: Kind = Kind.CALL) -> tuple[Kind, bytes]:
+    channel.send(kind, content, deadline(5))
+    answer, length = channel.receive_header(deadline(5))
+    return answer, channel.receive_content(length, deadline(5))
 
 
 def test_calls_carry_plain_data_and_arrays(caller: Caller) -> None:
@@ -106,42 +125,97 @@ def test_a_stranger_is_refused(endpoint: Endpoint, heard: list[int]) -> None:
     assert endpoint.refused == 2
 
 
-def test_a_replay_is_refused(endpoint: Endpoint, heard: list[int]) -> None:
-    seal = Seal(SECRET)
-    request = sealed(seal=seal)
-    client = flight.FlightClient(endpoint.location)
-    list(client.do_action(flight.Action("call", request)))
-    with pytest.raises(flight.FlightUnauthenticatedError, match="sent before"):
-        list(client.do_action(flight.Action("call", request)))
-    # Nor is what was signed for one purpose of use for another.
-    with pytest.raises(flight.FlightUnauthenticatedError, match="not signed"):
-        client.do_get(flight.Ticket(seal.close("call", b"c0/3"))).read_all()
+class Overheard:
+    """A connection through which everything passes that it overhears."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.sent = self.received = b""
+
+    def sendall(self, content: bytes) -> None:
+        self.sent += bytes(content)
+        self._connection.sendall(content)
+
+    def recv_into(self, buffer: memoryview) -> int:
+        count = self._connection.recv_into(buffer)
+        self.received += bytes(buffer[:count])
+        return count
+
+    def settimeout(self, seconds: float) -> None:
+        self._connection.settimeout(seconds)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def overheard(endpoint: Endpoint) -> Overheard:
+    """A whole connection of a member: its proof, and one call."""
+    with connection_to(endpoint.location) as connection:
+        tap = Overheard(connection)
+        channel = prove_to_endpoint(tap, SECRET, deadline(5))  # type: ignore[arg-type]
+        assert ask(channel, PROTOCOL.encode(Count(7)))[0] is Kind.DONE
+    return tap
+
+
+def test_a_connection_that_was_overheard_is_of_no_use(endpoint: Endpoint, heard: list[int]) -> None:
+    tap = overheard(endpoint)
+    with connection_to(endpoint.location) as connection:
+        connection.sendall(tap.sent)
+        greeting = connection.recv(1000)
+        assert greeting[:16] == tap.received[:16]
+        assert greeting != tap.received[:32]
+        assert connection.recv(1000)[:1] == b"r"
     assert heard == [7]
-    assert endpoint.refused == 2
+    assert endpoint.refused == 1
 
 
-def test_requests_may_overtake_each_other(endpoint: Endpoint, heard: list[int]) -> None:
-    seal = Seal(SECRET)
-    requests = [sealed(number, seal) for number in range(4)]
-    client = flight.FlightClient(endpoint.location)
-    for number in (2, 0, 3, 1):
-        list(client.do_action(flight.Action("call", requests[number])))
-    for request in requests:
-        with pytest.raises(flight.FlightUnauthenticatedError, match="sent before"):
-            list(client.do_action(flight.Action("call", request)))
-    assert heard == [2, 0, 3, 1]
+def test_a_request_that_is_sent_twice_on_its_connection_is_refused(endpoint: Endpoint, heard: list[int]) -> None:
+    with connection_to(endpoint.location) as connection:
+        tap = Overheard(connection)
+        channel = prove_to_endpoint(tap, SECRET, deadline(5))  # type: ignore[arg-type]
+        before = len(tap.sent)
+        ask(channel, PROTOCOL.encode(Count(7)))
+        connection.sendall(tap.sent[before:])
+        with suppress(ConnectionResetError):  # its second half was not read
+            assert connection.recv(1000) == b""
+    wait_until(lambda: endpoint.refused == 1)
+    assert heard == [7]
 
 
-@pytest.mark.parametrize("junk", [b"", b"short", bytes(200), b"\xff" * 5000])
-def test_junk_is_refused(junk: bytes, endpoint: Endpoint) -> None:
-    client = flight.FlightClient(endpoint.location)
-    with pytest.raises(flight.FlightUnauthenticatedError, match=r"malformed|not signed"):
-        list(client.do_action(flight.Action("call", junk)))
-    with pytest.raises(flight.FlightUnauthenticatedError, match=r"malformed|not signed"):
-        client.do_get(flight.Ticket(junk)).read_all()
-    with pytest.raises(flight.FlightUnauthenticatedError, match="nobody offers"):
-        list(client.do_action(flight.Action("shutdown", b"")))
-    assert endpoint.refused == 3
+def test_a_request_is_for_one_purpose_alone(endpoint: Endpoint) -> None:
+    """The kind is signed: a fetch cannot be made of a call."""
+    with connection_to(endpoint.location) as connection:
+        seal = Seal(SECRET, connection.recv(1000)[16:], bytes(16))
+        connection.sendall(bytes(16) + seal.sign("caller", 0))
+        assert len(connection.recv(1000)) == 33
+        call, fetch = (struct.pack(">BQ", kind, 4) for kind in (Kind.CALL, Kind.FETCH))
+        connection.sendall(fetch + seal.sign("request header", 0, call) + b"c0/3" + seal.sign("request", 0, b"c0/3"))
+        with suppress(ConnectionResetError):
+            assert connection.recv(1000) == b""
+    wait_until(lambda: endpoint.refused == 1)
+
+
+@pytest.mark.parametrize("at", [0, 60, 5_000_000, 20_000_040, -1])
+def test_an_answer_that_is_altered_on_its_way_is_refused(at: int, endpoint: Endpoint) -> None:
+    """A bit of the proof, of a header, of the bytes that were fetched, and of their signature."""
+    with Altering(endpoint.location, 32 + at if at >= 0 else 32 + 33 + 41 + len(LARGE)) as proxy:
+        caller = Caller(proxy.location, SECRET, PROTOCOL)
+        with pytest.raises(RefusedError, match="not signed with this run's secret"):
+            caller.fetch("c0/3", timeout_s=20)
+        caller.close()
+
+
+@pytest.mark.parametrize("junk", [b"short", bytes(48), bytes(200), b"\xff" * 5000, b"GET / HTTP/1.1\r\n" * 20])
+def test_junk_is_refused(junk: bytes, endpoint: Endpoint, heard: list[int]) -> None:
+    with connection_to(endpoint.location) as connection:
+        connection.sendall(junk)
+        connection.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionResetError):
+            while connection.recv(1000):
+                pass
+    # What is too short to be a proof is nothing to count.
+    wait_until(lambda: endpoint.refused == (len(junk) >= 48))
+    assert heard == []
 
 
 @pytest.mark.parametrize(
@@ -158,11 +232,24 @@ def test_junk_is_refused(junk: bytes, endpoint: Endpoint) -> None:
 def test_a_signed_request_that_is_not_of_the_protocol_is_refused_and_counted(
     payload: bytes, why: str, endpoint: Endpoint, heard: list[int]
 ) -> None:
-    client = flight.FlightClient(endpoint.location)
-    with pytest.raises(flight.FlightUnauthenticatedError, match=why):
-        list(client.do_action(flight.Action("call", Seal(SECRET).close("call", payload))))
+    with channel_to(endpoint) as channel:
+        kind, reason = ask(channel, payload)
+        assert kind is Kind.REFUSED
+        assert why in reason.decode()
+        # It was a member's: the connection goes on.
+        assert ask(channel, b"c0/4", Kind.FETCH) == (Kind.DONE, b"")
     assert endpoint.refused == 1
     assert heard == []
+
+
+def test_an_endpoint_that_answers_nobody_refuses_calls() -> None:
+    with Endpoint("127.0.0.1", SECRET, PROTOCOL) as endpoint:
+        caller = Caller(endpoint.location, SECRET, PROTOCOL)
+        with pytest.raises(RefusedError, match="which nobody answers here"):
+            caller.call(Count(1), timeout_s=5)
+        with pytest.raises(CallError, match="nothing is held under 'c0/3'"):
+            caller.fetch("c0/3", timeout_s=5)
+        caller.close()
 
 
 def test_whoever_answers_may_refuse_as_well(endpoint: Endpoint, caller: Caller) -> None:
@@ -171,19 +258,40 @@ def test_whoever_answers_may_refuse_as_well(endpoint: Endpoint, caller: Caller) 
     assert endpoint.refused == 1
 
 
-@pytest.mark.parametrize("secret", [b"a guess", SECRET])
-def test_an_impostor_in_the_drivers_place_is_not_believed(secret: bytes) -> None:
-    """It may listen on the port; it cannot sign, and an answer that it overheard is to another request."""
-    overheard = Seal(secret).close_answer(sealed(), PROTOCOL.encode(Done(7)))
+@pytest.mark.parametrize("repeats", [False, True])
+def test_an_impostor_in_the_drivers_place_is_not_believed(repeats: bool, endpoint: Endpoint) -> None:
+    """It may listen on the port; it cannot sign, and what it overheard is of another connection."""
+    recorded = overheard(endpoint).received
 
-    class Impostor(flight.FlightServerBase):
-        def do_action(self, _context: Any, _action: Any) -> Iterator[bytes]:
-            yield overheard
+    def pretend() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(ConnectionResetError):
+            connection.sendall(recorded if repeats else recorded[:32] + b"w" + bytes(32))
+            connection.recv(1000)
 
-    with Impostor("grpc+tcp://127.0.0.1:0") as server:
-        caller = Caller(f"grpc+tcp://127.0.0.1:{server.port}", SECRET, PROTOCOL)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=pretend)
+        thread.start()
+        caller = Caller(f"tcp://127.0.0.1:{listener.getsockname()[1]}", SECRET, PROTOCOL)
         with pytest.raises(RefusedError, match="not signed"):
             caller.call(Count(7), timeout_s=5)
+        thread.join()
+
+
+def test_a_server_of_another_kind_is_told_apart() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"220 mail.example.org ESMTP ready when you are")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        caller = Caller(f"tcp://127.0.0.1:{listener.getsockname()[1]}", SECRET, PROTOCOL)
+        with pytest.raises(RefusedError, match="no endpoint of this version"):
+            caller.call(Count(7), timeout_s=5)
+        thread.join()
 
 
 def test_a_reply_of_another_type_is_refused() -> None:
@@ -209,9 +317,9 @@ def test_one_caller_in_many_threads(endpoint: Endpoint, caller: Caller, heard: l
 
     def work(first: int) -> None:
         for number in range(first, first + 50):
-            replies[number] = caller.call(Count(number), timeout_s=20).number
-            if number % 25 == 0:
-                assert caller.fetch("c0/3", timeout_s=20) == LARGE
+            replies[number] = caller.call(Count(number), timeout_s=60).number
+            if number % 50 == 0:
+                assert caller.fetch("c0/3", timeout_s=60) == LARGE
 
     threads = [threading.Thread(target=work, args=(50 * place,)) for place in range(8)]
     for thread in threads:
@@ -223,21 +331,121 @@ def test_one_caller_in_many_threads(endpoint: Endpoint, caller: Caller, heard: l
     assert endpoint.refused == 0
 
 
-def test_copies_sent_from_many_threads_are_accepted_once() -> None:
-    sender, receiver = Seal(SECRET), Seal(SECRET)
-    requests = [sealed(number, sender) for number in range(200)]
-    opened: list[bytes] = []
+def test_calls_in_turn_take_one_connection(endpoint: Endpoint, caller: Caller) -> None:
+    for number in range(5):
+        caller.call(Count(number), timeout_s=5)
+    assert len(endpoint._connections._members) == 1
 
-    def work(place: int) -> None:
-        for request in requests[place:] + requests[:place]:
+
+def test_a_caller_does_not_use_a_connection_that_the_endpoint_may_close() -> None:
+    """The worker asks again after a unit of an hour."""
+    limits = Limits(idle_s=0.6)
+    with Endpoint("127.0.0.1", SECRET, PROTOCOL, lambda _: Done(1), limits=limits) as endpoint:
+        caller = Caller(endpoint.location, SECRET, PROTOCOL, limits)
+        for pause_s in (0.0, 0.15, 0.7):
+            time.sleep(pause_s)
+            assert caller.call(Count(1), timeout_s=5) == Done(1)
+        caller.close()
+
+
+def test_a_closed_caller_ends_the_calls_of_other_threads() -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def answer(_: Request[Any]) -> Done:
+        asked.set()
+        go_on.wait(20)
+        return Done(1)
+
+    with Endpoint("127.0.0.1", SECRET, PROTOCOL, answer) as endpoint:
+        caller = Caller(endpoint.location, SECRET, PROTOCOL)
+        errors: list[Exception] = []
+
+        def call() -> None:
             try:
-                opened.append(receiver.open("call", request))
-            except RefusedError:
-                continue
+                caller.call(Count(1), timeout_s=20)
+            except CallError as error:
+                errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(25 * place,)) for place in range(8)]
-    for thread in threads:
+        thread = threading.Thread(target=call)
         thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(opened) == len(set(opened)) == 200
+        assert asked.wait(10)
+        caller.close()
+        thread.join(5)
+        assert not thread.is_alive()
+        assert errors
+        go_on.set()
+        with pytest.raises(CallError, match="the caller was closed"):
+            caller.call(Count(1), timeout_s=5)
+
+
+def test_a_shutdown_leaves_no_thread_and_lets_an_answer_be_sent() -> None:
+    before = threading.active_count()
+    asked = threading.Event()
+
+    def answer(_: Request[Any]) -> Done:
+        asked.set()
+        time.sleep(0.3)
+        return Done(1)
+
+    endpoint = Endpoint("127.0.0.1", SECRET, PROTOCOL, answer)
+    caller = Caller(endpoint.location, SECRET, PROTOCOL)
+    replies: list[Done] = []
+    thread = threading.Thread(target=lambda: replies.append(caller.call(Count(1), timeout_s=5)))
+    thread.start()
+    assert asked.wait(5)
+    strangers = [connection_to(endpoint.location) for _ in range(3)]
+    endpoint.shutdown()
+    thread.join()
+    caller.close()
+    assert replies == [Done(1)]
+    assert threading.active_count() == before
+    for stranger in strangers:
+        stranger.close()
+    with pytest.raises(ConnectionRefusedError):
+        connection_to(endpoint.location)
+
+
+class Altering:
+    """A proxy that flips a bit of what the endpoint sends."""
+
+    def __init__(self, location: str, place: int) -> None:
+        self._target, self._place = host_and_port(location), place
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.location = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+        self._listener.close()
+
+    def _run(self) -> None:
+        inside, _ = self._listener.accept()
+        with inside, socket.create_connection(self._target) as outside:
+            requests = threading.Thread(target=self._pass, args=(inside, outside, -1))
+            requests.start()
+            self._pass(outside, inside, self._place)
+            requests.join()
+
+    @staticmethod
+    def _pass(source: socket.socket, target: socket.socket, place: int) -> None:
+        seen = 0
+        with suppress(OSError):
+            while content := bytearray(source.recv(1 << 16)):
+                if seen <= place < seen + len(content):
+                    content[place - seen] ^= 4
+                seen += len(content)
+                target.sendall(content)
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    until = time.monotonic() + 10
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.005)

@@ -1,0 +1,183 @@
+"""A connection between two members of a run: the proof that both are, and then signed messages."""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from udfs.rpc._errors import RefusedError
+from udfs.rpc._seal import MAC_BYTES, NONCE_BYTES, Seal
+from udfs.rpc._socket import cut, read, read_into, write
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+
+__all__ = ["Channel", "Kind", "prove_to_caller", "prove_to_endpoint", "refuse"]
+
+# Raise the number with every change of this module.
+_GREETING = b"cerebro-spark 3\n"
+_WELCOME, _REFUSED = b"w", b"r"
+
+_HEADER = struct.Struct(">BQ")
+
+# Bytes that are signed and written at a time; what is shorter travels as one packet with its header.
+_CHUNK = 4 << 20
+_SHORT = 64 << 10
+
+
+class Kind(IntEnum):
+    """The kinds of messages: two requests, and three answers to each."""
+
+    CALL = 1
+    FETCH = 2
+    DONE = 3
+    REFUSED = 4
+    FAILED = 5
+
+
+_REQUESTS = frozenset((Kind.CALL, Kind.FETCH))
+
+
+def prove_to_caller(connection: socket.socket, secret: bytes, until: float) -> Channel:
+    """Let a caller prove that it knows the secret, and prove it in turn.
+
+    Raises
+    ------
+    RefusedError
+        It does not know the secret; tell it so with :func:`refuse`.
+    OSError
+        It does not say anything by the deadline, or goes.
+    """
+    own = secrets.token_bytes(NONCE_BYTES)
+    write(connection, _GREETING + own, until)
+    proof = read(connection, NONCE_BYTES + MAC_BYTES, until)
+    seal = Seal(secret, own, proof[:NONCE_BYTES])
+    seal.check(proof[NONCE_BYTES:], "caller", 0)
+    write(connection, _WELCOME + seal.sign("endpoint", 0), until)
+    return Channel(connection, seal, asks=False)
+
+
+def refuse(connection: socket.socket, until: float) -> None:
+    """Tell a caller that its proof is none."""
+    write(connection, _REFUSED + bytes(MAC_BYTES), until)
+
+
+def prove_to_endpoint(connection: socket.socket, secret: bytes, until: float) -> Channel:
+    """Prove to an endpoint that this side knows the secret, and let it prove it in turn.
+
+    Raises
+    ------
+    RefusedError
+        The endpoint does not know the secret, or refuses this side's proof, or speaks another protocol.
+    OSError
+        It does not say anything by the deadline, or goes.
+    """
+    greeting = read(connection, len(_GREETING) + NONCE_BYTES, until)
+    if not greeting.startswith(_GREETING):
+        raise RefusedError("the other side is no endpoint of this version of cerebro-spark")
+    own = secrets.token_bytes(NONCE_BYTES)
+    seal = Seal(secret, greeting[len(_GREETING) :], own)
+    write(connection, own + seal.sign("caller", 0), until)
+    verdict = read(connection, 1 + MAC_BYTES, until)
+    if verdict[:1] != _WELCOME:
+        raise RefusedError("a message that is not signed with this run's secret")
+    seal.check(verdict[1:], "endpoint", 0)
+    return Channel(connection, seal, asks=True)
+
+
+class Channel:
+    """Signed messages on one connection, in turn: a request, its answer, the next request.
+
+    A message's header, with its kind and its length, is signed on its own, and is checked before memory is taken for
+    the message: a length that the other side did not sign is never believed.
+
+    Parameters
+    ----------
+    connection : socket.socket
+    seal : Seal
+    asks : bool
+        Whether this side sends the requests.
+    """
+
+    def __init__(self, connection: socket.socket, seal: Seal, *, asks: bool) -> None:
+        self._connection = connection
+        self._seal = seal
+        self._asks = asks
+        self._out, self._in = ("request", "answer") if asks else ("answer", "request")
+        self._sent = 0
+        self._received = 0
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def cut(self) -> None:
+        """End the connection under the thread that uses it."""
+        cut(self._connection)
+
+    def send(self, kind: Kind, content: bytes, until: float) -> None:
+        """Send a message.
+
+        Raises
+        ------
+        OSError
+            The deadline has passed, or the connection has ended before.
+        """
+        header = _HEADER.pack(kind, len(content))
+        head = header + self._seal.sign(f"{self._out} header", self._sent, header)
+        signature = self._seal.signature(self._out, self._sent)
+        self._sent += 1
+        if len(content) <= _SHORT:
+            signature.update(content)
+            write(self._connection, head + content + signature.value(), until)
+            return
+        write(self._connection, head, until)
+        for part in _parts(memoryview(content)):
+            signature.update(part)
+            write(self._connection, part, until)
+        write(self._connection, signature.value(), until)
+
+    def receive_header(self, until: float) -> tuple[Kind, int]:
+        """Wait for the next message, and give its kind and its size.
+
+        Raises
+        ------
+        RefusedError
+            It is not the other side's next message.
+        OSError
+            The deadline has passed, or the connection has ended before.
+        """
+        head = read(self._connection, _HEADER.size + MAC_BYTES, until)
+        header, mac = head[: _HEADER.size], head[_HEADER.size :]
+        self._seal.check(mac, f"{self._in} header", self._received, header)
+        kind, length = _HEADER.unpack(header)
+        if (kind in _REQUESTS) == self._asks or kind not in iter(Kind):
+            raise RefusedError(f"a message of kind {kind}, which this side does not get")
+        return Kind(kind), length
+
+    def receive_content(self, length: int, until: float) -> bytes:
+        """Read the message whose header was received.
+
+        Raises
+        ------
+        RefusedError
+            It was altered on its way.
+        OSError
+            The deadline has passed, or the connection has ended before.
+        """
+        content = bytearray(length)  # takes no memory before it is written to
+        signature = self._seal.signature(self._in, self._received)
+        for part in _parts(memoryview(content)):
+            read_into(self._connection, part, until)
+            signature.update(part)
+        signature.check(read(self._connection, MAC_BYTES, until))
+        self._received += 1
+        return bytes(content)
+
+
+def _parts(content: memoryview) -> Iterator[memoryview]:
+    for start in range(0, len(content), _CHUNK):
+        yield content[start : start + _CHUNK]
