@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+@pytest.mark.extended
 class TestStageOfAnotherProject(StageContract):
     stages = (LENGTHS,)
     preparation = PREPARATION

@@ -43,7 +43,7 @@ def own_features(model: torch.nn.Module, folder: Path, paths: list[str]) -> dict
 @pytest.mark.parametrize(
     ("name", "layers"),
     [
-        ("vit", {"block2": "vit.layers.1", "fc": "classifier"}),
+        pytest.param("vit", {"block2": "vit.layers.1", "fc": "classifier"}, marks=pytest.mark.extended),
         ("convnext", {"stage1_block1": "convnext.encoder.stages.0.layers.0", "fc": "classifier"}),
     ],
 )

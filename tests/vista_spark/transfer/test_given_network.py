@@ -34,6 +34,7 @@ def network() -> nn.Module:
     )
 
 
+@pytest.mark.extended
 def test_the_transfer_of_a_module(spark: SparkSession, tmp_path: Path) -> None:
     rows = [
         (number, float(number % 3), float(label), encode(picture))
