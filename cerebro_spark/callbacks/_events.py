@@ -135,7 +135,7 @@ class TrialFinished:
     trial_id : str
     status : str
         ``"finished"``, or why it ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
-        ``"killed its workers"``, ``"lost its state"``.
+        ``"failed"`` (it took its workers with it), ``"lost its state"``.
     traceback : str
         Of a trial that ended early, in its worker's words.
     """

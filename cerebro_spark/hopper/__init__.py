@@ -9,10 +9,11 @@ from cerebro_spark.hopper._journal import Journal, RunSpec
 from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._probe import Probed, probe
 from cerebro_spark.hopper._run import Outcome, Run
-from cerebro_spark.hopper._trial import Trial
+from cerebro_spark.hopper._trial import Death, Trial
 
 __all__ = [
     "Coordinator",
+    "Death",
     "Event",
     "Finding",
     "Holdings",

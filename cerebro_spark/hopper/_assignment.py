@@ -12,9 +12,12 @@ from udfs.hopper import EvaluateUnit, TrainReport, TrainUnit, UnitFailure
 from udfs.rpc import RefusedError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from cerebro_spark.hopper._liveness import Liveness
     from cerebro_spark.hopper._recovery import Recovery
     from cerebro_spark.hopper._state import Attached, RunState
+    from cerebro_spark.hopper._trial import Trial
     from udfs.hopper import EvaluateReport
 
 __all__ = ["Assignments"]
@@ -39,18 +42,24 @@ class Assignments:
         self._numbers = itertools.count()
 
     def take(self, worker: Attached) -> Assignment | None:
-        """Give a worker the next unit; ``None`` where it has one, or there is none for it."""
+        """Give a worker the next unit; ``None`` where it has one, or there is none for it.
+
+        A suspect trial waits until nobody has anything else to do, and is then the only one that runs: on a cluster its
+        end may be that of the whole executor.
+        """
         state = self._state
         if worker.assignment is not None or worker.abort or state.closing:
             return None
-        unit = state.hopper.next_unit(worker.name)
-        if unit is not None:
-            kind, trial, partition = "train", state.trial[unit.config], unit.partition
-        else:
-            pair = self._evaluation(worker)
-            if pair is None:
-                return None
-            kind, trial, partition = "evaluate", state.trial[pair[0]], pair[1]
+        if any(assignment.alone for assignment in state.assignments):
+            return None
+        suspects = {trial.trial_id for trial in state.trials if trial.suspect}
+        choice = self._choose(worker, suspects)
+        if choice is None and not state.assignments:
+            for trial_id in sorted(suspects):
+                choice = choice or self._choose(worker, suspects - {trial_id})
+        if choice is None:
+            return None
+        kind, trial, partition = choice
         worker.assignment = Assignment(
             unit_id=f"{kind} {trial.trial_id} epoch {state.epoch} partition {partition} #{next(self._numbers)}",
             kind=kind,
@@ -61,6 +70,7 @@ class Assignments:
             began=state.seconds,
             from_store=trial.version > 0 and trial.holder not in state.workers,
             peer=trial.holder,
+            alone=trial.suspect,
         )
         return worker.assignment
 
@@ -112,7 +122,7 @@ class Assignments:
         if isinstance(report, TrainReport):
             self._trained(worker, assignment, report)
         elif trial.running and assignment.version == trial.version:
-            trial.evaluated[assignment.partition] = report.sums
+            trial.was_evaluated(assignment.partition, report.sums)
         self._state.observer.unit(event)
         self._recovery.rewind(trial)
 
@@ -139,13 +149,24 @@ class Assignments:
             from_store=report.fetched_bytes > 0 and assignment.from_store,
         )
 
-    def _evaluation(self, worker: Attached) -> tuple[str, int] | None:
+    def _choose(self, worker: Attached, without: Collection[str]) -> tuple[str, Trial, int] | None:
+        """Remove and give a unit, as its kind, its trial and its partition."""
+        state = self._state
+        unit = state.hopper.next_unit(worker.name, without=without)
+        if unit is not None:
+            return "train", state.trial[unit.config], unit.partition
+        pair = self._evaluation(worker, without)
+        return None if pair is None else ("evaluate", state.trial[pair[0]], pair[1])
+
+    def _evaluation(self, worker: Attached, without: Collection[str]) -> tuple[str, int] | None:
         """Remove and give an evaluation that a worker has the shard for, one that costs no hop before others."""
         state = self._state
         ready = sorted(
             (trial_id, partition)
             for trial_id, partition in state.evaluations
-            if partition in state.holdings[worker.name] and state.reachable(state.trial[trial_id])
+            if partition in state.holdings[worker.name]
+            and state.reachable(state.trial[trial_id])
+            and trial_id not in without
         )
         if not ready:
             return None

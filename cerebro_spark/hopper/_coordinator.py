@@ -126,6 +126,11 @@ class Coordinator:
             self._recovery.give_up(name)
             self._epochs.step()
 
+    def uncharged(self, name: str) -> int:
+        """Count the losses of a worker that are not its own: trials are blamed for them, or may be yet."""
+        with self._state.changed:
+            return self._recovery.uncharged(name)
+
     def look_after(self) -> tuple[str, ...]:
         """Find workers that have fallen silent, units that take too long, and lost workers that do not come back.
 

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cerebro_spark.hopper._events import Loss
+from cerebro_spark.hopper._trial import Death
 from optimizer.hopper import Unit
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ __all__ = ["Recovery"]
 
 _LOG = logging.getLogger(__name__)
 
-# After so many workers that died, or were ended, in the middle of it a trial is held to be the cause.
-_STRIKES = 3
+# After so many tries in a row a checkpoint in the store is taken for damaged.
+_TRIES = 3
 
 
 class Recovery:
@@ -49,7 +50,7 @@ class Recovery:
         _LOG.warning("lost worker %s on %s: %s", name, worker.host, why)
         state.hopper.lose(name)
         if worker.assignment is not None:
-            self._give_back(worker.assignment, why)
+            self._give_back(name, worker.assignment, why)
         for trial in state.trials:
             if trial.holder == name:
                 trial.holder = None
@@ -87,13 +88,13 @@ class Recovery:
         if trial.holder not in self._state.workers or trial.holder == assignment.peer:
             trial.holder = None
         if assignment.from_store:
-            trial.strikes += 1
-            if trial.strikes >= _STRIKES:
+            trial.unreadable += 1
+            if trial.unreadable >= _TRIES:
                 if not trial.forget_durable(assignment.epoch):
                     remedy = "Selection.resume goes on from an earlier checkpoint, or from the beginning"
                     self._end(trial, "lost its state", f"{failure.traceback}. {remedy}")
                     return
-                trial.strikes = 0
+                trial.unreadable = 0
                 _LOG.warning("%s goes back to its checkpoint after %d units", trial.trial_id, trial.durable_version)
         self._evaluate_again(assignment)
         self.rewind(trial)
@@ -111,15 +112,41 @@ class Recovery:
             state.redone += 1
             state.hopper.reopen(trial.trial_id, partition)
 
-    def _give_back(self, assignment: Assignment, why: str) -> None:
+    def uncharged(self, name: str) -> int:
+        """Count the losses of a worker that are not its own: trials are blamed for them, or may be yet.
+
+        A trial is blamed when it has taken two workers with it in a row, for both. After the first it is open: if the
+        trial gets past the unit, the loss was the worker's own. As long as no worker has finished any unit, all losses
+        are the workers' own: where nothing works, the reason is not one configuration.
+        """
+        state = self._state
+        if not state.events:
+            return 0
+        open_losses = sum(
+            death.worker == name for trial in state.running if not trial.suspect for death in trial.deaths
+        )
+        return state.blamed[name] + open_losses
+
+    def _give_back(self, name: str, assignment: Assignment, why: str) -> None:
         trial = assignment.trial
         self._state.redone += 1
-        trial.strikes += 1
-        if trial.strikes >= _STRIKES:
-            text = f"{trial.strikes} workers were lost while they had it; the last one: {why}"
-            self._end(trial, "killed its workers", text)
-        else:
-            self._evaluate_again(assignment)
+        if not trial.running:
+            return
+        trained = assignment.kind == "train"
+        was_suspect = trial.suspect
+        trial.deaths.append(Death(name, None if trained else assignment.partition))
+        if trial.suspect:
+            self._state.blamed.update(death.worker for death in trial.deaths[-1 if was_suspect else 0 :])
+        if assignment.alone:
+            doing = "training" if trained else "evaluating"
+            text = (
+                f"its worker died {len(trial.deaths)} times while {doing} it, the last time with no other trial running"
+            )
+            self._end(trial, "failed", f"{text}: {why}")
+            return
+        if trial.suspect and not was_suspect:
+            _LOG.warning("%s took %d workers with it and is tried alone", trial.trial_id, len(trial.deaths))
+        self._evaluate_again(assignment)
 
     def _evaluate_again(self, assignment: Assignment) -> None:
         if assignment.kind == "evaluate" and assignment.trial.running:

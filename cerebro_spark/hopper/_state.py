@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ __all__ = ["Assignment", "Attached", "RunState"]
 
 @dataclass(slots=True)
 class Assignment:
-    """A unit that a worker has."""
+    """A unit that a worker has; ``alone`` where its trial is suspect, and no other worker has a unit meanwhile."""
 
     unit_id: str
     kind: str
@@ -33,6 +34,7 @@ class Assignment:
     began: float
     from_store: bool
     peer: str | None
+    alone: bool
 
 
 @dataclass(slots=True)
@@ -71,6 +73,8 @@ class RunState:
         Schedules the epoch that goes on.
     evaluations : set of (str, int)
         Trial and partition of each evaluation that no worker has been given yet.
+    blamed : Counter of str
+        By worker, its losses that trials are blamed for.
     closing : bool
         Whether the epoch's results are being written: no unit is given out.
     over : bool
@@ -100,6 +104,7 @@ class RunState:
         self.evaluations: set[tuple[str, int]] = set()
         self.events: list[Event] = []
         self.losses: list[Loss] = []
+        self.blamed: Counter[str] = Counter()
         self.redone = 0
         self.decision_seconds = 0.0
         self.checkpoint_seconds = 0.0

@@ -16,7 +16,25 @@ if TYPE_CHECKING:
 
     from udfs.hopper import TrainReport
 
-__all__ = ["Trial"]
+__all__ = ["Death", "Trial"]
+
+# A trial that took so many workers with it, one after the other, is tried alone.
+_SUSPECT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The loss of a worker while it had a trial.
+
+    Parameters
+    ----------
+    worker : str
+    evaluated : int or None
+        The partition that it evaluated the trial on; ``None`` where it trained it.
+    """
+
+    worker: str
+    evaluated: int | None
 
 
 @dataclass(slots=True)
@@ -28,6 +46,13 @@ class Trial:
     trial_id : str
     params : dict
         The configuration.
+
+    Attributes
+    ----------
+    deaths : list of Death
+        Losses of workers that had it, since it last got past such a unit.
+    unreadable : int
+        Times in a row that the store did not give its checkpoint.
     """
 
     trial_id: str
@@ -41,7 +66,8 @@ class Trial:
     stored: dict[int, str] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
     evaluated: dict[int, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
-    strikes: int = 0
+    deaths: list[Death] = field(default_factory=list)
+    unreadable: int = 0
     seconds: float = 0.0
     state_bytes: int = 0
     records: dict[int, Record] = field(default_factory=dict)
@@ -55,6 +81,11 @@ class Trial:
     def running(self) -> bool:
         """Whether the trial is still in training."""
         return self.status == "running"
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it may be the reason that its workers were lost: one loss may have any reason, two in a row not."""
+        return self.running and len(self.deaths) >= _SUSPECT
 
     @property
     def durable_version(self) -> int:
@@ -88,12 +119,19 @@ class Trial:
 
     def trained(self, epoch: int, partition: int, worker: str, report: TrainReport) -> None:
         """Add the report of a trained unit."""
+        self.deaths.clear()
+        self.unreadable = 0
         self.visits.append((epoch, partition))
         self.digests.append(report.digest)
         self.unit_sums.append(report.sums)
         self.holder = worker
         self.seconds += report.seconds
         self.state_bytes = report.checkpoint_bytes
+
+    def was_evaluated(self, partition: int, sums: dict[str, NDArray[np.float64]]) -> None:
+        """Add the report of an evaluation on a partition."""
+        self.evaluated[partition] = sums
+        self.deaths = [death for death in self.deaths if death.evaluated != partition]
 
     def go_on_from(self, records: Sequence[Record]) -> None:
         """Take over the last of some checkpoints of the store; the others are kept to go back to.

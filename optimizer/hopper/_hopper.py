@@ -161,12 +161,14 @@ class Hopper:
             hopper.add(config, finished.get(config, ()))
         return hopper
 
-    def next_unit(self, worker: str) -> Unit | None:
+    def next_unit(self, worker: str, *, without: Collection[str] = ()) -> Unit | None:
         """Give an idle worker a unit; worker and configuration are then busy.
 
         Parameters
         ----------
         worker : str
+        without : collection of str
+            Configurations that it must not get now. Default: none.
 
         Returns
         -------
@@ -176,12 +178,13 @@ class Hopper:
         Raises
         ------
         HopperError
-            The worker is unknown, lost or busy.
+            The worker is unknown, lost or busy; or a configuration of ``without`` is unknown.
         """
         place = self._live(worker)
         if place in self._queue.busy:
             raise HopperError(f"worker {worker!r} is busy with {self._queue.busy[place]}; report its end first")
-        chosen = self._policy.choose(self._queue, self._outlook, place)
+        with self._queue.without(without):
+            chosen = self._policy.choose(self._queue, self._outlook, place)
         return None if chosen is None else self._queue.take(*chosen, place)
 
     def finish(self, unit: Unit, seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ from ._errors import HopperError, unknown
 from ._unit import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -126,6 +127,16 @@ class Queue:
         self._tables[0, :, config] = False
         self._idle[config] = False
         self.ended.add(config)
+
+    @contextmanager
+    def without(self, configs: Collection[str]) -> Iterator[None]:
+        """Hide some configurations from the policies for a moment."""
+        hidden = [place for place in map(self.config, configs) if self._idle[place]]
+        self._idle[hidden] = False
+        try:
+            yield
+        finally:
+            self._idle[hidden] = True
 
     def take(self, config: int, partition: int, worker: int) -> Unit:
         """Move a unit from Q to Q'."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,19 +23,34 @@ from udfs.hopper import Checkpoints
 
 CONFIGS = {"lr": [0.1, 0.01], "width": [4, 8]}
 
+# By configuration, "lr width": how it ends its worker's process.
+DEADLY: dict[str, str] = {}
+
+
+def end_process(how: str) -> None:
+    """Take the worker's process down, as user code may."""
+    if how == "exit":
+        os._exit(7)
+    if how == "segfault":
+        ctypes.string_at(0)
+    if how == "memory":
+        # As the kernel does where the memory is used up.
+        os.kill(os.getpid(), signal.SIGKILL)
+
 
 class Slow(torch.nn.Module):
     """Takes its time in training, so that a fault finds it at work; may hang once, or wait while a file is there."""
 
-    def __init__(self, width: int, seconds: float, hang: str, hold: str) -> None:
+    def __init__(self, width: int, seconds: float, hang: str, hold: str, deadly: str) -> None:
         super().__init__()
         self.layers = torch.nn.Sequential(
             torch.nn.Linear(3, width), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(width, 2)
         )
-        self.seconds, self.hang, self.hold = seconds, hang, hold
+        self.seconds, self.hang, self.hold, self.deadly = seconds, hang, hold, deadly
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         if self.training:
+            end_process(self.deadly)
             time.sleep(self.seconds)
             while self.hold and Path(self.hold).exists():
                 time.sleep(0.1)
@@ -43,7 +61,10 @@ class Slow(torch.nn.Module):
 
 
 def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
-    net = Slow(params["width"], SECONDS, HANG if params == {"lr": 0.01, "width": 8} else "", HOLD)
+    last = params == {"lr": 0.01, "width": 8}
+    net = Slow(
+        params["width"], SECONDS, HANG if last else "", HOLD, DEADLY.get(f"{params['lr']} {params['width']}", "")
+    )
     optimizer = torch.optim.Adam(net.parameters(), lr=params["lr"])
     return ModelTrainer(
         model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), metrics=["accuracy"], batch_size=16
@@ -74,6 +95,7 @@ def report(found: Selection, progress: Progress) -> dict[str, Any]:
         "statuses": {trial.trial_id: trial.status for trial in found.trials},
         "histories": found.history(),
         "redone": found.outcome.redone,
+        "tracebacks": {trial.trial_id: trial.traceback for trial in found.trials},
         "losses": [str(loss) for loss in found.outcome.losses],
         "workers": sorted({event.worker for event in found.outcome.events}),
         "units": sum(event.kind == "train" for event in found.outcome.events),
@@ -88,6 +110,7 @@ def main() -> None:
     settings: dict[str, Any] = json.loads(sys.argv[5]) if len(sys.argv) > 5 else {}
     global SECONDS, HANG, HOLD
     SECONDS, HANG, HOLD = settings.pop("seconds", 0.05), settings.pop("hang", ""), settings.pop("hold", "")
+    DEADLY.update(settings.pop("deadly", {}))
     logging.basicConfig(stream=sys.stdout, format="%(message)s")
     for package in ("cerebro_spark", "udfs"):
         logging.getLogger(package).setLevel(logging.INFO)

@@ -92,6 +92,20 @@ def test_a_unit_that_hangs(searching: Callable[..., Search], undisturbed: dict[s
     assert found["redone"] >= 1
 
 
+def test_configurations_that_end_their_workers_are_ended_alone(
+    searching: Callable[..., Search], undisturbed: dict[str, Any]
+) -> None:
+    """By os._exit and by a segmentation fault; with one restart per worker, of which they use none."""
+    found = searching("deadly").start(deadly={"0.1 4": "segfault", "0.01 8": "exit"}, backend={"restarts": 1}).result()
+    assert found["statuses"] == {"c000": "failed", "c001": "finished", "c002": "finished", "c003": "failed"}
+    for trial_id in ("c000", "c003"):
+        assert "its worker died 3 times while training it, the last time with no other" in found["tracebacks"][trial_id]
+    for trial_id in ("c001", "c002"):
+        assert found["digests"][trial_id] == undisturbed["digests"][trial_id]
+        assert found["histories"][trial_id] == undisturbed["histories"][trial_id]
+    assert len(found["workers"]) == WORKERS
+
+
 @pytest.mark.slow
 def test_a_worker_that_never_comes_back(
     searching: Callable[..., Search], cluster: StandaloneCluster, undisturbed: dict[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -68,6 +69,9 @@ class Supervisor(Protocol):
     def wait(self, timeout_s: float) -> bool:
         """Wait until the run is over, and give whether it is."""
 
+    def uncharged(self, name: str) -> int:
+        """Count the losses of a worker that do not count against its restarts: its work was the reason, or may be."""
+
     @property
     def alive(self) -> tuple[str, ...]:
         """Names of the workers that are attached."""
@@ -93,7 +97,8 @@ class WorkerJobs:
     workers : sequence of LongLivedWorker
         Spare ones are started once the others are attached, for Spark gives slots in turn.
     restarts : int
-        How often a worker's job is started again.
+        How often a worker's job is started again; losses that the supervisor does not charge to it do not count. 0:
+        never, whatever the reason.
 
     Attributes
     ----------
@@ -139,10 +144,9 @@ class WorkerJobs:
 
     def _serve(self, worker: LongLivedWorker) -> None:
         last: Exception | None = None
-        while worker.worker not in self._needed and not self._supervisor.complete:
-            if self._over.wait(_LOOK_S):
-                return
-        for attempt in range(self._restarts + 1):
+        if not self._is_wanted(worker.worker):
+            return
+        for attempt in itertools.count():
             if self._over.is_set():
                 return
             tag = f"{worker.run}-{worker.worker}-{attempt}"
@@ -154,18 +158,35 @@ class WorkerJobs:
                 last = error
                 if not self._over.is_set():
                     self._supervisor.lose(worker.worker, f"its Spark job ended: {cause(error)}")
-                    _LOG.warning("worker %s is started again (%d of %d)", worker.worker, attempt + 1, self._restarts)
-                    self._over.wait(_PAUSE_S)
             else:
                 # One that was taken for lost is told to stop as well, and is wanted again.
                 if self._supervisor.wait(0.0):
                     return
             finally:
                 self._spark.removeTag(tag)
+            if not self._may_start_again(worker.worker, attempt + 1):
+                break
         self._given_up.add(worker.worker)
         self._supervisor.give_up(worker.worker)
         if self._needed <= self._given_up and not self._supervisor.alive and last is not None:
             self._supervisor.fail(last)
+
+    def _is_wanted(self, name: str) -> bool:
+        """Let a spare worker wait until the others are attached; ``False`` where the run is over before."""
+        while name not in self._needed and not self._supervisor.complete:
+            if self._over.wait(_LOOK_S):
+                return False
+        return True
+
+    def _may_start_again(self, name: str, losses: int) -> bool:
+        """Tell whether a worker that was lost has restarts remaining; pause if so."""
+        charged = max(0, losses - self._supervisor.uncharged(name))
+        if not self._restarts or charged > self._restarts:
+            return False
+        if not self._over.is_set():
+            _LOG.warning("worker %s is started again (%d of %d restarts are used)", name, charged, self._restarts)
+            self._over.wait(_PAUSE_S)
+        return True
 
     def _look_after(self) -> None:
         while not self._over.wait(_LOOK_S):

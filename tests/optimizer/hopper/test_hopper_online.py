@@ -254,6 +254,21 @@ def test_fixed_orders_survive_a_resume() -> None:
     assert sum(map(len, rest.values())) == 20 - 9
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_configuration_that_is_held_back_is_given_once_it_may_be(policy: str) -> None:
+    hopper = Hopper(["a", "b"], {0: ["w0", "w1"], 1: ["w0", "w1"]}, policy=policy)
+    unit = hopper.next_unit("w0", without={"a"})
+    assert unit is not None
+    assert unit.config == "b"
+    assert hopper.next_unit("w1", without={"a"}) is None, "b is in flight, a held back"
+    other = hopper.next_unit("w1", without={"b"})
+    assert other is not None
+    assert other.config == "a"
+    hopper.finish(unit, 1.0)
+    with pytest.raises(HopperError, match="configuration"):
+        hopper.next_unit("w0", without={"c"})
+
+
 @pytest.mark.parametrize("workers", [3, 5, 8, 12])
 @pytest.mark.parametrize("policy", ["longest-remaining-elsewhere", "longest-remaining-first", "fixed"])
 def test_units_of_one_length_are_scheduled_without_a_gap(policy: str, workers: int) -> None:

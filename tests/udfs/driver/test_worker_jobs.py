@@ -70,6 +70,7 @@ class Played:
     complete: bool = True
     alive: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    not_its_own: int = 0
 
     def lose(self, name: str, why: str) -> None:
         self.lost.append((name, why))
@@ -80,6 +81,10 @@ class Played:
     def fail(self, error: BaseException) -> None:
         self.error = error
         self.over.set()
+
+    def uncharged(self, name: str) -> int:
+        assert name == "w0" or not self.not_its_own
+        return self.not_its_own
 
     def wait(self, timeout_s: float) -> bool:
         return self.over.wait(timeout_s)
@@ -133,6 +138,21 @@ def test_a_run_fails_once_every_worker_was_lost_too_often() -> None:
     assert sorted(supervisor.given_up) == ["w0", "w1"]
     assert sorted(name for name, _ in supervisor.lost) == ["w0", "w0", "w1", "w1"]
     assert "is too large" in str(supervisor.error)
+
+
+@pytest.mark.parametrize(("restarts", "not_its_own", "starts"), [(2, 0, 3), (2, 4, 7), (0, 0, 1), (0, 4, 1)])
+def test_losses_that_are_not_its_own_leave_a_worker_its_restarts(restarts: int, not_its_own: int, starts: int) -> None:
+    supervisor, started = Played(not_its_own=not_its_own), []
+
+    def job(name: str) -> list[str]:
+        started.append(name)
+        raise RuntimeError("os._exit")
+
+    run = jobs(Session(job), supervisor, Worker("w0"), restarts=restarts)
+    run.start()
+    assert supervisor.wait(10)
+    run.stop()
+    assert len(started) == starts
 
 
 def test_spare_workers_wait_for_the_others() -> None:
