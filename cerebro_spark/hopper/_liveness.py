@@ -16,6 +16,9 @@ _LOG = logging.getLogger(__name__)
 # A worker that has not called for so long is taken for lost; it beats once a second.
 _SILENT_S = 15.0
 
+# So is one that lives and has no unit, and does not ask for one: its process beats, but does nothing.
+_IDLE_S = 300.0
+
 # A unit may take so many times its trial's longest one so far, and so many seconds besides.
 _PATIENCE, _PATIENCE_S = 20.0, 60.0
 
@@ -49,9 +52,14 @@ class Liveness:
         self._longest[key] = max(self._longest.get(key, 0.0), self._state.seconds - assignment.began)
 
     def silent(self) -> dict[str, str]:
-        """Names of the workers that have not called for too long, and the reason to give."""
-        now, why = time.monotonic(), f"it has not called for {_SILENT_S:.0f} s"
-        return {worker.name: why for worker in self._state.workers.values() if now - worker.seen > _SILENT_S}
+        """Names of the workers that have not called, or not asked for work, for too long, and the reason to give."""
+        now, silent = time.monotonic(), {}
+        for worker in self._state.workers.values():
+            if now - worker.seen > _SILENT_S:
+                silent[worker.name] = f"it has not called for {_SILENT_S:.0f} s"
+            elif worker.assignment is None and now - worker.asked > _IDLE_S:
+                silent[worker.name] = f"it lives, and has not asked for work for {_IDLE_S:.0f} s"
+        return silent
 
     def abort_overdue(self) -> None:
         """Have the workers end themselves whose unit takes too long; they hear of it at their next beat."""

@@ -113,7 +113,8 @@ class Answers:
                     )
                 )
                 return Stop()
-            state.workers[name] = Attached(name, request.attempt, request.location, request.host, time.monotonic())
+            now = time.monotonic()
+            state.workers[name] = Attached(name, request.attempt, request.location, request.host, now, now)
             _LOG.info("worker %s on %s is attached", name, request.host)
             state.holdings.attach(name)
             state.hopper.join(name, state.holdings[name])
@@ -127,6 +128,7 @@ class Answers:
             worker = self._liveness.heard(request.worker, request.attempt)
             if worker is None:
                 return Stop()
+            worker.asked = worker.seen
             if request.report is not None:
                 self._assignments.report(worker, request.report)
                 self._epochs.step()
@@ -142,7 +144,7 @@ class Answers:
                 if remaining <= 0 or drop:
                     return Wait(drop=drop, holds=holds)
                 state.changed.wait(remaining)
-                worker.seen = time.monotonic()
+                worker.asked = worker.seen = time.monotonic()
             return Stop()
 
     def _beat(self, request: Beat) -> Acknowledged | Abort:

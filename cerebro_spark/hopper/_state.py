@@ -46,6 +46,7 @@ class Attached:
     location: str
     host: str
     seen: float
+    asked: float
     assignment: Assignment | None = None
     drop: list[tuple[str, int]] = field(default_factory=list)
     abort: bool = False

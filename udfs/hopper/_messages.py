@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.heartbeat import Abort, Acknowledged, Beat
 from udfs.hopper._checkpoints import Record
 from udfs.rpc import Request, WireProtocol
 
@@ -42,16 +43,6 @@ class Welcome:
 @dataclass(frozen=True, slots=True)
 class Stop:
     """The worker ends: the run is over, or another attempt has taken its place."""
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """The driver has taken note."""
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    """The worker ends its process at once: the driver gave up on what it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,19 +217,6 @@ class NextUnit(Request[TrainUnit | EvaluateUnit | Wait | Stop]):
     worker: str
     attempt: str
     report: TrainReport | EvaluateReport | UnitFailure | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beat(Request[Acknowledged | Abort]):
-    """The worker's process lives.
-
-    Parameters
-    ----------
-    worker, attempt : str
-    """
-
-    worker: str
-    attempt: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

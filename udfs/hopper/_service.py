@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 from pyspark import TaskContext
 
+from udfs.heartbeat import Heartbeat
 from udfs.hopper._checkpoints import Checkpoints, Record
-from udfs.hopper._heartbeat import Heartbeat
 from udfs.hopper._messages import (
     HOPPER,
     EvaluateReport,
@@ -83,7 +83,7 @@ class Service:
         self._driver = Caller(worker.driver, worker.secret, HOPPER)
         self._endpoint = Endpoint(address_towards(worker.driver), worker.secret, HOPPER, held=self._states.get)
         self._uploads = Uploads(worker.worker, self._attempt, self._driver, checkpoints, self._states)
-        self._heartbeat = Heartbeat(worker.worker, self._attempt, self._driver)
+        self._heartbeat = Heartbeat(worker.worker, self._attempt, worker.driver, worker.secret, HOPPER)
 
     def __enter__(self) -> Self:
         return self

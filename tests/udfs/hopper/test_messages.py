@@ -108,7 +108,7 @@ def test_sums_arrive_bit_for_bit() -> None:
 def test_whoever_changes_a_message_raises_the_version() -> None:
     """Then note the new digest here: a driver and a worker of two versions refuse each other instead of guessing."""
     kinds = [kind for kind in map(vars(hopper).get, hopper.__all__) if isinstance(kind, type) and is_dataclass(kind)]
-    messages = [kind for kind in kinds if kind.__module__ == Beat.__module__ or kind is Record]
+    messages = [kind for kind in kinds if kind.__module__ in {Beat.__module__, NextUnit.__module__} or kind is Record]
     lines = [f"{kind.__name__}.{field.name}" for kind in messages for field in fields(kind)]
     assert len(messages) == 21
     assert (HOPPER.version, hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()) == (

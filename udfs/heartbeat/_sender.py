@@ -1,0 +1,85 @@
+"""The small process: beats while the process that started it runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import sys
+import time
+
+from udfs.heartbeat._messages import Abort, Beat
+from udfs.heartbeat._process_state import ProcessState, process_state
+from udfs.rpc import Caller, CallError, RefusedError, WireProtocol
+
+__all__ = ["send"]
+
+_LOG = logging.getLogger(__name__)
+
+_BEAT_S = 1.0
+
+# Of one call: several fit into the time after which the driver takes a silent worker for lost.
+_CALL_S = 5.0
+
+
+def send(
+    *, parent: int, worker: str, attempt: str, driver: str, secret: str, protocol: str, version: int, lost_s: float
+) -> None:
+    """Beat once a second, from the next line of the standard input on until it ends.
+
+    The process that started this one, the parent, ends with ``SIGKILL`` where the driver has given it up, or does not
+    answer any more: no thread of the parent need be able to run for that.
+
+    Parameters
+    ----------
+    parent : int
+        Process id. Its death ends this process too, within a second or one call.
+    worker, attempt : str
+        In whose name it beats.
+    driver : str
+        Location of the driver's endpoint.
+    secret : str
+        The run's, in hexadecimal digits.
+    protocol, version : str, int
+        Of the endpoint.
+    lost_s : float
+        Seconds without an answer after which the driver is taken for lost.
+    """
+    logging.basicConfig(stream=sys.stderr, format="%(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    caller = Caller(driver, bytes.fromhex(secret), WireProtocol(protocol, version, (Beat,)))
+    beat = Beat(worker=worker, attempt=attempt)
+    if not sys.stdin.buffer.readline():
+        return
+    heard = time.monotonic()
+    while not _input_ended(_BEAT_S) and os.getppid() == parent:
+        state = process_state(parent)
+        if state is ProcessState.GONE:
+            return
+        if state is ProcessState.STOPPED:
+            # Silence: the driver takes the worker for lost if this lasts.
+            heard = time.monotonic()
+            continue
+        try:
+            reply = caller.call(beat, timeout_s=_CALL_S)
+        except (CallError, RefusedError) as error:
+            if time.monotonic() - heard > lost_s:
+                _end(parent, worker, f"the driver has not answered for {lost_s:.0f} s: {error}")
+                return
+        else:
+            heard = time.monotonic()
+            if isinstance(reply, Abort):
+                _end(parent, worker, "the driver gave up on what it does")
+                return
+
+
+def _input_ended(timeout_s: float) -> bool:
+    """Wait; the parent writes nothing more, so that there is something to read when its end is closed."""
+    return bool(select.select([sys.stdin], [], [], timeout_s)[0])
+
+
+def _end(parent: int, worker: str, why: str) -> None:
+    if os.getppid() == parent and not _input_ended(0.0):
+        _LOG.error("worker %s is ended: %s", worker, why)
+        os.kill(parent, signal.SIGKILL)
