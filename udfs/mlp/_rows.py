@@ -31,10 +31,14 @@ class Census:
         Rows whose label is null, NaN included; rows with an infinite one.
     fractional : int
         Rows whose label is no whole number from 0 on.
+    null_weights, odd_weights : int
+        Rows whose weight is null, NaN included; rows with one that is negative or infinite.
     shortest, longest : int
         Numbers of features; 0 where there is no row.
     least, most : float
         Of the good labels.
+    weight : float
+        Sum of the good weights; of all rows where there are none.
     """
 
     rows: int = 0
@@ -43,15 +47,28 @@ class Census:
     null_labels: int = 0
     odd_labels: int = 0
     fractional: int = 0
+    null_weights: int = 0
+    odd_weights: int = 0
     shortest: int = 0
     longest: int = 0
     least: float = np.inf
     most: float = -np.inf
+    weight: float = 0.0
 
     def __add__(self, other: Census) -> Census:
         counts = {
             name: getattr(self, name) + getattr(other, name)
-            for name in ("rows", "null_features", "odd_features", "null_labels", "odd_labels", "fractional")
+            for name in (
+                "rows",
+                "null_features",
+                "odd_features",
+                "null_labels",
+                "odd_labels",
+                "fractional",
+                "null_weights",
+                "odd_weights",
+                "weight",
+            )
         }
         return Census(
             **counts,
@@ -68,17 +85,18 @@ class Census:
 
 @dataclass(slots=True)
 class Rows:
-    """The rows of one partition; ``features`` and ``labels`` hold the good ones, as long as all have one length.
+    """The rows of one partition; the arrays hold the good ones, as long as all have one length.
 
     Parameters
     ----------
     features : array of float32, shape (n, d)
-    labels : array of float64, shape (n,)
+    labels, weights : array of float64, shape (n,)
     census : Census
     """
 
     features: NDArray[np.float32]
     labels: NDArray[np.float64]
+    weights: NDArray[np.float64]
     census: Census = field(default_factory=Census)
 
 
@@ -116,28 +134,43 @@ def dense(column: pa.Array) -> tuple[NDArray[np.float32], NDArray[np.bool_], tup
 
 
 def read_rows(batches: Iterable[pa.RecordBatch]) -> Rows:
-    """Read a partition whose first column is a list of numbers and whose second is a label, as float64."""
+    """Read a partition of lists of numbers, labels and, where there is a third column, weights, both as float64."""
     features: list[NDArray[np.float32]] = []
     labels: list[NDArray[np.float64]] = []
+    weights: list[NDArray[np.float64]] = []
     census = Census()
     for batch in batches:
         if not batch.num_rows:
             continue
         matrix, valid, (shortest, longest) = dense(batch.column(0))
         label = batch.column(1).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
-        census += _census(batch.column(0), label, valid, shortest, longest)
+        weight = np.ones(len(label))
+        if batch.num_columns > 2:  # noqa: PLR2004 - features, label, weight
+            weight = batch.column(2).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+        census += _census(batch.column(0), label, weight, valid, (shortest, longest))
         if census.shortest != census.longest:
-            features, labels = [], []  # rows of several lengths make no matrix
+            features, labels, weights = [], [], []  # rows of several lengths make no matrix
             continue
-        good = np.isfinite(label)
+        good = np.isfinite(label) & np.isfinite(weight) & (weight >= 0)
         features.append(matrix[good[valid]])
         labels.append(label[valid & good])
-    return Rows(_stacked(features), np.concatenate(labels) if labels else np.empty(0), census)
+        weights.append(weight[valid & good])
+    return Rows(_stacked(features), _joined(labels), _joined(weights), census)
+
+
+def _joined(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return np.concatenate(parts) if parts else np.empty(0)
 
 
 def _census(
-    features: pa.Array, label: NDArray[np.float64], valid: NDArray[np.bool_], shortest: int, longest: int
+    features: pa.Array,
+    label: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    valid: NDArray[np.bool_],
+    lengths: tuple[int, int],
 ) -> Census:
+    shortest, longest = lengths
+    good_weight = np.isfinite(weight) & (weight >= 0)
     finite = label[np.isfinite(label)]
     null_features = features.null_count
     return Census(
@@ -147,6 +180,9 @@ def _census(
         null_labels=int(np.isnan(label).sum()),
         odd_labels=int(np.isinf(label).sum()),
         fractional=int(((finite < 0) | (finite != np.floor(finite))).sum()),
+        null_weights=int(np.isnan(weight).sum()),
+        odd_weights=int((~good_weight & ~np.isnan(weight)).sum()),
+        weight=float(weight[good_weight].sum()),
         shortest=shortest,
         longest=longest,
         least=float(finite.min(initial=np.inf)),

@@ -40,8 +40,9 @@ class Scoring:
         As the training gave it.
     features : str
         Column that it reads: lists of numbers.
-    probability : str or None
-        Column to add for the probabilities, ``list<float>``; none for a regression.
+    raw, probability : str or None
+        Columns to add for the logits and the probabilities of the classes, ``list<float>``; both ``None`` for a
+        regression.
     prediction : str
         Column to add: the class with the greatest probability, or the network's output where there is no `probability`.
     device : str
@@ -56,6 +57,7 @@ class Scoring:
 
     network: bytes
     features: str
+    raw: str | None
     probability: str | None
     prediction: str
     device: str
@@ -68,9 +70,10 @@ class Scoring:
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """Probabilities, where there are some, and the prediction."""
-        probability = () if self.probability is None else (pa.field(self.probability, VECTOR),)
-        return (*probability, pa.field(self.prediction, pa.float64()))
+        """Logits and probabilities, where there are some, and the prediction."""
+        names = (self.raw, self.probability)
+        vectors = (pa.field(name, VECTOR) for name in names if name is not None)
+        return (*vectors, pa.field(self.prediction, pa.float64()))
 
     def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
         """Open the network."""
@@ -87,22 +90,25 @@ class Scoring:
         features, valid, (shortest, longest) = dense(column)
         if column.null_count < len(column) and (shortest, longest) != (size, size):
             raise PerceptronError(f"rows of {shortest} to {longest} features for a network that was trained on {size}")
-        outputs = self._outputs(network, features, device) if len(features) else np.empty((0, 1))
+        outputs, shares = self._outputs(network, features, device) if len(features) else (np.empty((0, 1)),) * 2
         best = outputs[:, 0] if self.probability is None else outputs.argmax(axis=1).astype(np.float64)
         prediction = np.zeros(len(valid))
         prediction[valid] = best
-        columns = [] if self.probability is None else [to_lists(outputs.astype(np.float32), valid)]
+        vectors = [rows for name, rows in ((self.raw, outputs), (self.probability, shares)) if name is not None]
+        columns = [to_lists(rows.astype(np.float32), valid) for rows in vectors]
         columns.append(pa.array(prediction, mask=~valid))
         return NewColumns(columns, _reasons(column, valid))
 
-    def _outputs(self, network: Perceptron, features: NDArray[np.float32], device: torch.device) -> NDArray[np.float64]:
+    def _outputs(
+        self, network: Perceptron, features: NDArray[np.float32], device: torch.device
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The network's outputs, and the probabilities made of them."""
         import torch  # noqa: PLC0415  (an optional extra)
 
         with torch.inference_mode():
             # Arrow's memory is read-only, which no tensor of torch can be: a copy.
             outputs = network(torch.tensor(features, device=device)).cpu()
-            scores: NDArray[np.float64] = (outputs if self.probability is None else outputs.softmax(dim=1)).numpy()
-        return scores
+        return outputs.numpy(), outputs.softmax(dim=1).numpy()
 
 
 def _reasons(column: pa.Array, valid: NDArray[np.bool_]) -> list[str | None]:

@@ -41,6 +41,8 @@ class Settings:
         Bytes of weights that a model may have.
     features, label : str
         Names of the columns, for messages.
+    weight : str, optional
+        Name of the column of weights; without it every row counts once.
     """
 
     hidden: tuple[int, ...]
@@ -58,3 +60,4 @@ class Settings:
     largest: int
     features: str
     label: str
+    weight: str | None = None

@@ -41,7 +41,7 @@ class Training(Settings):
     """Training of a multi-layer perceptron by the tasks of a barrier stage. Call it with ``mapInArrow``.
 
     Every task reads its partition into memory, as float32, and takes the same steps. Gradients are means over the
-    global batch, whatever the sizes of the partitions. The input has two columns, a list of numbers and a label; the
+    global batch, whatever the sizes of the partitions. The input has lists of numbers, labels and perhaps weights; the
     output, of :attr:`schema`, has one row, from the first task: the network in safetensors (null where there is a
     fault), and a report in JSON with ``losses``, ``rows``, ``sizes`` and ``tasks``, or with ``fault``. Its fields are
     those of :class:`udfs.mlp._settings.Settings`.
@@ -82,7 +82,14 @@ class Training(Settings):
 
     def fault(self, census: Census) -> Fault | None:
         """Return the first defect of the rows of all tasks, if there is one."""
-        checks = (self._empty, self._bad_features, self._bad_labels, self._bad_classes, self._too_large)
+        checks = (
+            self._empty,
+            self._bad_features,
+            self._bad_labels,
+            self._bad_weights,
+            self._bad_classes,
+            self._too_large,
+        )
         return next(filter(None, (check(census) for check in checks)), None)
 
     def _outputs(self, census: Census) -> int:
@@ -115,6 +122,16 @@ class Training(Settings):
             return Fault("label", f"label {column!r} is null or NaN in {census.null_labels} {rows}: drop or fill them")
         if census.odd_labels:
             return Fault("label", f"label {column!r} is infinite in {census.odd_labels} {rows}")
+        return None
+
+    def _bad_weights(self, census: Census) -> Fault | None:
+        column, rows = self.weight, f"of {census.rows} rows"
+        if census.null_weights:
+            return Fault("features", f"weight {column!r} is null or NaN in {census.null_weights} {rows}: fill them")
+        if census.odd_weights:
+            return Fault("features", f"weight {column!r} is negative or infinite in {census.odd_weights} {rows}")
+        if self.weight is not None and not census.weight:
+            return Fault("features", f"weight {column!r} is 0 in all {census.rows} rows: nothing is left to train on")
         return None
 
     def _bad_classes(self, census: Census) -> Fault | None:

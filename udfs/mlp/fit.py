@@ -26,6 +26,23 @@ __all__ = ["Fitted", "fit"]
 _CHUNK = 8192
 
 
+class Examples(NamedTuple):
+    """The rows of a task on its device; without weights each counts once."""
+
+    data: torch.Tensor
+    wanted: torch.Tensor
+    weights: torch.Tensor | None
+
+    def pick(self, rows: torch.Tensor) -> Examples:
+        """Take some rows."""
+        return Examples(self.data[rows], self.wanted[rows], None if self.weights is None else self.weights[rows])
+
+    @property
+    def weight(self) -> float:
+        """Sum of the weights, or the number of rows."""
+        return float(len(self.data)) if self.weights is None else float(self.weights.double().sum())
+
+
 class Fitted(NamedTuple):
     """A network, and the mean loss of each epoch; fewer epochs than asked for where the loss became NaN."""
 
@@ -52,64 +69,70 @@ def fit(gang: Gang, rows: Rows, settings: Settings, sizes: list[int], counts: li
     features = rows.features if len(rows.features) else np.empty((0, sizes[0]), np.float32)
     targets = rows.labels
     if settings.standardise:
-        _standardise(gang, network, features, sum(counts))
+        _standardise(gang, network, features, rows.weights)
         if settings.regression:
-            targets = _standardise_targets(gang, network, targets, sum(counts))
+            targets = _standardise_targets(gang, network, targets, rows.weights)
     device = choose_device(settings.device)
     network.to(device)
     # Tasks with another build of torch may draw other numbers.
     gang.broadcast_([parameter.data for parameter in network.parameters()])
     data = torch.from_numpy(features).to(device)
     wanted = torch.from_numpy(targets.astype(np.float32 if settings.regression else np.int64)).to(device)
-    losses = list(_epochs(gang, network, data, wanted, settings, counts))
+    weights = None if settings.weight is None else torch.from_numpy(rows.weights.astype(np.float32)).to(device)
+    losses = list(_epochs(gang, network, Examples(data, wanted, weights), settings, counts))
     unit = float(network.target_scale) ** 2
     return Fitted(network, [loss * unit for loss in losses])
 
 
 def _epochs(
-    gang: Gang, network: Perceptron, data: torch.Tensor, wanted: torch.Tensor, settings: Settings, counts: list[int]
+    gang: Gang, network: Perceptron, examples: Examples, settings: Settings, counts: list[int]
 ) -> Iterator[float]:
-    weights = [parameter.data for parameter in network.parameters()]
-    solver = (SGD if settings.solver == "sgd" else Adam)(weights, settings.step_size)
+    parameters = [parameter.data for parameter in network.parameters()]
+    solver = (SGD if settings.solver == "sgd" else Adam)(parameters, settings.step_size)
     own = batch_shares(counts, settings.batch_size)[:, gang.rank].tolist()
     for epoch in range(settings.epochs):
         draw = np.random.default_rng([settings.seed & (2**64 - 1), epoch, gang.rank])
-        order = torch.from_numpy(draw.permutation(len(data))).to(data.device)
-        loss_sum, start = 0.0, 0
+        order = torch.from_numpy(draw.permutation(len(examples.data))).to(examples.data.device)
+        loss_sum, weight_sum, start = 0.0, 0.0, 0
         for share in own:
-            picked = order[start : start + share]
+            picked = examples.pick(order[start : start + share])
             start += share
-            gradients, loss = _gradients(network, data[picked], wanted[picked], settings)
-            rows = gang.mean_([*gradients, loss], weight=share)
+            gradients, loss = _gradients(network, picked, settings)
+            weight = gang.mean_([*gradients, loss], weight=picked.weight)
+            if not weight:
+                continue  # no row of the batch counts
             if settings.l2:
-                for weight, gradient in zip(weights, gradients, strict=True):
-                    if weight.dim() > 1:  # not the biases
-                        gradient.add_(weight, alpha=settings.l2)
+                for parameter, gradient in zip(parameters, gradients, strict=True):
+                    if parameter.dim() > 1:  # not the biases
+                        gradient.add_(parameter, alpha=settings.l2)
             solver.step(gradients)
-            loss_sum += float(loss) * rows
-        mean = loss_sum / sum(counts)
+            loss_sum += float(loss) * weight
+            weight_sum += weight
+        mean = loss_sum / weight_sum
         if not np.isfinite(mean):
             return
         yield mean
 
 
-def _gradients(
-    network: Perceptron, data: torch.Tensor, wanted: torch.Tensor, settings: Settings
-) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """Gradients of the mean loss over this task's share of a batch, and that loss; zeros for an empty share."""
+def _gradients(network: Perceptron, examples: Examples, settings: Settings) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Gradients of the mean loss over this task's share of a batch, and that loss; zeros where no row counts."""
     parameters = list(network.parameters())
-    if not len(data):
+    data, wanted, weights = examples
+    if not examples.weight:
         return [torch.zeros_like(parameter) for parameter in parameters], torch.zeros((), device=data.device)
     outputs = network.layers(data)
+    how = "mean" if weights is None else "none"
     if settings.regression:
-        loss = functional.mse_loss(outputs.squeeze(1), wanted)
+        loss = functional.mse_loss(outputs.squeeze(1), wanted, reduction=how)
     else:
-        loss = functional.cross_entropy(outputs, wanted)
+        loss = functional.cross_entropy(outputs, wanted, reduction=how)
+    if weights is not None:
+        loss = (loss * weights).sum() / weights.sum()
     return list(torch.autograd.grad(loss, parameters)), loss.detach()
 
 
-def _standardise(gang: Gang, network: Perceptron, features: NDArray[np.float32], total: int) -> None:
-    mean, scale = _moments(gang, features, total)
+def _standardise(gang: Gang, network: Perceptron, features: NDArray[np.float32], weights: NDArray[np.float64]) -> None:
+    mean, scale = _moments(gang, features, weights)
     network.mean.copy_(torch.from_numpy(mean))
     network.scale.copy_(torch.from_numpy(scale))
     for start in range(0, len(features), _CHUNK):
@@ -118,24 +141,28 @@ def _standardise(gang: Gang, network: Perceptron, features: NDArray[np.float32],
 
 
 def _standardise_targets(
-    gang: Gang, network: Perceptron, targets: NDArray[np.float64], total: int
+    gang: Gang, network: Perceptron, targets: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    mean, scale = _moments(gang, targets[:, None], total)
+    mean, scale = _moments(gang, targets[:, None], weights)
     network.target_mean.fill_(mean[0])
     network.target_scale.fill_(scale[0])
     return (targets - mean) / scale
 
 
 def _moments(
-    gang: Gang, values: NDArray[np.float32] | NDArray[np.float64], total: int
+    gang: Gang, values: NDArray[np.float32] | NDArray[np.float64], weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard deviation of each column over all tasks; 1 for the deviation of one that does not vary."""
-    sums = torch.from_numpy(values.sum(axis=0, dtype=np.float64))
-    gang.sum_([sums])
+    sums, squares = (torch.zeros(values.shape[1], dtype=torch.float64) for _ in range(2))
+    weight = torch.tensor([weights.sum()], dtype=torch.float64)
+    parts = [slice(start, start + _CHUNK) for start in range(0, len(values), _CHUNK)]
+    for part in parts:
+        sums += torch.from_numpy((values[part] * weights[part, None]).sum(axis=0))
+    gang.sum_([sums, weight])
+    total = weight.item()
     mean = sums.numpy() / total
-    squares = torch.zeros_like(sums)
-    for start in range(0, len(values), _CHUNK):
-        squares += torch.from_numpy(((values[start : start + _CHUNK] - mean) ** 2).sum(axis=0))
+    for part in parts:
+        squares += torch.from_numpy(((values[part] - mean) ** 2 * weights[part, None]).sum(axis=0))
     gang.sum_([squares])
     deviation = np.sqrt(squares.numpy() / total)
     # A constant that float32 does not hold exactly leaves a tiny deviation: that is no variation.

@@ -16,6 +16,7 @@ from pyspark.ml.param.shared import (
     HasSeed,
     HasStandardization,
     HasStepSize,
+    HasWeightCol,
 )
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.types import ArrayType, NumericType
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["SOLVERS", "HasNetworkCols", "HasTraining", "features_array", "label_number"]
+__all__ = ["SOLVERS", "HasNetworkCols", "HasTraining", "features_array", "label_number", "weight_number"]
 
 SOLVERS = ("adam", "sgd")
 
 
-class HasNetworkCols(HasFeaturesCol, HasLabelCol, HasPredictionCol):
+class HasNetworkCols(HasFeaturesCol, HasLabelCol, HasPredictionCol, HasWeightCol):
     """Params for the columns of a network that predicts, and for its device."""
 
     device: Param[str] = Param(UNBOUND, "device", "auto | cpu | cuda | ...", device_name)
@@ -54,6 +55,15 @@ class HasNetworkCols(HasFeaturesCol, HasLabelCol, HasPredictionCol):
     def setPredictionCol(self, value: str) -> Self:
         """Set the column for predictions."""
         return self._set(predictionCol=value)
+
+    def setWeightCol(self, value: str) -> Self:
+        """Set the column of the rows' weights."""
+        return self._set(weightCol=value)
+
+    @property
+    def _hasWeight(self) -> bool:
+        """Whether the rows have weights."""
+        return bool(self.isDefined(self.weightCol) and self.getWeightCol())
 
     def getDevice(self) -> str:
         """Device of the network."""
@@ -200,4 +210,19 @@ def label_number(df: DataFrame, column: str, what: str) -> Column:
             f"{what}: label {column!r} is {kind.simpleString()}, not a number: pyspark.ml.feature.StringIndexer "
             "makes numbers of classes"
         )
+    return F.col(quoted(column)).cast("double")
+
+
+def weight_number(df: DataFrame, column: str, what: str) -> Column:
+    """Cast a weight to a double.
+
+    Raises
+    ------
+    ColumnError
+        No such column, or it holds no numbers.
+    """
+    check_present(df, [column], what)
+    kind = df.schema[column].dataType
+    if not is_numeric(kind):
+        raise ColumnError(f"{what}: weight {column!r} is {kind.simpleString()}, not a number")
     return F.col(quoted(column)).cast("double")

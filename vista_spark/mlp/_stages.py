@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 from pyspark import keyword_only
 from pyspark.ml import Estimator, Model
-from pyspark.ml.param.shared import HasProbabilityCol
+from pyspark.ml.param.shared import HasProbabilityCol, HasRawPredictionCol
 from pyspark.ml.util import DefaultParamsWritable, MLReadable, MLWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.utils import is_remote
@@ -18,16 +18,19 @@ from udfs.driver import (
     NetworkWriter,
     StageReadable,
     check_absent,
+    check_present,
     hint_keywords,
     map_rows,
+    quoted,
     task_slots,
 )
 from udfs.mlp import Scoring, Training
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError
-from vista_spark.mlp._params import HasNetworkCols, HasTraining, features_array, label_number
+from vista_spark.mlp._params import HasNetworkCols, HasTraining, features_array, label_number, weight_number
+from vista_spark.mlp._summary import MLPClassificationSummary, MLPRegressionSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -90,6 +93,19 @@ class _Fitted(HasNetworkCols, MLReadable[Any], MLWritable):
 
         return from_bytes(self._network)
 
+    def _labelled(self, dataset: DataFrame, predict: Callable[[DataFrame], DataFrame]) -> DataFrame:
+        """Predict, with the label as a double; rows without a prediction, a label or a weight are left out."""
+        label = label_number(dataset, self.getLabelCol(), type(self).__name__)
+        named = [self.getPredictionCol(), self.getLabelCol(), *([self.getWeightCol()] if self._hasWeight else [])]
+        check_present(dataset, named[1:], type(self).__name__)
+        predicted = predict(dataset.withColumn(self.getLabelCol(), label))
+        for column in named:
+            predicted = predicted.where(F.col(quoted(column)).isNotNull())
+        return predicted
+
+    def _summary_columns(self) -> tuple[str, str, str | None]:
+        return self.getPredictionCol(), self.getLabelCol(), self.getWeightCol() if self._hasWeight else None
+
     def write(self) -> NetworkWriter:
         """A writer of Params and facts (JSON) and weights (safetensors)."""
         return NetworkWriter(self)
@@ -99,25 +115,27 @@ class _Fitted(HasNetworkCols, MLReadable[Any], MLWritable):
         """A reader of what :meth:`write` wrote."""
         return NetworkReader(cls)
 
-    def _score(self, dataset: DataFrame, probability: str | None) -> DataFrame:
+    def _score(self, dataset: DataFrame, raw: str | None = None, probability: str | None = None) -> DataFrame:
         if is_remote() and len(self._network) > _LARGEST_CONNECT:
             raise InvalidArgumentError(
                 f"{len(self._network):,} bytes of weights do not fit into a query on Spark Connect "
                 f"({_LARGEST_CONNECT:,}): use classic Spark, or train smaller layers"
             )
         features = features_array(dataset, self.getFeaturesCol(), type(self).__name__, self.numFeatures)
-        added = [*([] if probability is None else [probability]), self.getPredictionCol()]
-        check_absent(dataset, added, "set another predictionCol or probabilityCol, or drop it first")
-        scoring = Scoring(self._network, "features", probability, self.getPredictionCol(), self.getDevice())
+        vectors = {name: self._facts["sizes"][-1] for name in (raw, probability) if name is not None}
+        if len(vectors) < (raw is not None) + (probability is not None):
+            raise ColumnError(f"rawPredictionCol and probabilityCol are both {raw!r}: set another one")
+        added = [*vectors, self.getPredictionCol()]
+        check_absent(dataset, added, "set another predictionCol, probabilityCol or rawPredictionCol, or drop it first")
+        scoring = Scoring(self._network, "features", raw, probability, self.getPredictionCol(), self.getDevice())
         rows = RowMap(scoring, tuple(dataset.columns), RowPolicy("null"))
-        vectors = {} if probability is None else {probability: self._facts["sizes"][-1]}
         return map_rows(dataset, rows, reads={"features": features}, vectors=vectors)
 
 
-class MLPClassificationModel(Model, _Fitted, HasProbabilityCol):
-    """The model of :class:`MLPClassifier`: adds classes and their probabilities as the last columns.
+class MLPClassificationModel(Model, _Fitted, HasProbabilityCol, HasRawPredictionCol):
+    """The model of :class:`MLPClassifier`: adds logits, probabilities and classes as the last columns.
 
-    Rows whose features are null, or have NaN or infinity among them, get null for both. Every other column passes
+    Rows whose features are null, or have NaN or infinity among them, get null for all. Every other column passes
     through. The weights travel with the query: up to 120 MiB on Spark Connect.
 
     Raises
@@ -141,7 +159,26 @@ class MLPClassificationModel(Model, _Fitted, HasProbabilityCol):
         return self._set(probabilityCol=value)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        return self._score(dataset, self.getProbabilityCol())
+        return self._score(dataset, self.getRawPredictionCol(), self.getProbabilityCol())
+
+    def evaluate(self, dataset: DataFrame) -> MLPClassificationSummary:
+        """Predict rows whose class is known, and measure how well.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+            With the columns of features, label and, if there is one, weight.
+
+        Raises
+        ------
+        vista_spark.errors.ColumnError, vista_spark.errors.LabelError
+            As on fit, for the columns.
+        """
+        return MLPClassificationSummary(self._labelled(dataset, self.transform), *self._summary_columns())
+
+    def setRawPredictionCol(self, value: str) -> MLPClassificationModel:
+        """Set the column for the logits of the classes, a vector."""
+        return self._set(rawPredictionCol=value)
 
 
 class MLPRegressionModel(Model, _Fitted):
@@ -162,7 +199,22 @@ class MLPRegressionModel(Model, _Fitted):
     _regression = True
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        return self._score(dataset, None)
+        return self._score(dataset)
+
+    def evaluate(self, dataset: DataFrame) -> MLPRegressionSummary:
+        """Predict rows whose label is known, and measure how well.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+            With the columns of features, label and, if there is one, weight.
+
+        Raises
+        ------
+        vista_spark.errors.ColumnError, vista_spark.errors.LabelError
+            As on fit, for the columns.
+        """
+        return MLPRegressionSummary(self._labelled(dataset, self.transform), *self._summary_columns())
 
 
 _M = TypeVar("_M", bound=_Fitted)
@@ -192,9 +244,12 @@ class _Trained(HasNetworkCols, HasTraining):
                 f"numWorkers={workers}, but {slots} tasks run at a time and all workers have to: lower it, or give "
                 "Spark more cores"
             )
-        data = dataset.select(features.alias("features"), label.alias("label")).repartition(workers)
+        columns = [features.alias("features"), label.alias("label")]
+        if self._hasWeight:
+            columns.append(weight_number(dataset, self.getWeightCol(), name).alias("weight"))
+        data = dataset.select(*columns).repartition(workers)
         # The rows of a shuffle arrive in any order. This one depends on them alone, and so do the weights.
-        data = data.sortWithinPartitions(F.xxhash64("features", "label"))
+        data = data.sortWithinPartitions(F.xxhash64(*data.columns))
         rows = data.mapInArrow(training, Training.schema, barrier=True).collect()
         if not rows:  # Spark saw that there are none, and made no partition
             raise EmptyInputError("no rows to train on")
@@ -227,6 +282,7 @@ class _Trained(HasNetworkCols, HasTraining):
             largest=_LARGEST_CONNECT if is_remote() else _LARGEST_CLASSIC,
             features=self.getFeaturesCol(),
             label=self.getLabelCol(),
+            weight=self.getWeightCol() if self._hasWeight else None,
         )
 
 
@@ -235,6 +291,7 @@ class MLPClassifier(
     Estimator[MLPClassificationModel],
     _Trained,
     HasProbabilityCol,
+    HasRawPredictionCol,
     StageReadable,
     DefaultParamsWritable,
 ):
@@ -254,8 +311,11 @@ class MLPClassifier(
     labelCol : str
         Classes, whole numbers from 0 on; how many there are is taken from the column's metadata (``StringIndexer``
         writes it), else the greatest label tells. A class may have no rows. Default ``"label"``.
-    predictionCol, probabilityCol : str
-        Of the model. Default ``"prediction"`` and ``"probability"``.
+    predictionCol, probabilityCol, rawPredictionCol : str
+        Of the model: the class, the probabilities of all classes, and the logits they are made of. Default
+        ``"prediction"``, ``"probability"`` and ``"rawPrediction"``.
+    weightCol : str, optional
+        Weights of the rows, from 0 on: a row of weight 2 counts as two. Without it every row counts once.
     layers : list of int
         Units of the hidden layers. Default ``[1024, 1024, 1024]``, as in Vista, section 5; empty for a linear model.
     maxIter : int
@@ -299,7 +359,9 @@ class MLPClassifier(
     >>> model.layers, len(model.lossHistory)
     ([2, 8, 2], 2)
     >>> model.transform(df).columns
-    ['features', 'label', 'probability', 'prediction']
+    ['features', 'label', 'rawPrediction', 'probability', 'prediction']
+    >>> 0 <= model.evaluate(df).accuracy <= 1
+    True
     """
 
     __module__ = "vista_spark"  # the path that a saved pipeline has: it outlives a move of this file
@@ -314,6 +376,8 @@ class MLPClassifier(
         labelCol: str | None = None,
         predictionCol: str | None = None,
         probabilityCol: str | None = None,
+        rawPredictionCol: str | None = None,
+        weightCol: str | None = None,
         layers: Sequence[int] | None = None,
         maxIter: int | None = None,
         stepSize: float | None = None,
@@ -332,6 +396,10 @@ class MLPClassifier(
     def setProbabilityCol(self, value: str) -> MLPClassifier:
         """Set the column for the probabilities of the classes, a vector."""
         return self._set(probabilityCol=value)
+
+    def setRawPredictionCol(self, value: str) -> MLPClassifier:
+        """Set the column for the logits of the classes, a vector."""
+        return self._set(rawPredictionCol=value)
 
     def _fit(self, dataset: DataFrame) -> MLPClassificationModel:
         return self._fitted(MLPClassificationModel, dataset)
@@ -352,7 +420,9 @@ class MLPRegressor(Estimator[MLPRegressionModel], _Trained, StageReadable, Defau
         Any finite number. Default ``"label"``.
     predictionCol : str
         Of the model. Default ``"prediction"``.
-    layers, maxIter, stepSize, solver, batchSize, numWorkers, backend, standardization, regParam, seed, device
+    weightCol, layers, maxIter, stepSize, solver, batchSize, numWorkers, backend : object
+        As for :class:`MLPClassifier`.
+    standardization, regParam, seed, device : object
         As for :class:`MLPClassifier`.
 
     Raises
@@ -382,6 +452,7 @@ class MLPRegressor(Estimator[MLPRegressionModel], _Trained, StageReadable, Defau
         featuresCol: str | None = None,
         labelCol: str | None = None,
         predictionCol: str | None = None,
+        weightCol: str | None = None,
         layers: Sequence[int] | None = None,
         maxIter: int | None = None,
         stepSize: float | None = None,

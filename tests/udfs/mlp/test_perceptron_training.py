@@ -51,11 +51,14 @@ def table(count: int) -> tuple[np.ndarray, np.ndarray]:
     return features.astype(np.float32), labels.astype(np.float64)
 
 
-def trained(training: Training, counts: list[int], sizes: list[int] | None = None) -> Fitted:
+def trained(
+    training: Training, counts: list[int], sizes: list[int] | None = None, weights: np.ndarray | None = None
+) -> Fitted:
     """Fit with one member of a gang for each count of rows; all members have to have the same bits."""
     features, labels = table(sum(counts))
     if training.regression:
         labels = features[:, 1].astype(np.float64) * 40 - 7
+    weighted = np.ones(len(labels)) if weights is None else weights
     ends = np.cumsum([0, *counts])
     barrier, messages = threading.Barrier(len(counts), timeout=60), [""] * len(counts)
 
@@ -67,7 +70,8 @@ def trained(training: Training, counts: list[int], sizes: list[int] | None = Non
 
         own = slice(ends[rank], ends[rank + 1])
         gang = Gang.connect(rank, len(counts), "127.0.0.1", exchange, 60)
-        return fit(gang, Rows(features[own].copy(), labels[own].copy()), training, sizes or SIZES, counts)
+        rows = Rows(features[own].copy(), labels[own].copy(), weighted[own])
+        return fit(gang, rows, training, sizes or SIZES, counts)
 
     with ThreadPoolExecutor(len(counts)) as pool:
         first, *others = pool.map(member, range(len(counts)))
@@ -149,7 +153,7 @@ def test_a_constant_is_not_blown_up() -> None:
     """Neither one that float32 holds, nor one that is computed in two ways and differs in its last bit."""
     values = np.full((50, 2), 0.1, np.float32)
     values[::2, 1] = np.nextafter(values[0, 1], np.float32(1))
-    rows = Rows(values, np.arange(50.0) % 2)
+    rows = Rows(values, np.arange(50.0) % 2, np.ones(50))
     network = fit(Gang(0, 1), rows, replace(TRAINING, standardise=True, hidden=()), [2, 2], [50]).network
     assert network.scale.tolist() == [1.0, 1.0]
     np.testing.assert_allclose(rows.features, 0.0, atol=1e-7)
@@ -238,6 +242,7 @@ def test_rows_are_read_and_counted() -> None:
         longest=2,
         least=0,
         most=2.5,
+        weight=9.0,
     )
     uneven = read_rows([batch([[1, 2]], [0]), batch([[3]], [-1]), batch([None], [0])])
     assert (uneven.census.shortest, uneven.census.longest, uneven.census.fractional) == (1, 2, 1)
@@ -300,20 +305,22 @@ def test_a_network_through_safetensors() -> None:
 def test_scoring() -> None:
     network = Perceptron([2, 3])
     network.initialise(0)
-    scoring = Scoring(to_bytes(network), "features", "chance", "guess", "cpu")
+    scoring = Scoring(to_bytes(network), "features", "margins", "chance", "guess", "cpu")
     rows_of = RowMap(scoring, ("id",), RowPolicy("null", "why"))
     features = [[1.0, 2.0], None, [float("nan"), 0.0], [3.0, -4.0]]
     source = pa.record_batch({"id": [1, 2, 3, 4], "features": pa.array(features, pa.list_(pa.float32()))})
     (found,) = rows_of([source[:0], source])
     with torch.no_grad():
-        expected = network(torch.tensor([features[0], features[3]])).softmax(1)
-    assert found.schema.names == ["id", "chance", "guess", "why"]
+        logits = network(torch.tensor([features[0], features[3]]))
+        expected = logits.softmax(1)
+    assert found.schema.names == ["id", "margins", "chance", "guess", "why"]
     assert found["why"].to_pylist() == [None, "null", "NaN or infinite feature", None]
     rows = found.to_pydict()
     assert rows["id"] == [1, 2, 3, 4]
     assert (
         [row is None for row in rows["chance"]] == [row is None for row in rows["guess"]] == [False, True, True, False]
     )
+    np.testing.assert_allclose([rows["margins"][0], rows["margins"][3]], logits, atol=1e-6)
     np.testing.assert_allclose([rows["chance"][0], rows["chance"][3]], expected, atol=1e-6)
     assert [rows["guess"][0], rows["guess"][3]] == expected.argmax(1).tolist()
     (nothing,) = rows_of([source[1:3]])
@@ -322,3 +329,40 @@ def test_scoring() -> None:
         short = pa.record_batch({"id": range(len(wrong)), "features": pa.array(wrong, pa.list_(pa.float32()))})
         with pytest.raises(PerceptronError, match="trained on 2"):
             list(rows_of([short]))
+
+
+@pytest.mark.parametrize(("regression", "standardise"), [(False, False), (False, True), (True, True)])
+def test_a_weight_counts_as_so_many_rows(regression: bool, standardise: bool) -> None:
+    """A row of weight 3 is three rows; one of weight 0 is none, and moves neither the mean nor the loss."""
+    features, labels = table(41)
+    weights = np.arange(41) % 4.0
+    if regression:
+        labels = features[:, 1].astype(np.float64) * 40 - 7
+    training = replace(TRAINING, regression=regression, standardise=standardise, weight="w", step_size=0.01)
+    sizes = [6, 8, 5, 1] if regression else SIZES
+    found = trained(training, [20, 0, 21], sizes, weights)
+    repeated = np.repeat(np.arange(41), weights.astype(int))
+    plain = replace(training, weight=None)
+    rows = Rows(features[repeated].copy(), labels[repeated].copy(), np.ones(len(repeated)))
+    expected = fit(Gang(0, 1), rows, plain, sizes, [len(repeated)])
+    assert_same(found.network, expected.network, atol=1e-4)
+    np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-4)
+
+
+def test_bad_weights_are_counted() -> None:
+    weights = pa.array([1.0, None, float("nan"), -1.0, float("inf"), 0.0])
+    features = pa.array([[1.0]] * 6, pa.list_(pa.float32()))
+    batch = pa.record_batch({"features": features, "label": np.arange(6.0) % 2, "weight": weights})
+    rows = read_rows([batch])
+    assert (rows.census.null_weights, rows.census.odd_weights, rows.census.weight) == (2, 2, 1.0)
+    assert rows.weights.tolist() == [1.0, 0.0]
+    named = replace(TRAINING, weight="importance")
+    fault = named.fault(rows.census)
+    assert fault is not None
+    assert "weight 'importance' is null or NaN in 2 of 6 rows" in fault.message
+    fault = named.fault(replace(rows.census, null_weights=0))
+    assert fault is not None
+    assert "negative or infinite in 2" in fault.message
+    fault = named.fault(replace(rows.census, null_weights=0, odd_weights=0, weight=0.0))
+    assert fault is not None
+    assert "is 0 in all 6 rows" in fault.message

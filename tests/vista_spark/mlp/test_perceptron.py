@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+from pyspark.ml.evaluation import BinaryClassificationEvaluator, MulticlassClassificationEvaluator, RegressionEvaluator
 from pyspark.ml.feature import StringIndexer, VectorAssembler
 from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import Vectors
@@ -258,3 +258,30 @@ def test_downstream_of_a_transfer(spark: SparkSession) -> None:
     model = point_at(small(), "inputs", "kind").fit(df)
     score = point_at(default_evaluator(small()), "inputs", "kind").evaluate(model.transform(df))
     assert 0 < score <= 1
+
+
+def test_raw_predictions_weights_and_measures(spark: SparkSession) -> None:
+    """As Spark ML's own classifiers have them: an evaluator of margins works, and a row of weight 0 teaches nothing."""
+    df = frame(spark).withColumn("label", F.when(F.col("label") > 1, 0.0).otherwise(F.col("label")))
+    weighted = df.withColumn("w", F.lit(1.0)).union(df.selectExpr("features", "1 - label as label", "0D as w"))
+    model = small(weightCol="w", maxIter=30, stepSize=0.02).fit(weighted)
+    out = model.transform(df)
+    row = out.first()
+    chances = np.exp(row["rawPrediction"].toArray())
+    np.testing.assert_allclose(row["probability"].toArray(), chances / chances.sum(), atol=1e-6)
+    assert BinaryClassificationEvaluator().evaluate(out) > 0.9
+    summary = model.evaluate(weighted)
+    assert summary.accuracy == pytest.approx(MulticlassClassificationEvaluator(metricName="accuracy").evaluate(out))
+    assert summary.accuracy > 0.8
+    assert 0.8 < summary.weightedFMeasure() <= 1
+    assert summary.numInstances == 82
+    with pytest.raises(ColumnError, match="'w'"):
+        model.evaluate(df)
+    with pytest.raises(ColumnError, match="weight 'w' is negative"):
+        small(weightCol="w").fit(weighted.withColumn("w", F.lit(-1)))
+    with pytest.raises(ColumnError, match="weight 'features' is array"):
+        small(weightCol="features").fit(weighted)
+    numbers = MLPRegressor(layers=[], maxIter=2, numWorkers=1).fit(df)
+    measured = numbers.evaluate(df)
+    assert measured.rootMeanSquaredError == pytest.approx(RegressionEvaluator().evaluate(numbers.transform(df)))
+    assert measured.meanSquaredError == pytest.approx(measured.rootMeanSquaredError**2)
