@@ -11,7 +11,17 @@ from udfs.driver._columns import (
     holds_image_lists,
     is_numeric,
 )
-from udfs.driver._files import check_file_columns, file_columns, file_infos, is_csv, is_here, is_parquet, open_files
+from udfs.driver._files import (
+    check_file_columns,
+    detect_separator,
+    file_columns,
+    file_infos,
+    file_separator,
+    is_csv,
+    is_here,
+    is_parquet,
+    open_files,
+)
 from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords
 from udfs.driver._launch import JavaNotFoundError, launch
 from udfs.driver._live import live_display
@@ -47,9 +57,11 @@ __all__ = [
     "check_present",
     "check_text",
     "count_reasons",
+    "detect_separator",
     "device_name",
     "file_columns",
     "file_infos",
+    "file_separator",
     "hint_keywords",
     "holds_image_lists",
     "is_csv",

@@ -15,20 +15,86 @@ from optimizer.errors import ColumnError, EmptyInputError, InvalidArgumentError,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["check_file_columns", "file_columns", "file_infos", "is_csv", "is_here", "is_parquet", "open_files"]
+__all__ = [
+    "check_file_columns",
+    "detect_separator",
+    "file_columns",
+    "file_infos",
+    "file_separator",
+    "is_csv",
+    "is_here",
+    "is_parquet",
+    "open_files",
+]
 
 _GLOB = "*?[{"
 _HIDDEN = ("_", ".")
+_TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_TABLES = "a file of separated values (.csv or .tsv, gzipped too) or Parquet"
+# The first is taken where several would do.
+_SEPARATORS = (",", ";", "\t", "|")
+# A Parquet file begins with it.
+_MAGIC = b"PAR1"
 
 
 def is_csv(path: str) -> bool:
-    """Whether a path is named like a CSV file, gzipped ones included."""
-    return path.endswith((".csv", ".csv.gz"))
+    """Whether a path is named like a file of separated values, ``.csv`` or ``.tsv``, gzipped ones included."""
+    return path.rstrip("/").endswith(_TEXT)
 
 
 def is_parquet(path: str) -> bool:
-    """Whether a path is named like a Parquet file or folder."""
-    return path.rstrip("/").endswith(".parquet")
+    """Whether a path is named like a Parquet file or folder, or is one by its content.
+
+    The content is looked at where this process can: a file by its first bytes, a folder by those of its first file that
+    is not hidden.
+    """
+    if path.rstrip("/").endswith(".parquet"):
+        return True
+    if is_csv(path) or any(character in path for character in _GLOB):
+        return False
+    try:
+        infos = file_infos(path, "")
+        if not infos:
+            return False
+        system, _ = open_files(path, "")
+        with system.open_input_stream(infos[0].path, compression=None) as stream:
+            return bool(stream.read(len(_MAGIC)) == _MAGIC)
+    except (InvalidArgumentError, OSError):
+        return False
+
+
+def detect_separator(header: str) -> str:
+    r"""Detect what separates the columns of a table, by the first line of its file.
+
+    Parameters
+    ----------
+    header : str
+
+    Returns
+    -------
+    str
+        Of comma, semicolon, tab and bar the one that gives most columns; a comma for a single column.
+
+    Examples
+    --------
+    >>> [detect_separator(line) for line in ('id,"a;b;c"', "id;price,weight;label", "id\tlabel", "id")]
+    [',', ';', '\t', ',']
+    """
+    return max(
+        _SEPARATORS,
+        key=lambda separator: len(next(csv.reader(io.StringIO(header, newline=""), delimiter=separator), [])),
+    )
+
+
+def file_separator(path: str, option: str) -> str:
+    """Detect the separator of a file of separated values, or of the first one of a folder.
+
+    Raises
+    ------
+    InvalidArgumentError, EmptyInputError
+        As :func:`file_columns`.
+    """
+    return detect_separator(_first_line(path, option))
 
 
 def is_here(path: str, master: str | None) -> bool:
@@ -106,24 +172,24 @@ def file_infos(path: str, option: str) -> list[FileInfo]:
 
 
 def file_columns(path: str, option: str) -> list[str]:
-    """Read the names of a table's columns: of a Parquet file its schema, of a CSV file its header.
+    """Read the names of a table's columns: of a Parquet file its schema, of a file of separated values its header.
 
     Raises
     ------
     InvalidArgumentError
         The file is neither, there is none, or it cannot be read.
     EmptyInputError
-        A folder without a file, or a CSV file without a header.
+        A folder without a file, or a file of separated values without a header.
     """
     if not is_csv(path) and not is_parquet(path):
-        raise InvalidArgumentError(f"{option} {path!r}: a .csv file (gzipped too) or .parquet")
-    infos = file_infos(path, option)
-    if not infos:
+        raise InvalidArgumentError(f"{option} {path!r}: {_TABLES}")
+    if is_csv(path):
+        header = _first_line(path, option)
+        return next(csv.reader(io.StringIO(header, newline=""), delimiter=detect_separator(header)))
+    if not file_infos(path, option):
         raise EmptyInputError(f"{option} {path!r} holds no file")
     system, inner = open_files(path, option)
     try:
-        if is_csv(path):
-            return _header(system, infos[0].path, f"{option} {path!r}")
         schema: Any = dataset.dataset(inner, format="parquet", filesystem=system, partitioning="hive").schema
     except (OSError, ValueError) as error:
         raise InvalidArgumentError(f"{option} {path!r} cannot be read: {error}") from error
@@ -149,10 +215,22 @@ def check_file_columns(path: str, columns: Iterable[str], option: str) -> list[s
     return present
 
 
-def _header(system: FileSystem, path: str, name: str) -> list[str]:
-    with system.open_input_stream(path, compression="detect") as stream:
-        lines = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace"))
-        header = next(lines, None)
-    if not header:
-        raise EmptyInputError(f"{name} is empty: a .csv file has a header")
-    return header
+def _first_line(path: str, option: str) -> str:
+    infos = file_infos(path, option)
+    if not infos:
+        raise EmptyInputError(f"{option} {path!r} holds no file")
+    system, _ = open_files(path, option)
+    try:
+        with system.open_input_stream(infos[0].path, compression="detect") as stream:
+            # A name in quotes may hold the end of a line, which does not end the header.
+            text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
+            header = ""
+            for line in text:
+                header += line
+                if header.count('"') % 2 == 0:
+                    break
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(f"{option} {path!r} cannot be read: {error}") from error
+    if not header.strip():
+        raise EmptyInputError(f"{option} {path!r} is empty: it begins with a header")
+    return header.rstrip("\r\n")

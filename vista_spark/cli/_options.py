@@ -18,7 +18,7 @@ from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import TEXT_POOLINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "BatchSize",
@@ -36,6 +36,7 @@ __all__ = [
     "Weights",
     "downstream_factory",
     "downstream_name",
+    "features_line",
     "opened_model",
 ]
 
@@ -53,9 +54,14 @@ _DOWNSTREAM: dict[str, tuple[str, dict[str, Any]]] = {
 _POOLINGS = tuple(dict.fromkeys((*POOLINGS, *TEXT_POOLINGS)))
 
 Images = Annotated[
-    str, typer.Option(help="Folder of image files (the name is the id), or a .parquet of images or texts.")
+    str,
+    typer.Option(
+        help="Folder of image files (the id is the name, or the path below it), or Parquet of images or texts."
+    ),
 ]
-Table = Annotated[str, typer.Option(help="Structured data: a .csv with a header, or a .parquet.")]
+Table = Annotated[
+    str, typer.Option(help="Structured data: a .csv or .tsv with a header (the separator is detected), or Parquet.")
+]
 Label = Annotated[str, typer.Option(help="The label's column; strings are indexed.")]
 On = Annotated[str, typer.Option(help="The id's column.")]
 Features = Annotated[str | None, typer.Option(help="Structured columns, with commas; every numeric one by default.")]
@@ -132,6 +138,12 @@ def opened_model(text: str) -> Any:
     if here not in sys.path:
         sys.path.append(here)
     return roster.of(text)
+
+
+def features_line(columns: Sequence[str], on: str, label: str, *, chosen: bool) -> str:
+    """Say which structured features are used, and why where nobody named them."""
+    why = f" (every numeric column but {on} and {label}; --features names others)" if chosen else ""
+    return f"structured features: {', '.join(columns)}{why}"
 
 
 def downstream_name(text: str) -> str:

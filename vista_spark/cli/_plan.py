@@ -28,6 +28,7 @@ from vista_spark.cli._options import (
     Table,
     Weights,
     downstream_name,
+    features_line,
     opened_model,
 )
 
@@ -123,6 +124,7 @@ def plan_command(
             downstream=named_size(estimator, sizes.classes),
             constants=constants,
         )
+    typer.echo(features_line(sizes.features, on, label, chosen=named is None))
     _show(chosen, defaults)
     if picture is not None:
         picture.parent.mkdir(parents=True, exist_ok=True)

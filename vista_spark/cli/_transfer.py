@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
@@ -26,6 +26,7 @@ from vista_spark.cli._options import (
     Table,
     Weights,
     downstream_factory,
+    features_line,
     opened_model,
 )
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.ml import PipelineModel
 
-    from vista_spark.transfer import TransferResult
+    from vista_spark.transfer import TransferPredictor, TransferResult
 
 __all__ = ["transfer_command"]
 
@@ -118,7 +119,8 @@ def transfer_command(
     structured = read_table(spark, table)
     check_present(structured, [on, label, *(named or ())], "--table")
     columns = named or numeric_columns(structured, [on, label])
-    pictures = read_images(spark, images, on, image, structured.schema[on].dataType)
+    _CONSOLE.print(features_line(columns, on, label, chosen=named is None), highlight=False, soft_wrap=True)
+    pictures = read_images(spark, images, on, image, structured)
     out.mkdir(parents=True, exist_ok=True)
     track_into(out, experiment)
     words: list[str] = []
@@ -149,7 +151,8 @@ def _with_words(model: PipelineModel, label: str, words: list[str]) -> PipelineM
     from pyspark.ml.feature import IndexToString  # noqa: PLC0415
 
     stage = IndexToString(inputCol="prediction", outputCol=f"predicted_{label}", labels=words)
-    return PipelineModel([*model.stages, stage])
+    *before, predictor = model.stages
+    return PipelineModel([*before, cast("TransferPredictor", predictor).followed_by(stage)])
 
 
 def _write(result: TransferResult, model: PipelineModel, out: Path) -> None:
@@ -189,4 +192,5 @@ def _show(result: TransferResult, out: Path) -> None:
     _CONSOLE.print(table)
     for reason, count in result.dropped.items():
         _CONSOLE.print(f"left out: {reason} ({count} rows)", highlight=False)
-    _CONSOLE.print(f"best: {result.best.name}; in {out}: layers.csv, layers.png, plan.txt, best_model, mlflow.db")
+    _CONSOLE.print(f"{result.verdict}.", highlight=False, soft_wrap=True)
+    _CONSOLE.print(f"in {out}: layers.csv, layers.png, plan.txt, best_model, mlflow.db")

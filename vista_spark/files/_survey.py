@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
-from pyarrow import dataset
+from pyarrow import csv, dataset
 
-from udfs.driver import check_file_columns, file_infos, is_csv, is_numeric, is_parquet, open_files
+from udfs.driver import (
+    check_file_columns,
+    file_infos,
+    file_separator,
+    is_csv,
+    is_numeric,
+    is_parquet,
+    open_files,
+)
 from vista_spark.errors import EmptyInputError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -36,12 +44,15 @@ class Survey:
         As Spark ML counts them: the largest label + 1; of text, which is indexed, the distinct labels.
     image_bytes : int
         Of an encoded image, on average.
+    features : tuple of str
+        Names of the structured features; of no matter for equality.
     """
 
     rows: int
     structured_features: int
     classes: int
     image_bytes: int
+    features: tuple[str, ...] = field(default=(), compare=False)
 
 
 def check_tables(
@@ -89,9 +100,10 @@ def survey(
     Parameters
     ----------
     table : str
-        A ``.csv`` with a header, or a ``.parquet``; a path or a URI that pyarrow knows.
+        A ``.csv`` or ``.tsv`` with a header, whose separator is detected, or Parquet; a path or a URI that pyarrow
+        knows.
     images : str
-        A folder of image files, or a ``.parquet``.
+        A folder of image files, or Parquet.
     on, label, image : str
         Columns.
     features : sequence of str, optional
@@ -113,6 +125,7 @@ def survey(
     return Survey(
         rows=len(labels),
         structured_features=len(features or numeric),
+        features=tuple(features or numeric),
         classes=_classes(labels),
         image_bytes=_image_bytes(images, image),
     )
@@ -128,7 +141,10 @@ def _classes(labels: ChunkedArray) -> int:
 def _open(path: str, option: str) -> dataset.Dataset:
     system, inner = open_files(path, option)
     try:
-        return dataset.dataset(inner, format="csv" if is_csv(path) else "parquet", filesystem=system)
+        kind: Any = "parquet"
+        if is_csv(path):
+            kind = dataset.CsvFileFormat(csv.ParseOptions(delimiter=file_separator(path, option)))
+        return dataset.dataset(inner, format=kind, filesystem=system)
     except (OSError, ValueError) as error:
         raise InvalidArgumentError(f"{option} {path!r} cannot be read: {error}") from error
 

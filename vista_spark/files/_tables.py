@@ -2,50 +2,115 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql.types import StringType
 
-from udfs.driver import check_present, is_csv, is_numeric, is_parquet
-from vista_spark.errors import ColumnError, InvalidArgumentError
+from udfs.driver import check_present, detect_separator, is_csv, is_numeric, is_parquet, quoted
+from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
 __all__ = ["numeric_columns", "read_images", "read_table"]
 
+_ENDINGS = r"(?i)\.(jpe?g|png|webp|gif|bmp|tiff?)$"
+
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:
-    """Read a table from CSV (with a header; types are inferred) or Parquet, by the path's ending.
+    """Read a table from Parquet, or from separated values with a header; separator and types are inferred.
 
     Raises
     ------
     InvalidArgumentError
-        Another ending.
+        Neither by the path's ending nor by the content.
+    EmptyInputError
+        There is no header.
     """
     if is_csv(path):
-        return spark.read.csv(path, header=True, inferSchema=True, escape='"')
+        header = spark.read.text(path).first()
+        if header is None:
+            raise EmptyInputError(f"--table {path!r} is empty: it begins with a header")
+        separator = detect_separator(header["value"].removeprefix("\ufeff"))
+        return spark.read.csv(path, header=True, inferSchema=True, escape='"', sep=separator)
     if is_parquet(path):
         return spark.read.parquet(path)
-    raise InvalidArgumentError(f"--table {path!r}: a .csv file (gzipped too) or .parquet")
+    raise InvalidArgumentError(f"--table {path!r}: separated values (.csv or .tsv, gzipped too) or Parquet")
 
 
-def read_images(spark: SparkSession, path: str, on: str, image: str, id_type: DataType) -> DataFrame:
-    """Read images from a Parquet file with the columns ``on`` and ``image``, or from a folder of files.
+def read_images(spark: SparkSession, path: str, on: str, image: str, ids: DataFrame) -> DataFrame:
+    """Read images from Parquet with the columns ``on`` and ``image``, or from a folder of files.
 
-    In a folder, searched to any depth, a file's id is its name without the ending, as the table's type of id; a name
-    that does not fit the type gives a null.
+    In a folder, searched to any depth, a file's id is its name without the ending. Where ids of the table have a slash
+    they are paths below the folder; where they have an image's ending, so has the id of a file. A name that does not
+    fit the type of the ids gives a null.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    path : str
+    on, image : str
+        Columns.
+    ids : DataFrame
+        The structured table, which has the column ``on``.
+
+    Raises
+    ------
+    ColumnError
+        Parquet without one of the columns.
     """
     if is_parquet(path):
-        table = spark.read.parquet(path)
-        check_present(table, [on, image], "--images")
-        return table.select(on, image)
+        return _images_of(spark.read.parquet(path), on, image)
     files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
-    stem = F.regexp_extract("path", r"([^/]+?)(\.[^./]*)?$", 1)
-    return files.select(stem.try_cast(id_type).alias(on), F.col("content").alias(image))
+    first = files.select("path").first()
+    if first is not None and first["path"].endswith(".parquet"):  # a folder that only Spark can look into
+        return _images_of(spark.read.parquet(path), on, image)
+    kind = ids.schema[on].dataType
+    has_folders, has_ending = _spelling(ids, on) if isinstance(kind, StringType) else (False, False)
+    name = F.regexp_replace("path", _above(path), "") if has_folders else F.substring_index("path", "/", -1)
+    if not has_ending:
+        name = F.regexp_replace(name, r"(?<=[^/])\.[^./]*$", "")
+    return files.select(name.try_cast(kind).alias(on), F.col("content").alias(image))
+
+
+def _images_of(table: DataFrame, on: str, image: str) -> DataFrame:
+    check_present(table, [on, image], "--images")
+    return table.select(on, image)
+
+
+def _spelling(ids: DataFrame, on: str) -> tuple[bool, bool]:
+    """Whether ids have folders, and whether they have the ending of an image file."""
+    column = F.col(quoted(on))
+    row = ids.agg(
+        F.bool_or(column.contains("/")).alias("folders"), F.bool_or(column.rlike(_ENDINGS)).alias("ending")
+    ).first()
+    assert row is not None  # noqa: S101 - an aggregate without groups has one row
+    return bool(row["folders"]), bool(row["ending"])
+
+
+def _above(path: str) -> str:
+    """Make a pattern of all that stands before a file's path below a folder, as Spark writes it."""
+    inner = re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?", "", path)
+    if inner == path and not path.startswith("/") and Path(path).exists():
+        inner = str(Path(path).absolute())
+    if inner == path and not path.startswith("/"):
+        inner = posixpath.normpath(path)  # below the working directory of another machine
+        start = "^.*?/"
+    else:
+        inner = posixpath.normpath(inner)
+        start = r"^(?:[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?"
+    # Of wildcards, what they stand for is above the files.
+    parts = [
+        re.sub(r"\\[*?]", "[^/]*", re.escape(part)) for part in inner.strip("/").split("/") if part not in ("", ".")
+    ]
+    below = "/".join(parts)
+    return f"{start}{'/+' if start.startswith('^(') else ''}{below}{'/+' if below else ''}"
 
 
 def numeric_columns(table: DataFrame, without: Sequence[str]) -> list[str]:

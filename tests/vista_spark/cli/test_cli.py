@@ -127,7 +127,7 @@ def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPa
         ("--images", "{folder}/nowhere", ["--images", "no such file or folder"]),
         ("--images", "{folder}/images.parquet", ["--images has no column 'image'", "id, picture"]),
         ("--table", "{folder}/absent.parquet", ["absent.parquet", "no such file or folder"]),
-        ("--table", "{folder}/table.xlsx", ["a .csv file"]),
+        ("--table", "{folder}/table.xlsx", ["separated values"]),
         ("--label", "knd", ["--table has no column 'knd'; did you mean 'kind'?"]),
         ("--on", "key", ["--table has no column 'key'"]),
         ("--features", "price,weight", ["--table has no column 'weight'"]),
