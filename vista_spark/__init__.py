@@ -46,6 +46,7 @@ from vista_spark.transfer import (
     FeatureTransferModel,
     InferencePass,
     LayerResult,
+    TransferPredictor,
     TransferResult,
     plan_feature_transfer,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "Progress",
     "TensorExplanation",
     "TextFeaturizer",
+    "TransferPredictor",
     "TransferResult",
     "__version__",
     "attribution_of",

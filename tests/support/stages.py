@@ -89,6 +89,7 @@ TRAINING_VALUES: dict[str, Any] = {
     "regParam": 0.25,
     "seed": 7,
     "device": "cpu",
+    "weightCol": "importance",
 }
 
 TRAINING_REFUSED: dict[str, tuple[Any, str]] = {
@@ -143,6 +144,7 @@ STAGES: dict[str, StageSample] = {
             "combine": "concat",
             "pooling": "mean",
             "imageSize": 96,
+            "maxPixels": 1000,
             "startLayer": "fire5",
             "imageAggregation": "max",
             "batchSize": 8,
@@ -182,12 +184,12 @@ STAGES: dict[str, StageSample] = {
         frame=numbers,
         reads="numbers",
         reads_param="featuresCol",
-        adds=("chance", "guess"),
+        adds=("rawPrediction", "chance", "guess"),
         renamed={"probabilityCol": "a.0 `b`", "predictionCol": "a.1 `b`"},
         feature="chance",
         tuned=("maxIter", [1, 15]),
-        defaults=TRAINING_DEFAULTS | {"probabilityCol": "probability"},
-        values=TRAINING_VALUES | {"probabilityCol": "chance"},
+        defaults=TRAINING_DEFAULTS | {"probabilityCol": "probability", "rawPredictionCol": "rawPrediction"},
+        values=TRAINING_VALUES | {"probabilityCol": "chance", "rawPredictionCol": "margins"},
         refused=TRAINING_REFUSED,
     ),
     "TunedModel": StageSample(

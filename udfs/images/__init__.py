@@ -4,11 +4,12 @@ from udfs.images._decode import decode
 from udfs.images._errors import IMAGE_REASONS, ImageError
 from udfs.images._geometry import PictureGeometry, Region, picture_geometry
 from udfs.images._hog import hog, hog_length
-from udfs.images._pillow import MAX_PIXELS
+from udfs.images._pillow import BYTES_PER_PIXEL, MAX_PIXELS
 from udfs.images._preprocessing import Layout, Preprocessing, Preprocessings, Resample
 from udfs.images._rgb import IMAGE_FIELDS, open_rgb
 
 __all__ = [
+    "BYTES_PER_PIXEL",
     "IMAGE_FIELDS",
     "IMAGE_REASONS",
     "MAX_PIXELS",

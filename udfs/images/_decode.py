@@ -50,8 +50,9 @@ def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = No
     Raises
     ------
     ImageError
-        The value is null, empty, truncated, corrupt, not an image, larger than `MAX_PIXELS` (also after resizing, for
-        extreme aspect ratios), a path without a file, or a tensor of the wrong dtype or shape or not finite.
+        The value is null, empty, truncated, corrupt, not an image, larger than ``preprocessing.max_pixels``
+        (also after resizing, for extreme aspect ratios), a path without a file, or a tensor of the wrong dtype or shape
+        or not finite.
     TypeError
         The value is of a type that never holds an image: the column is wrong, not the row.
 
@@ -87,7 +88,7 @@ def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = No
             return tensor
         out[...] = tensor
         return out
-    pixels = np.asarray(_resized(open_rgb(value), preprocessing))
+    pixels = np.asarray(_resized(open_rgb(value, preprocessing.max_pixels), preprocessing))
     if preprocessing.channels == "BGR":
         pixels = pixels[:, :, ::-1]
     scale, mean, std = _constants(preprocessing)
@@ -104,7 +105,8 @@ def decode(value: Any, preprocessing: Preprocessing, out: FloatArray | None = No
 def _resized(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
     geometry = picture_geometry((image.height, image.width), preprocessing)
     height, width = geometry.resized
-    check_pixels(width, height)
+    # However low the limit of photographs is, what most of them become is allowed.
+    check_pixels(width, height, max(preprocessing.max_pixels, 16 * geometry.crop**2))
     # Resizing the cropped region alone would be faster, but Pillow holds such a region in single precision, and most
     # images come out different by a grey level.
     image = image.resize((width, height), Image.Resampling[preprocessing.resample.upper()])

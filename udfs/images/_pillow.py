@@ -23,10 +23,17 @@ from udfs.images._jpeg import open_jpeg
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CORRUPT", "MAX_PIXELS", "check_pixels", "load"]
+__all__ = ["BYTES_PER_PIXEL", "CORRUPT", "MAX_PIXELS", "check_pixels", "load"]
 
 MAX_PIXELS = 178_956_970
-"""Largest image that is decoded, in pixels: where Pillow itself stops by default, 512 MiB of 24-bit colour."""
+"""Largest image that is decoded by default, in pixels: where Pillow itself stops, 512 MiB of 24-bit colour."""
+
+BYTES_PER_PIXEL = 18
+"""Memory that a worker takes while it decodes an image, at most, in bytes per pixel.
+
+Pillow holds colour in four bytes a pixel: a JPEG takes 4, and 8 where it is turned upright, a PNG up to 12, a WEBP and
+32-bit grey up to 17.
+"""
 
 # What Pillow's readers let out when their input is bad. MemoryError is absent: below MAX_PIXELS it is the machine's.
 CORRUPT = (
@@ -62,13 +69,15 @@ _READERS: tuple[tuple[bytes, int, type[ImageFile.ImageFile]], ...] = (
 _WARNINGS = threading.Lock()
 
 
-def load(data: bytes) -> Image.Image:
+def load(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Decode one file, its first frame if it has several, in the mode that it is stored in, upright.
 
     Parameters
     ----------
     data : bytes
         A JPEG, PNG, WEBP, GIF, BMP or TIFF file.
+    max_pixels : int
+        Larger images are refused before they are decoded.
 
     Returns
     -------
@@ -78,7 +87,7 @@ def load(data: bytes) -> Image.Image:
     Raises
     ------
     ImageError
-        Empty, none of the formats, truncated, corrupt, or of more than `MAX_PIXELS` pixels.
+        Empty, none of the formats, truncated, corrupt, or of more than `max_pixels` pixels.
     """
     if not data:
         raise ImageError("empty file")
@@ -89,23 +98,23 @@ def load(data: bytes) -> Image.Image:
     try:
         with _quiet(reader, data):
             image = open_jpeg(data) if reader is None else reader(BytesIO(data))
-            check_pixels(*image.size)
+            check_pixels(*image.size, max_pixels)
             image.load()
             # Pillow turns a TIFF by itself, while loading.
             return image if reader is TiffImageFile else _upright(image)
     except ImageError:
         raise
     except Image.DecompressionBombError as error:
-        raise ImageError("too many pixels", f"more than {MAX_PIXELS}") from error
+        raise ImageError("too many pixels", f"more than {max_pixels}") from error
     except CORRUPT as error:
         kind = "JPEG" if reader is None else reader.format
         raise ImageError(f"truncated or corrupt {kind} file") from error
 
 
-def check_pixels(width: int, height: int) -> None:
-    """Refuse an image of more than `MAX_PIXELS` pixels before memory is taken for it."""
-    if width * height > MAX_PIXELS:
-        raise ImageError("too many pixels", f"{width} x {height} is more than {MAX_PIXELS}")
+def check_pixels(width: int, height: int, max_pixels: int = MAX_PIXELS) -> None:
+    """Refuse an image of more than `max_pixels` pixels before memory is taken for it."""
+    if width * height > max_pixels:
+        raise ImageError("too many pixels", f"{width} x {height} is more than {max_pixels}")
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from optimizer.errors import InvalidArgumentError
 from udfs.handlers import TensorSpec
+from udfs.images._pillow import MAX_PIXELS
 
 __all__ = ["Layout", "Preprocessing", "Preprocessings", "Resample"]
 
@@ -48,6 +49,9 @@ class Preprocessing:
     crop_start : {"rounded", "floor"}
         Where the crop begins when an odd number of pixels is cut away (or padded): half of it, rounded to the even
         neighbour (and up for padding), as torchvision does (default), or rounded down, as ``transformers`` does.
+    max_pixels : int
+        A larger image is a bad one. It bounds the memory of decoding, to :data:`udfs.images.BYTES_PER_PIXEL` bytes a
+        pixel in each worker.
 
     Raises
     ------
@@ -69,11 +73,13 @@ class Preprocessing:
     layout: Layout = "NCHW"
     resample: Resample = "bilinear"
     crop_start: Literal["rounded", "floor"] = "rounded"
+    max_pixels: int = MAX_PIXELS
 
     kind = "image"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "crop", _pixels("crop", self.crop))
+        object.__setattr__(self, "max_pixels", _pixels("max_pixels", self.max_pixels))
         if isinstance(self.resize, list | tuple) and len(self.resize) == _SIDES:
             object.__setattr__(self, "resize", tuple(_pixels("resize", side) for side in self.resize))
         elif self.resize is not None:
@@ -113,6 +119,10 @@ class Preprocessing:
             return replace(self, crop=crop, resize=round(self.resize * crop / self.crop))
         height, width = (round(side * crop / self.crop) for side in self.resize)
         return replace(self, crop=crop, resize=(height, width))
+
+    def with_limit(self, max_pixels: int) -> Preprocessing:
+        """Copy for another limit of an image's pixels."""
+        return replace(self, max_pixels=max_pixels)
 
 
 def _pixels(name: str, value: Any) -> int:
@@ -170,3 +180,7 @@ class Preprocessings:
     def with_size(self, crop: int) -> Preprocessings:
         """Copy with one size for all."""
         return Preprocessings(tuple(part.with_size(crop) for part in self.parts))
+
+    def with_limit(self, max_pixels: int) -> Preprocessings:
+        """Copy with one limit of an image's pixels for all."""
+        return Preprocessings(tuple(part.with_limit(max_pixels) for part in self.parts))

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from udfs.images._errors import ImageError
-from udfs.images._pillow import CORRUPT, check_pixels, load
+from udfs.images._pillow import CORRUPT, MAX_PIXELS, check_pixels, load
 from udfs.images._read import read
 
 __all__ = ["IMAGE_FIELDS", "open_rgb"]
@@ -22,13 +22,15 @@ IMAGE_FIELDS = ("height", "width", "nChannels", "mode", "data")
 _WHITE = (255, 255, 255)
 
 
-def open_rgb(value: Any) -> Image.Image:
+def open_rgb(value: Any, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Open one image as a loaded, upright 8-bit RGB picture.
 
     Parameters
     ----------
     value : bytes, bytearray, memoryview, str, os.PathLike, Mapping or None
         As for `udfs.images.decode`, less the tensor.
+    max_pixels : int
+        A larger image is a bad one.
 
     Returns
     -------
@@ -52,11 +54,11 @@ def open_rgb(value: Any) -> Image.Image:
     if value is None:
         raise ImageError("null")
     if isinstance(value, str | os.PathLike):
-        image = load(read(os.fspath(value)))
+        image = load(read(os.fspath(value)), max_pixels)
     elif isinstance(value, bytes | bytearray | memoryview):
-        image = load(bytes(value))
+        image = load(bytes(value), max_pixels)
     elif isinstance(value, Mapping):
-        image = _from_struct(value)
+        image = _from_struct(value, max_pixels)
     else:
         raise TypeError(
             f"an image is encoded bytes, a path or URI, or a mapping (Spark's image struct); got {type(value).__name__}"
@@ -64,7 +66,7 @@ def open_rgb(value: Any) -> Image.Image:
     return image if image.mode == "RGB" and "transparency" not in image.info else _to_rgb(image)
 
 
-def _from_struct(value: Mapping[str, Any]) -> Image.Image:
+def _from_struct(value: Mapping[str, Any], max_pixels: int) -> Image.Image:
     if missing := [name for name in IMAGE_FIELDS if name not in value]:
         raise TypeError(f"not Spark's image struct, which has the fields {', '.join(IMAGE_FIELDS)}: {missing} missing")
     height, width, channels, mode, data = (value[k] for k in ("height", "width", "nChannels", "mode", "data"))
@@ -76,7 +78,7 @@ def _from_struct(value: Mapping[str, Any]) -> Image.Image:
         raise ImageError("unsupported mode of Spark's image struct", f"mode {mode} with {channels} channels")
     if height < 1 or width < 1 or len(data) != height * width * channels:
         raise ImageError("wrong length of data", f"{len(data)} bytes for {height} x {width} x {channels}")
-    check_pixels(width, height)
+    check_pixels(width, height, max_pixels)
     pillow, raw, _ = _STRUCT_MODES[mode]
     return Image.frombuffer(pillow, (width, height), bytes(data), "raw", raw, 0, 1)
 
@@ -106,8 +108,9 @@ def _to_8_bits(image: Image.Image) -> np.ndarray[Any, np.dtype[np.uint8]]:
     if pixels.min() < 0 or pixels.max() > top:
         raise ImageError("pixels out of range", f"not within 0..{top}")
     if image.mode == "F":
-        pixels = np.rint(pixels * (255 if pixels.max() <= 1 else 1))
-        return pixels.astype(np.uint8)
+        scaled = pixels * np.float32(255 if pixels.max() <= 1 else 1)
+        del pixels  # a photograph may take most of the memory
+        return np.rint(scaled, out=scaled).astype(np.uint8)
     grey = (pixels // 256).astype(np.uint8)
     if isinstance(transparent := image.info.get("transparency"), int):
         grey[pixels == transparent] = 255

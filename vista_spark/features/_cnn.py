@@ -8,7 +8,7 @@ from pyspark import keyword_only
 from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasInputCols
 
-from udfs.driver import UNBOUND, hint_keywords, one_of
+from udfs.driver import UNBOUND, at_least, hint_keywords, one_of
 from udfs.inference import POOLINGS, REDUCTIONS, Reduction
 from vista_spark.features._base import NetworkFeaturizer
 from vista_spark.network import HasImageSize, Network
@@ -58,6 +58,9 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         Pooling of feature maps before they are flattened; ``"max2x2"`` (default) is the grid of Vista, section 5.
     imageSize : int, optional
         Height and width of the network's input in pixels; the model's own by default.
+    maxPixels : int, optional
+        An image of more pixels is a bad one, so that decoding does not take all memory: up to 18 bytes a pixel in each
+        worker. Default 178,956,970, where Pillow stops too.
     startLayer : str, optional
         A layer that was materialised before: `inputCol` then holds its tensors instead of images, as vectors or arrays
         of float (as ``pooling="none"`` gives them), and nothing below it is computed.
@@ -102,6 +105,9 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
     startLayer: Param[str] = Param(
         UNBOUND, "startLayer", "layer whose tensors inputCol holds instead of images", TypeConverters.toString
     )
+    maxPixels: Param[int] = Param(
+        UNBOUND, "maxPixels", "a larger image, in pixels, is a bad one", at_least("maxPixels", 1)
+    )
     imageAggregation: Param[str] = Param(
         UNBOUND,
         "imageAggregation",
@@ -122,6 +128,7 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         combine: str | None = None,
         pooling: str | None = None,
         imageSize: int | None = None,
+        maxPixels: int | None = None,
         startLayer: str | None = None,
         imageAggregation: str | None = None,
         batchSize: int | None = None,
@@ -140,6 +147,14 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
     def setParams(self, **params: Any) -> Self:
         """Set any of the constructor's parameters; one that is ``None`` stays as it is."""
         return self._set(**{name: value for name, value in params.items() if value is not None})
+
+    def getMaxPixels(self) -> int | None:
+        """Largest image that is decoded, in pixels, or ``None`` for the default."""
+        return self.getOrDefault(self.maxPixels) if self.isDefined(self.maxPixels) else None
+
+    def setMaxPixels(self, value: int) -> Self:
+        """Set the largest image that is decoded, in pixels."""
+        return self._set(maxPixels=value)
 
     def getStartLayer(self) -> str | None:
         """Layer whose tensors are read, or ``None`` where images are read."""
@@ -162,7 +177,8 @@ class CNNFeaturizer(NetworkFeaturizer, HasImageSize, HasInputCols):
         return self._set(imageAggregation=value)
 
     def _network(self) -> Network:
-        return self._opened(self.getImageSize()).above(self.getStartLayer())
+        net = self._opened(self.getImageSize())
+        return net.limited(self.getMaxPixels()).above(self.getStartLayer())
 
     def _read(self) -> list[str]:
         return self.getInputCols() if self.isDefined(self.inputCols) else super()._read()

@@ -56,6 +56,10 @@ class Images:
             raise InvalidArgumentError(f"max_length={max_length} is for text, and this model reads images")
         return self if image_size is None else Images(self.preprocessing.with_size(image_size))
 
+    def limited(self, max_pixels: int) -> Images:
+        """The same for another limit of an image's pixels."""
+        return Images(self.preprocessing.with_limit(max_pixels))
+
     def pooled(self, card: ModelCard, layer: FeatureLayer, pooling: str) -> str:  # noqa: ARG002 - as of texts
         """Name the module that gives a layer's features."""
         return layer.module

@@ -77,6 +77,20 @@ class Network:
         if not is_shipped(self.card):
             check_model(self.source, self.traced)
 
+    def limited(self, max_pixels: int | None) -> Network:
+        """Take images of so many pixels at most; of the model's own limit without a number.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The network reads text.
+        """
+        if max_pixels is None:
+            return self
+        if not isinstance(self.reads, Images):
+            raise InvalidArgumentError(f"max_pixels={max_pixels} is for images, and {self.card.name} reads text")
+        return replace(self, reads=self.reads.limited(max_pixels))
+
     def above(self, start: str | None) -> Network:
         """Cut off what lies below a layer that the user has materialised; all of it stays without one.
 

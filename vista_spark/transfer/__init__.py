@@ -3,6 +3,7 @@
 from vista_spark.transfer._memory_figure import memory_figure
 from vista_spark.transfer._model import FeatureTransferModel
 from vista_spark.transfer._planning import named_size, plan_feature_transfer
+from vista_spark.transfer._predictor import TransferPredictor
 from vista_spark.transfer._result import InferencePass, LayerResult, TransferResult
 from vista_spark.transfer._transfer import FeatureTransfer
 
@@ -11,6 +12,7 @@ __all__ = [
     "FeatureTransferModel",
     "InferencePass",
     "LayerResult",
+    "TransferPredictor",
     "TransferResult",
     "memory_figure",
     "named_size",

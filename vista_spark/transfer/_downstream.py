@@ -6,15 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import Estimator, Pipeline
 from pyspark.ml.evaluation import Evaluator, MulticlassClassificationEvaluator, RegressionEvaluator
+from pyspark.ml.feature import PCA
 
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from pyspark.ml.param import Param, Params
 
-__all__ = ["default_evaluator", "is_classification", "metric_name", "point_at"]
+__all__ = [
+    "check_estimator",
+    "check_width",
+    "columns_read",
+    "default_evaluator",
+    "indexed_label",
+    "is_classification",
+    "metric_name",
+    "point_at",
+]
+
+# Params that name columns which a stage adds; the other Params of columns name what it reads.
+_ADDED = ("output", "prediction", "probability", "rawPrediction", "leaf", "quantiles", "error")
 
 
 def point_at(stage: Params, features: str, label: str) -> Any:
@@ -42,6 +55,72 @@ def _settings(stage: Params, features: str, label: str, *, inner: bool) -> Itera
     if isinstance(stage, Pipeline):
         for held in stage.getStages():
             yield from _settings(held, features, label, inner=True)
+
+
+def _stages(stage: Params) -> Iterator[Params]:
+    """Walk a stage and all that it holds."""
+    yield stage
+    for name in ("estimator", "evaluator", "classifier"):
+        if stage.hasParam(name) and stage.isDefined(name):
+            yield from _stages(stage.getOrDefault(name))
+    if isinstance(stage, Pipeline):
+        for held in stage.getStages():
+            yield from _stages(held)
+
+
+def columns_read(stage: Params, columns: Collection[str]) -> tuple[str, ...]:
+    """List the columns of a table that a stage, or one that it holds, was set to read.
+
+    Parameters
+    ----------
+    stage : Params
+        Pointed at its features and its label already.
+    columns : collection of str
+        The table's; a name that is not among them is that of a column which another stage adds.
+    """
+    read: dict[str, None] = {}
+    for each in _stages(stage):
+        for param in each.params:
+            role, is_column, _ = param.name.partition("Col")
+            if not is_column or role.startswith(_ADDED) or not each.isSet(param):
+                continue
+            value = each.getOrDefault(param)
+            names = [value] if isinstance(value, str) else value
+            read.update(dict.fromkeys(name for name in names if name in columns))
+    return tuple(read)
+
+
+def indexed_label(estimator: Params, label: str) -> str | None:
+    """Name the column that a stage of a pipeline makes of the label, where one does."""
+    if not isinstance(estimator, Pipeline):
+        return None
+    for stage in estimator.getStages():
+        is_set = all(stage.hasParam(name) and stage.isSet(name) for name in ("inputCol", "outputCol"))
+        if is_set and stage.getOrDefault("inputCol") == label:
+            return str(stage.getOrDefault("outputCol"))
+    return None
+
+
+def check_width(estimator: Params, features: str, width: Callable[[], int]) -> None:
+    """Raise ``InvalidArgumentError`` where a ``PCA`` wants more components than the baseline has features.
+
+    Parameters
+    ----------
+    estimator : Params
+    features : str
+        The column of assembled features.
+    width : callable
+        Counts the structured features; called where there is a ``PCA``.
+    """
+    for stage in _stages(estimator):
+        if isinstance(stage, PCA) and stage.isDefined("k") and stage.isDefined("inputCol"):
+            components = stage.getOrDefault("k")
+            if stage.getOrDefault("inputCol") == features and components > (count := width()):
+                raise InvalidArgumentError(
+                    f"downstream has PCA(k={components}), and the baseline, which it is trained on too, has {count} "
+                    f"structured features: PCA makes no more components than that. Give k={count} or less, or more "
+                    "structured features"
+                )
 
 
 def is_classification(estimator: Params) -> bool:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 import operator
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
@@ -16,8 +14,6 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
-    DoubleType,
-    FloatType,
     NumericType,
     StringType,
     StructType,
@@ -25,6 +21,7 @@ from pyspark.sql.types import (
 
 from udfs.driver import check_present, quoted
 from vista_spark.errors import ColumnError, DuplicateIdError, EmptyInputError, LabelError, MissingIdError
+from vista_spark.transfer._columns import NULL_FEATURE, Columns, first_missing, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
     from optimizer.memory import Join
 
-__all__ = ["Columns", "Matched", "match"]
+__all__ = ["Matched", "match"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,46 +44,14 @@ _SAMPLED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """Names of the user's columns.
-
-    Parameters
-    ----------
-    on : str
-        The id, in both tables.
-    features : str or tuple of str
-        One Spark ML vector, or numeric columns to be assembled.
-    label : str
-        Numeric.
-    image : str
-        As :class:`vista_spark.CNNFeaturizer` takes it.
-    """
-
-    on: str
-    features: str | tuple[str, ...]
-    label: str
-    image: str
-
-    @property
-    def structured(self) -> tuple[str, ...]:
-        """The structured feature columns."""
-        return (self.features,) if isinstance(self.features, str) else self.features
-
-    def assembler(self, output: str) -> VectorAssembler:
-        """Make a stage that assembles the structured features to one vector, of a size that Spark ML knows."""
-        # It reads a dot in a name as a field of a struct, unless the name is quoted.
-        inputs = [quoted(name) if "." in name else name for name in self.structured]
-        return VectorAssembler(inputCols=inputs, outputCol=output)
-
-
-@dataclass(frozen=True, slots=True)
 class Matched:
     """Two tables that share ids, one row per id in each.
 
     Attributes
     ----------
     structured : DataFrame
-        Columns: id, label, structured features. Complete rows only.
+        Columns: id, label (a number where it was a boolean), structured features, and what else the downstream model
+        reads. Complete rows only.
     images : DataFrame
         Columns: id, image.
     on : str
@@ -168,8 +133,13 @@ def match(structured: DataFrame, images: DataFrame, columns: Columns, errors: st
     """
     _check_columns(structured, images, columns)
     dropped: dict[str, int] = {}
+    label = F.col(quoted(columns.label))
+    if isinstance(structured.schema[columns.label].dataType, BooleanType):
+        label = label.cast("double").alias(columns.label)  # Spark ML learns numbers
     table = structured.select(
-        *(F.col(quoted(name)) for name in (columns.on, columns.label, *columns.structured)),
+        F.col(quoted(columns.on)),
+        label,
+        *(F.col(quoted(name)) for name in columns.inputs),
         _complete(structured, columns).alias(_COMPLETE),
     )
     complete, classes = _check_structured(table, columns, errors, dropped, classification=classification)
@@ -194,7 +164,7 @@ def match(structured: DataFrame, images: DataFrame, columns: Columns, errors: st
 
 
 def _check_columns(structured: DataFrame, images: DataFrame, columns: Columns) -> None:
-    check_present(structured, [columns.on, columns.label, *columns.structured], "the structured table")
+    check_present(structured, [columns.on, columns.label, *columns.inputs], "the structured table")
     check_present(images, [columns.on], "the image table")
     check_present(images, [columns.image], "the image table")
     _check_roles(columns)
@@ -222,10 +192,11 @@ def _check_types(structured: DataFrame, images: DataFrame, columns: Columns) -> 
             "table: cast one of them"
         )
     label = structured.schema[columns.label].dataType
-    if not isinstance(label, (NumericType, BooleanType)):
+    is_indexed = columns.learned != columns.label
+    if not isinstance(label, (NumericType, BooleanType)) and not is_indexed:
         raise ColumnError(
             f"the label {columns.label!r} is {label.simpleString()}, and Spark ML learns numbers: "
-            "index it first, with pyspark.ml.feature.StringIndexer"
+            "index it first, with pyspark.ml.feature.StringIndexer, or as the first stage of a downstream Pipeline"
         )
     for name in columns.structured:
         kind = structured.schema[name].dataType
@@ -243,7 +214,7 @@ def _check_structured(
 ) -> tuple[int, int]:
     on, label = F.col(quoted(columns.on)), F.col(quoted(columns.label))
     # Each row is counted once, under the first of its defects.
-    unlabelled = on.isNotNull() & _missing(table, columns.label)
+    unlabelled = on.isNotNull() & is_missing(table, columns.label)
     counts = table.agg(
         F.count("*").alias("rows"),
         F.count(on).alias("ids"),
@@ -251,7 +222,7 @@ def _check_structured(
         F.count_if(unlabelled).alias("unlabelled"),
         F.count_if(_COMPLETE).alias("complete"),
         F.countDistinct(F.when(F.col(_COMPLETE), label)).alias("labels"),
-        F.max(F.when(F.col(_COMPLETE), label.cast("double"))).alias("largest"),
+        F.max(F.when(F.col(_COMPLETE), label.try_cast("double"))).alias("largest"),
     ).first()
     assert counts is not None  # noqa: S101 - an aggregate without groups has one row
     if not counts["rows"]:
@@ -261,14 +232,26 @@ def _check_structured(
     if counts["unlabelled"] and errors == "raise":
         raise LabelError(f'{counts["unlabelled"]} rows have no label {columns.label!r}; errors="drop" leaves them out')
     _settle(errors, dropped, "null label", counts["unlabelled"])
-    _settle(errors, dropped, "null structured feature", counts["ids"] - counts["unlabelled"] - counts["complete"])
+    if counts["ids"] - counts["unlabelled"] - counts["complete"]:
+        for name, count in _missing_features(table.where(on.isNotNull() & ~unlabelled), columns):
+            _settle(errors, dropped, f"{NULL_FEATURE} {name!r}", count)
     if not counts["complete"]:
         raise EmptyInputError(f"no row of the structured table is complete ({_listed(dropped)})")
     if classification and counts["labels"] < 2:  # noqa: PLR2004 - a classifier tells at least two apart
         raise LabelError(
             f"the label {columns.label!r} has one class among {counts['complete']} complete rows: classifiers need two"
         )
+    if counts["largest"] is None:  # a label of words, which the downstream pipeline numbers
+        return int(counts["complete"]), int(counts["labels"])
     return int(counts["complete"]), max(0, int(counts["largest"])) + 1
+
+
+def _missing_features(table: DataFrame, columns: Columns) -> list[tuple[str, int]]:
+    """Count rows by the first feature that they have no value of, in the order of the features."""
+    first = first_missing(table, columns.inputs).alias("feature")
+    counted = table.select(first).where("feature is not null").groupBy("feature").count().collect()
+    counts = {row["feature"]: int(row["count"]) for row in counted}
+    return [(name, counts[name]) for name in columns.inputs if name in counts]
 
 
 def _check_images(df: DataFrame, columns: Columns, errors: str, dropped: dict[str, int]) -> int:
@@ -306,26 +289,11 @@ def _settle(errors: str, dropped: dict[str, int], reason: str, count: int) -> No
 
 def _complete(df: DataFrame, columns: Columns) -> Column:
     """Whether a row has an id, a label and all its features."""
-    return ~reduce(operator.or_, (_missing(df, name) for name in (columns.on, columns.label, *columns.structured)))
-
-
-def _missing(df: DataFrame, name: str) -> Column:
-    """Whether a value is null or not a finite number; Spark ML learns from neither."""
-    kind, column = df.schema[name].dataType, F.col(quoted(name))
-    if isinstance(kind, (FloatType, DoubleType)):
-        return column.isNull() | ~_finite(column)
-    if isinstance(kind, VectorUDT):
-        # A null vector has to be kept from vector_to_array, which fails on it.
-        return F.when(column.isNull(), F.lit(True)).otherwise(~F.forall(vector_to_array(column), _finite))
-    return column.isNull()
+    return first_missing(df, (columns.on, columns.label, *columns.inputs)).isNull()
 
 
 def _octets(image: Column, kind: DataType) -> Column:
     return F.octet_length(image.getField("data") if isinstance(kind, StructType) else image)
-
-
-def _finite(number: Column) -> Column:
-    return ~F.isnan(number) & (F.abs(number) < float("inf"))
 
 
 def _listed(dropped: Mapping[str, int]) -> str:

@@ -11,6 +11,7 @@ from optimizer.logical import plan_layers
 from optimizer.memory import SPARK4, Downstream, InfeasiblePlanError, TransferWorkload, plan_inside, plan_transfer
 from optimizer.transfer import Choice, TransferCost, choose_transfer
 from udfs.driver import hint_keywords
+from udfs.images import BYTES_PER_PIXEL
 from udfs.inference import feature_length
 from udfs.node import check_device
 from vista_spark.network import network, profile_network
@@ -107,6 +108,8 @@ class TransferProblem:
     data : TransferData
     downstream : Downstream
     decisions : Decisions
+    max_pixels : int, optional
+        A limit of an image's pixels, whose decoding each worker has to have the memory for.
     """
 
     network: Network
@@ -115,6 +118,7 @@ class TransferProblem:
     data: TransferData
     downstream: Downstream
     decisions: Decisions
+    max_pixels: int | None = None
 
 
 @hint_keywords
@@ -129,6 +133,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     layers: int | str | Sequence[int | str] = 4,
     pooling: str | None = None,
     image_size: int | None = None,
+    max_pixels: int | None = None,
     start_layer: str | None = None,
     max_length: int | None = None,
     plan: str = "auto",
@@ -150,7 +155,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
         Columns beside the id and the label.
     image_bytes : int
         Of an encoded image, on average; with `start_layer` of its tensor.
-    weights, layers, pooling, image_size, start_layer, max_length, plan, batch_size, device
+    weights, layers, pooling, image_size, max_pixels, start_layer, max_length, plan, batch_size, device
         As for :class:`vista_spark.FeatureTransfer`.
     downstream : Downstream, optional
         A logistic regression of two classes by default.
@@ -185,7 +190,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
     (4, 'broadcast')
     """
     check_device(device)
-    net = network(model, weights, 0, image_size, max_length).above(start_layer)
+    net = network(model, weights, 0, image_size, max_length).limited(max_pixels).above(start_layer)
     problem = TransferProblem(
         network=net,
         targets=net.targets(layers, pooling),
@@ -193,6 +198,7 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
         data=TransferData(rows, structured_features, image_bytes),
         downstream=downstream or Downstream.logistic_regression(),
         decisions=Decisions(plan=plan, batch_size=batch_size, device=device),
+        max_pixels=max_pixels,
     )
 
     def apportion(workload: TransferWorkload, logical: Logical) -> TransferPlan:
@@ -242,11 +248,16 @@ def _with_profile(
     graph, layout = net.graph, net.reads.layout
     lengths = {target: feature_length(graph[target].output_shape, problem.pooling, layout) for target in targets}
 
+    footprint = profile.footprint
+    if problem.max_pixels is not None:
+        decoding = problem.max_pixels * BYTES_PER_PIXEL
+        footprint = replace(footprint, runtime_bytes=footprint.runtime_bytes + decoding)
+
     def planned(logical: LogicalPlan) -> TransferPlan:
         workload = TransferWorkload.from_plan(
             graph,
             logical,
-            profile.footprint,
+            footprint,
             problem.downstream,
             structured_rows=data.rows,
             # The label is a column too.

@@ -1,12 +1,13 @@
-"""The outcome of a feature transfer: scores by layer, passes over the images, and the best model."""
+"""The outcome of a feature transfer: scores by layer, passes over the images, the best model, and a verdict."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
     from matplotlib.figure import Figure
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from optimizer.logical import LogicalPlan
     from optimizer.transfer import Choice
 
-__all__ = ["InferencePass", "LayerResult", "TransferResult"]
+__all__ = ["InferencePass", "LayerResult", "TransferResult", "best_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,12 @@ class LayerResult:
         return self.inference_seconds + self.training_seconds
 
 
+def best_of(results: Sequence[LayerResult], *, larger_is_better: bool) -> LayerResult:
+    """Choose the result with the best score, of equal ones the first; a score that is not a number is the worst."""
+    sign = 1 if larger_is_better else -1
+    return max(results, key=lambda result: -math.inf if math.isnan(result.score) else sign * result.score)
+
+
 @dataclass(frozen=True, slots=True)
 class TransferResult:
     """Scores by layer, the best model, and how they came about.
@@ -92,9 +99,12 @@ class TransferResult:
     hog : LayerResult or None
         The structured features and histograms of oriented gradients, if asked for.
     best : LayerResult
-        The layer with the best score; of equal ones the one nearest to the image.
+        The best score among the layers and the structured features alone; of equal ones the structured features, then
+        the layer nearest to the image.
     best_model : pyspark.ml.PipelineModel
-        Of the best layer: transforms a DataFrame with the structured features and the images; saves and loads.
+        Of :attr:`best`: transforms a DataFrame, a stream too, with the structured features and, where a layer is the
+        best, the images; saves and loads. A row that it cannot predict stays, with nulls and the reason in
+        ``transfer_error``.
     metric : str
         Name of the score.
     larger_is_better : bool
@@ -103,6 +113,8 @@ class TransferResult:
     train_rows, test_rows : int
     dropped : mapping of str to int
         By the reason for which rows were left out, how many.
+    random_weights : bool
+        Whether the network's weights were drawn at random: then no layer says anything of the images.
     """
 
     layers: tuple[LayerResult, ...]
@@ -117,16 +129,40 @@ class TransferResult:
     train_rows: int
     test_rows: int
     dropped: Mapping[str, int]
+    random_weights: bool = False
 
     @property
     def best_score(self) -> float:
-        """The score of the best layer."""
+        """The score of :attr:`best`, and so of :attr:`best_model`."""
         return self.best.score
 
     @property
+    def best_layer(self) -> str | None:
+        """The name of the best layer; ``None`` where no layer beats the structured features alone."""
+        return None if self.best is self.baseline else self.best.name
+
+    @property
     def best_params(self) -> dict[str, Any]:
-        """The arguments of :class:`vista_spark.FeatureTransfer` that give the best layer alone."""
-        return {"model": self.plan.model, "layers": [self.best.name]}
+        """The arguments of :class:`vista_spark.FeatureTransfer` that give the best layer alone; empty without one."""
+        return {} if self.best_layer is None else {"model": self.plan.model, "layers": [self.best_layer]}
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in one or two sentences: what is best, against what, and whether to believe it."""
+        alone = f"the structured features alone ({self.metric} {self.baseline.score:.4g})"
+        if self.best_layer is None:
+            layer = best_of(self.layers, larger_is_better=self.larger_is_better)
+            text = (
+                f"no layer beats {alone}; the nearest is {layer.name} ({layer.score:.4g}). "
+                "best_model is that of the structured features, and reads no image"
+            )
+        else:
+            text = f"{self.best_layer} is best: {self.metric} {self.best.score:.4g}, and {alone} are worse"
+        if self.hog is not None and best_of((self.best, self.hog), larger_is_better=self.larger_is_better) is self.hog:
+            text += f". Histograms of oriented gradients are better still ({self.hog.score:.4g})"
+        if self.random_weights:
+            text += f". The weights of {self.plan.model} are random: pass weights= before you believe any layer"
+        return text
 
     @property
     def plan(self) -> LogicalPlan:
@@ -193,7 +229,8 @@ class TransferResult:
         seconds.legend(frameon=False, fontsize="small")
         for axes in (scores, seconds):
             axes.spines[["top", "right"]].set_visible(False)
-        figure.suptitle(f"{self.plan.model}: what each layer adds to the structured features")
+        random = " (random weights)" if self.random_weights else ""
+        figure.suptitle(f"{self.plan.model}{random}: what each layer adds to the structured features")
         return figure
 
     def _pass(self, row: LayerResult) -> int | None:

@@ -16,6 +16,7 @@ from udfs.images import hog_length
 from udfs.inference import HOGExtraction, Pooling, feature_length
 from vista_spark.errors import DiskFullError, EmptyInputError, LabelError
 from vista_spark.transfer._downstream import is_classification, point_at
+from vista_spark.transfer._predictor import FEATURES
 from vista_spark.transfer._result import InferencePass, LayerResult
 from vista_spark.transfer._shares import flops_by_target
 from vista_spark.transfer._stage import ERROR, feature_column, run_stage, stage_inference
@@ -25,19 +26,17 @@ if TYPE_CHECKING:
 
     from pyspark.ml import Estimator
     from pyspark.ml.evaluation import Evaluator
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
     from optimizer.logical import InferenceStage
     from optimizer.memory import Persistence
     from optimizer.transfer import Choice
     from udfs.inference import Reduction
     from vista_spark.network import Network
-    from vista_spark.transfer._inputs import Columns, Matched
+    from vista_spark.transfer._columns import Columns
+    from vista_spark.transfer._inputs import Matched
 
-__all__ = ["FEATURES", "Run"]
-
-FEATURES = "transfer_features"
-"""The column in which the downstream model finds its features."""
+__all__ = ["Run"]
 
 _STRUCTURED = "transfer_structured"
 _IMAGE = "transfer_image"
@@ -98,6 +97,7 @@ class Run:
     train_rows: int = 0
     test_rows: int = 0
     passes: list[InferencePass] = field(default_factory=list)
+    example: Row | None = None
 
     def execute(self, matched: Matched) -> tuple[LayerResult, LayerResult | None, tuple[LayerResult, ...]]:
         """Train on every layer; the structured features alone come first, on the same rows.
@@ -203,7 +203,7 @@ class Run:
     def _kept(self) -> tuple[str, ...]:
         if not self.choice.logical.joins_first:
             return (self.columns.on,)
-        return tuple(dict.fromkeys((self.columns.on, self.columns.label, *self.columns.structured)))
+        return tuple(dict.fromkeys((self.columns.on, self.columns.label, *self.columns.inputs)))
 
     def _count(self, table: DataFrame, *, complain: bool) -> None:
         """Compute a table, and the first time count the rows to train and test on."""
@@ -248,11 +248,14 @@ class Run:
             data = data.withColumn(_IMAGE, as_vector(image, size))
             inputs.append(_IMAGE)
         data = VectorAssembler(inputCols=inputs, outputCol=FEATURES).transform(data)
-        kept = (F.col(quoted(name)) for name in (self.columns.on, self.columns.label, FEATURES))
-        data = data.select(*kept, self._is_test.alias("transfer_test"))
-        model = point_at(self.downstream, FEATURES, self.columns.label).fit(data.where(~F.col("transfer_test")))
+        names = dict.fromkeys((self.columns.on, self.columns.label, FEATURES, *self.columns.carried))
+        data = data.select(*(F.col(quoted(name)) for name in names), self._is_test.alias("transfer_test"))
+        train = data.where(~F.col("transfer_test"))
+        if image is None:
+            self.example = train.first()
+        model = point_at(self.downstream, FEATURES, self.columns.learned).fit(train)
         scored = model.transform(data.where("transfer_test"))
-        score = point_at(self.evaluator, FEATURES, self.columns.label).evaluate(scored)
+        score = point_at(self.evaluator, FEATURES, self.columns.learned).evaluate(scored)
         return LayerResult(name, size, score, 0.0, time.perf_counter() - started, 0.0, model)
 
     def _hog(self, source: DataFrame, matched: Matched) -> LayerResult:

@@ -45,7 +45,8 @@ def log(result: TransferResult, parameters: Mapping[str, Any], experiment: str) 
         counts = {"train_rows": result.train_rows, "test_rows": result.test_rows}
         mlflow.log_params({**parameters, **counts, "dropped_rows": sum(result.dropped.values())})
         mlflow.log_dict(dict(result.dropped), "dropped.json")
-        mlflow.set_tag("best_layer", result.best.name)
+        mlflow.set_tag("best_layer", result.best_layer or "none")
+        mlflow.set_tag("verdict", result.verdict)
         mlflow.log_metrics(
             {
                 f"best_{result.metric}": result.best.score,

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pyspark.ml import Estimator, PipelineModel
-from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from optimizer.logical import LOGICAL_PLANS, plan_layers
@@ -18,10 +17,20 @@ from udfs.node import check_device
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.features import CNNFeaturizer, TextFeaturizer
-from vista_spark.network import TEXT_POOLINGS, network, warn_of_random_weights
+from vista_spark.network import TEXT_POOLINGS, has_random_weights, network, warn_of_random_weights
 from vista_spark.sessions import envelope
-from vista_spark.transfer._downstream import check_estimator, default_evaluator, is_classification, metric_name
-from vista_spark.transfer._inputs import Columns, match
+from vista_spark.transfer._columns import Columns
+from vista_spark.transfer._downstream import (
+    check_estimator,
+    check_width,
+    columns_read,
+    default_evaluator,
+    indexed_label,
+    is_classification,
+    metric_name,
+    point_at,
+)
+from vista_spark.transfer._inputs import match
 from vista_spark.transfer._model import FeatureTransferModel
 from vista_spark.transfer._planning import (
     Decisions,
@@ -31,8 +40,9 @@ from vista_spark.transfer._planning import (
     downstream_size,
     in_session,
 )
-from vista_spark.transfer._result import TransferResult
-from vista_spark.transfer._run import FEATURES, Run
+from vista_spark.transfer._predictor import FEATURES, PREDICTION_ERROR, PredictorInputs, TransferPredictor, plain
+from vista_spark.transfer._result import TransferResult, best_of
+from vista_spark.transfer._run import Run
 from vista_spark.transfer._tracking import log
 
 if TYPE_CHECKING:
@@ -81,7 +91,8 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         Names; ``n`` in a sequence is the n-th layer from the top; a bare ``k`` stands for the top ``k`` layers.
     downstream : pyspark.ml.Estimator
         Any; a ``CrossValidator`` or a ``Pipeline`` too. A pipeline finds the assembled vector in
-        ``"transfer_features"`` wherever a stage's ``feature_columns`` was not set.
+        ``"transfer_features"`` wherever a stage's ``featuresCol`` was not set. Its stages may read other columns of the
+        structured table by name: index one of them or the label, or take weights (``weightCol``).
     evaluator : pyspark.ml.evaluation.Evaluator, optional
         F1 for a classifier by default, the root mean squared error for anything else.
     pooling : str, optional
@@ -104,11 +115,15 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         Share of rows held out for the score, chosen by a hash of the id and ``seed``.
     errors : {"drop", "raise"}
         Policy for bad images, null ids, labels and features, and rows without a counterpart: they are left out and
-        counted in :attr:`TransferResult.dropped`, or an error is raised. Duplicate ids are always an error.
+        counted in :attr:`TransferResult.dropped`, or an error is raised. Duplicate ids are always an error. The best
+        model keeps such rows, with a null prediction and the reason, or raises.
     hog : bool
         Score histograms of oriented gradients as a second baseline (needs scikit-image).
     image_size : int, optional
         Height and width of the network's input, in pixels; the model's own by default.
+    max_pixels : int, optional
+        An image of more pixels is a bad one. The memory plan counts what decoding such an image takes in each worker;
+        without a number the limit is 178,956,970 pixels, and the plan counts photographs of ordinary size.
     start_layer : str, optional
         A layer that was materialised before: the image column then holds its tensors, as
         :class:`vista_spark.CNNFeaturizer` reads them with ``startLayer``, and only the network above it runs.
@@ -134,7 +149,8 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
     feature_columns : str or sequence of str
         One Spark ML vector, or the numeric columns. Default ``"features"``.
     label_column : str
-        Numeric; ``StringIndexer`` makes one of strings. Default ``"label"``.
+        Numeric or boolean; of strings where a ``StringIndexer`` of the downstream ``Pipeline`` reads it. Default
+        ``"label"``.
     image_column : str
         Images or texts, as the model reads them: encoded bytes, paths, Spark ``image`` structs, arrays of floats,
         arrays of one of the first three (a record's images), or strings for a text encoder. Default ``"image"``.
@@ -172,6 +188,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
     errors: str = "drop"
     hog: bool = False
     image_size: int | None = None
+    max_pixels: int | None = None
     start_layer: str | None = None
     max_length: int | None = None
     image_aggregation: str = "mean"
@@ -203,7 +220,11 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         check_device(self.device)
         if not 0 < self.test_fraction < 1:
             raise InvalidArgumentError(f"test_fraction={self.test_fraction}: a share between 0 and 1")
-        for name, number in (("batch_size", self.batch_size), ("partitions", self.partitions)):
+        for name, number in (
+            ("batch_size", self.batch_size),
+            ("partitions", self.partitions),
+            ("max_pixels", self.max_pixels),
+        ):
             if number is not None and number < 1:
                 raise InvalidArgumentError(f"{name}={number}: at least 1")
 
@@ -244,7 +265,8 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
 
     def _fit(self, dataset: DataFrame) -> FeatureTransferModel:
         features = [self.feature_columns] if isinstance(self.feature_columns, str) else list(self.feature_columns)
-        structured = [self.on, self.label_column, *features]
+        columns = self._columns(dataset.columns)
+        structured = [self.on, self.label_column, *features, *columns.carried]
         check_present(dataset, [*structured, self.image_column], type(self).__name__)
         pair = (
             dataset.select(*(F.col(quoted(name)) for name in dict.fromkeys(names)))
@@ -294,13 +316,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             A bad image or text, with ``errors="raise"``.
         """
         net = self._network()
-        wanted = self.feature_columns if feature_columns is None else feature_columns
-        columns = Columns(
-            self.on if on is None else on,
-            wanted if isinstance(wanted, str) else tuple(wanted),
-            self.label_column if label_column is None else label_column,
-            self.image_column if image_column is None else image_column,
-        )
+        columns = self._columns(structured.columns, on, feature_columns, label_column, image_column)
         evaluator = self.evaluator or default_evaluator(self.downstream)
         steps = 4 + 2 * len(net.targets(self.layers, self.pooling)) + self.hog
         with Progress(f"{net.card.name} {self.plan}", steps, shown=self.progress) as bar:
@@ -312,6 +328,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             if self.hog and (has_arrays or net.reads.kind != "image"):
                 raise InvalidArgumentError("hog=True describes one image a record: leave it out here")
             matched = match(structured, images, columns, self.errors, classification=is_classification(self.downstream))
+            check_width(self.downstream, FEATURES, lambda: matched.width(columns.structured))
             bar.step("planning")
             choice = self._choice(net, matched, columns)
             stages = choice.logical.stages
@@ -337,25 +354,50 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
                 tick=bar.step,
             )
             baseline, hog, layers = run.execute(matched)
-        pick = max if evaluator.isLargerBetter() else min
-        best = pick(layers, key=lambda layer: layer.score)
+        best = best_of((baseline, *layers), larger_is_better=evaluator.isLargerBetter())
         result = TransferResult(
             layers=layers,
             passes=tuple(run.passes),
             baseline=baseline,
             hog=hog,
             best=best,
-            best_model=self._pipeline(best, columns, run.batch_size),
+            best_model=self._pipeline(best, net, run),
             metric=metric_name(evaluator),
             larger_is_better=evaluator.isLargerBetter(),
             choice=choice,
             train_rows=run.train_rows,
             test_rows=run.test_rows,
             dropped=run.dropped,
+            random_weights=has_random_weights(net.card, net.weights),
         )
         if self.experiment is not None:
             self._track(result, columns, self.experiment)
         return result
+
+    def _columns(
+        self,
+        present: Sequence[str],
+        on: str | None = None,
+        features: str | Sequence[str] | None = None,
+        label: str | None = None,
+        image: str | None = None,
+    ) -> Columns:
+        """Name the columns of a structured table that the transfer reads."""
+        wanted = self.feature_columns if features is None else features
+        own = (self.on if on is None else on, self.label_column if label is None else label)
+        target = indexed_label(self.downstream, own[1]) or own[1]
+        readers = [
+            point_at(stage, FEATURES, target) for stage in (self.downstream, self.evaluator) if stage is not None
+        ]
+        read = [name for stage in readers for name in columns_read(stage, present)]
+        return Columns(
+            on=own[0],
+            features=wanted if isinstance(wanted, str) else tuple(wanted),
+            label=own[1],
+            image=self.image_column if image is None else image,
+            carried=tuple(dict.fromkeys(name for name in read if name not in own)),
+            target=target,
+        )
 
     def _track(self, result: TransferResult, columns: Columns, experiment: str) -> None:
         try:
@@ -365,7 +407,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
 
     def _network(self) -> Network:
         net = network(self.model, self.weights, self.seed, self.image_size, self.max_length)
-        return net.above(self.start_layer)
+        return net.limited(self.max_pixels).above(self.start_layer)
 
     def _choice(self, net: Network, matched: Matched, columns: Columns) -> Choice:
         machines = envelope(matched.structured.sparkSession)
@@ -384,16 +426,40 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             data=TransferData(matched.rows, matched.width(columns.structured), matched.image_bytes(columns.image)),
             downstream=downstream_size(self.downstream, matched.classes),
             decisions=decisions,
+            max_pixels=self.max_pixels,
         )
         return choose(problem, in_session(machines, decisions))
 
-    def _pipeline(self, best: LayerResult, columns: Columns, batch_size: int) -> PipelineModel:
+    def _pipeline(self, best: LayerResult, net: Network, run: Run) -> PipelineModel:
         """Assemble the stages from a joined DataFrame to predictions, without what only the training needed."""
-        of_text = roster.of(self.model).kind == "text"
+        # Rows that the training left out stay here: whoever asks for a prediction has to see that there is none.
+        errors = "raise" if self.errors == "raise" else "null"
+        columns, example = run.columns, run.example
+        assert example is not None  # noqa: S101 - there were rows to train on
+        numbers = example[FEATURES].toArray().tolist()
+        needs_image = best.inference_pass is not None
+        inputs = PredictorInputs(
+            structured=columns.structured,
+            structured_size=len(numbers),
+            image="transfer_image" if needs_image else None,
+            image_size=best.size,
+            kind=net.reads.kind,
+            label=columns.label if columns.learned != columns.label else None,
+            carried={name: plain(example[name]) for name in columns.carried},
+            example=PredictorInputs.short(numbers),
+        )
+        predictor = TransferPredictor(best.model, inputs).setErrors(errors)
+        if not needs_image:
+            return PipelineModel([predictor])
+        of_text = net.card.kind == "text"
         own: dict[str, Any] = {"maxLength": self.max_length} if of_text else {"imageSize": self.image_size}
         stage = TextFeaturizer if of_text else CNNFeaturizer
         if not of_text:
-            own |= {"imageAggregation": self.image_aggregation, "startLayer": self.start_layer}
+            own |= {
+                "imageAggregation": self.image_aggregation,
+                "startLayer": self.start_layer,
+                "maxPixels": self.max_pixels,
+            }
         featurizer = stage(
             model=self.model,
             weights=self.weights,
@@ -401,14 +467,14 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             inputCol=columns.image,
             outputCols=["transfer_image"],
             pooling=self.pooling,
-            batchSize=batch_size,
+            batchSize=run.batch_size,
             device=self.device,
-            errors=self.errors,
+            errors=errors,
+            errorCol=PREDICTION_ERROR,
             seed=self.seed,
             **own,
         )
-        joint = VectorAssembler(inputCols=["transfer_structured", "transfer_image"], outputCol=FEATURES)
-        return PipelineModel([columns.assembler("transfer_structured"), featurizer, joint, best.model])
+        return PipelineModel([featurizer, predictor])
 
     def _parameters(self, columns: Columns) -> dict[str, Any]:
         held = {entry.name: getattr(self, entry.name) for entry in fields(self)}

@@ -7,6 +7,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import textwrap
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -585,6 +586,56 @@ def test_bombs_are_refused_before_they_are_unpacked() -> None:
     bad(png_claiming(side + 1, side + 1), "too many pixels")
     bad(png_claiming(side, side), "truncated or corrupt PNG file")
     bad(spark(flat("red")) | {"height": 20_000, "width": 20_000, "data": Sized(1_200_000_000)}, "too many pixels")
+
+
+def test_the_limit_of_pixels_is_an_argument() -> None:
+    for value in (SMALL_PNG, encode(SMALL, "JPEG"), spark(SMALL)):
+        assert open_rgb(value, 64 * 48).size == (64, 48)
+        with pytest.raises(ImageError, match=r"too many pixels: 64 x 48 is more than 3071"):
+            open_rgb(value, 64 * 48 - 1)
+        with pytest.raises(ImageError, match="too many pixels"):
+            decode(value, Preprocessing(crop=8, max_pixels=3071))
+    assert decode(SMALL_PNG, Preprocessing(crop=8).with_limit(3072)).shape == (3, 8, 8)
+    assert decode(SMALL_PNG, Preprocessing(crop=224, resize=256, max_pixels=3072)).shape == (3, 224, 224)
+    with pytest.raises(InvalidArgumentError, match="max_pixels=0"):
+        Preprocessing(crop=8, max_pixels=0)
+
+
+@pytest.mark.parametrize(
+    "kind", ["upright", "turned", "transparent", "grey of 16 bits", "grey of 32 bits", "palette", "WEBP"]
+)
+def test_decoding_takes_no_more_memory_than_a_plan_counts(kind: str, tmp_path: Path) -> None:
+    size = (6000, 4000)
+    made: dict[str, tuple[Image.Image, str, dict[str, Any]]] = {
+        "upright": (flat("red", size=size), "JPEG", {}),
+        "turned": (flat("red", size=size), "JPEG", {"exif": exif(6)}),
+        "transparent": (flat((9, 9, 9, 9), "RGBA", size), "PNG", {}),
+        "grey of 16 bits": (flat(999, "I;16", size), "PNG", {}),
+        "grey of 32 bits": (flat(0.5, "F", size), "TIFF", {}),
+        "palette": (flat(7, "P", size), "PNG", {"transparency": 7}),
+        "WEBP": (flat("red", size=size), "WEBP", {"exif": exif(6)}),
+    }
+    image, encoding, options = made[kind]
+    path = tmp_path / "image"
+    path.write_bytes(encode(image, encoding, **options))
+    code = textwrap.dedent(
+        f"""
+        import pathlib, re
+        from udfs.images import BYTES_PER_PIXEL, Preprocessing, decode
+
+        def peak():
+            status = pathlib.Path("/proc/self/status").read_text()
+            return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", status)[1])
+
+        before = peak()
+        decode({str(path)!r}, Preprocessing(crop=64))
+        taken = peak() - before
+        print(taken / {size[0] * size[1]}, BYTES_PER_PIXEL)
+        """
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    taken, counted = map(float, run.stdout.split())
+    assert 3 < taken <= counted, taken
 
 
 def test_an_extreme_aspect_ratio_is_refused_before_it_is_resized() -> None:

@@ -125,8 +125,10 @@ def test_a_transfer_of_several_images(spark: SparkSession, single: Any) -> None:
                 expected = by_hand(single, found[number], name, "max")
                 np.testing.assert_allclose(row[1:], expected, rtol=1e-4, atol=1e-5, err_msg=f"{plan} {number}")
     # The best model has the stage of the whole network, which reads albums too.
-    assert result.best_model.stages[1].getImageAggregation() == "max"
-    assert result.best_model.transform(structured.join(images, "id")).count() == 10
+    assert result.best_model.stages[0].getImageAggregation() == "max"
+    predicted = result.best_model.transform(structured.join(images, "id"))
+    assert predicted.count() == 16
+    assert predicted.where("prediction is not null").count() == 10
     with pytest.raises(InvalidArgumentError, match="hog"):
         FeatureTransfer(hog=True, downstream=LogisticRegression(), **task).run(
             structured, images, feature_columns=["noise"]

@@ -23,7 +23,8 @@ from vista_spark.cli import app
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.sessions import _envelope, envelope, memory, not_set
 from vista_spark.transfer import memory_figure
-from vista_spark.transfer._inputs import Columns, match
+from vista_spark.transfer._columns import Columns
+from vista_spark.transfer._inputs import match
 from vista_spark.transfer._planning import Decisions, downstream_size, in_session, named_size
 
 if TYPE_CHECKING:

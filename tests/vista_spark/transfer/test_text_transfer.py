@@ -69,10 +69,12 @@ def test_every_plan_gives_the_same(tables: tuple[DataFrame, DataFrame]) -> None:
 
 def test_the_best_model_reads_texts(tables: tuple[DataFrame, DataFrame]) -> None:
     result = run(transfer(plan="eager", pooling="cls", max_length=8), tables)
-    assert isinstance(result.best_model.stages[1], TextFeaturizer)
-    assert result.best_model.stages[1].getMaxLength() == 8
+    assert isinstance(result.best_model.stages[0], TextFeaturizer)
+    assert result.best_model.stages[0].getMaxLength() == 8
     scored = result.best_model.transform(tables[0].join(tables[1], "id")).collect()
-    assert len(scored) == ROWS - 1
+    assert len(scored) == ROWS
+    (bad,) = (row for row in scored if row["prediction"] is None)
+    assert bad["transfer_error"] == "text: null"
     assert np.mean([row["prediction"] == row["label"] for row in scored]) > 0.9
 
 

@@ -315,7 +315,8 @@ def test_a_bad_image_does_not_stop_the_best_model(tables: tuple[DataFrame, DataF
     structured, images = tables
     spoilt = images.where("id < 4").withColumn("image", F.when(F.col("id") != 2, F.col("image")))
     out = result.best_model.transform(structured.join(spoilt, "id"))
-    assert sorted(row["id"] for row in out.collect()) == [0, 1, 3]
+    errors = {row["id"]: (row["transfer_error"], row["prediction"] is None) for row in out.collect()}
+    assert errors == {0: (None, False), 1: (None, False), 2: ("image: null", True), 3: (None, False)}
 
 
 def test_hog_and_a_vector_of_features(tables: tuple[DataFrame, DataFrame]) -> None:
@@ -413,7 +414,7 @@ def test_the_smallest_error_is_the_best(tables: tuple[DataFrame, DataFrame]) -> 
     task = transfer(downstream=downstream, evaluator=evaluator)
     found = run(tables, task, feature_columns=["top"], label_column="size")
     assert not found.larger_is_better
-    assert found.best.score == min(row.score for row in found.layers)
+    assert found.best.score == min(row.score for row in found.rows)
 
 
 # ---- tracking
@@ -504,7 +505,7 @@ def test_bad_rows_are_left_out_and_counted_once(spark: SparkSession) -> None:
         "structured row with a null id": 1,
         "image with a null id": 2,
         "null label": 3,
-        "null structured feature": 3,
+        "null structured feature 'left'": 3,
         "structured row without an image": 2,
         "image without a structured row": 3,
         "image: truncated or corrupt JPEG file": 2,
@@ -525,8 +526,8 @@ def test_bad_rows_are_left_out_and_counted_once(spark: SparkSession) -> None:
         ("unmatched row", MissingIdError, r"structured row without an image: 4 rows"),
         ("unmatched image", MissingIdError, r"image without a structured row: 3 rows"),
         ("null label", LabelError, r"1 rows have no label 'label'; errors=\"drop\""),
-        ("null feature", MissingIdError, r"null structured feature: 1 rows"),
-        ("infinite vector", MissingIdError, r"null structured feature: 1 rows"),
+        ("null feature", MissingIdError, r"null structured feature '\w+': 1 rows"),
+        ("infinite vector", MissingIdError, r"null structured feature '\w+': 1 rows"),
         ("corrupt image", ImageError, r"not a JPEG.*id 9 and others; errors=\"drop\""),
     ],
 )
@@ -586,7 +587,11 @@ def test_nothing_to_learn_from(tables: tuple[DataFrame, DataFrame]) -> None:
         ),
         ((structured.withColumn("label", F.lit(1.0)), images), LabelError, "one class among 36 .* need two"),
         ((structured.withColumn("label", none.cast("double")), images), EmptyInputError, "null label: 36"),
-        ((structured.withColumn("left", none.cast("double")), images), EmptyInputError, "null structured feature: 36"),
+        (
+            (structured.withColumn("left", none.cast("double")), images),
+            EmptyInputError,
+            "null structured feature 'left': 36",
+        ),
     ]
     for pair, kind, message in wrong:
         with pytest.raises(kind, match=message):
@@ -674,6 +679,7 @@ def test_what_is_wrong_is_said_before_a_job(tables: tuple[DataFrame, DataFrame],
         ({"test_fraction": 0}, "test_fraction=0: a share between 0 and 1"),
         ({"test_fraction": 1.5}, "test_fraction=1.5"),
         ({"batch_size": 0}, "batch_size=0: at least 1"),
+        ({"max_pixels": 0}, "max_pixels=0: at least 1"),
         ({"device": "cpuu"}, "device='cpuu'.*did you mean 'cpu'"),
     ],
 )
