@@ -61,7 +61,7 @@ class Labelled:
         # The table is sorted by its label.
         table = table.orderBy(F.xxhash64("id")).limit(self.rows)
         table = StringIndexer(inputCol="label", outputCol="class").fit(table).transform(table)
-        pictures = read_images(bench.spark, f"{self.folder}/images", "id", "image", table.schema["id"].dataType)
+        pictures = read_images(bench.spark, f"{self.folder}/images", "id", "image", table)
         result = FeatureTransfer(
             model=bench.setup.model,
             weights=bench.setup.weights,

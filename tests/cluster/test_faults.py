@@ -82,7 +82,7 @@ inputs, disk = sys.argv[1:]
 conf = {"spark.local.dir": disk, "spark.driver.memory": "1g", "spark.memory.fraction": "0.1"}
 spark = session("local[2]", conf=conf)
 table = read_table(spark, f"{inputs}/table.csv").selectExpr("key", "left", "top", "double(kind = 'china') label")
-images = read_images(spark, f"{inputs}/images", "key", "image", table.schema["key"].dataType)
+images = read_images(spark, f"{inputs}/images", "key", "image", table)
 job = FeatureTransfer(
     model="squeezenet1_1", layers=["features.4", "fire9"], downstream=LogisticRegression(maxIter=2), plan="staged",
     errors="drop", test_fraction=0.4, experiment=None, progress=False, batch_size=2,

@@ -60,7 +60,7 @@ class Transfer:
 
     def _predictions(self, out: Path, spark: SparkSession) -> pd.DataFrame:
         table = read_table(spark, str(self.folder / "table.csv"))
-        images = read_images(spark, str(self.images), "key", "image", table.schema["key"].dataType)
+        images = read_images(spark, str(self.images), "key", "image", table)
         predicted = PipelineModel.load(str(out / "best_model")).transform(table.join(images, "key"))
         rows = predicted.select("key", "predicted_kind", "probability").collect()
         return pd.DataFrame(

@@ -7,13 +7,20 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from udfs.images._pillow import MAX_PIXELS
 from udfs.images._rgb import open_rgb
 
 __all__ = ["hog", "hog_length"]
 
 
 def hog(
-    value: Any, size: int = 128, *, orientations: int = 9, pixels_per_cell: int = 8, cells_per_block: int = 2
+    value: Any,
+    size: int = 128,
+    *,
+    orientations: int = 9,
+    pixels_per_cell: int = 8,
+    cells_per_block: int = 2,
+    max_pixels: int = MAX_PIXELS,
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Describe one image by its histogram of oriented gradients (Dalal and Triggs 2005), as Vista's section 5.2 does.
 
@@ -32,6 +39,8 @@ def hog(
         Side of a cell, in pixels.
     cells_per_block : int
         Side of a block, in cells.
+    max_pixels : int
+        A larger image is a bad one.
 
     Returns
     -------
@@ -61,7 +70,7 @@ def hog(
         from skimage.feature import hog as describe  # noqa: PLC0415  (an optional extra)
     except ImportError as error:
         raise ImportError('HOG features need scikit-image: pip install "cerebro-spark[demo]"') from error
-    picture = open_rgb(value).resize((size, size), Image.Resampling.BILINEAR)
+    picture = open_rgb(value, max_pixels).resize((size, size), Image.Resampling.BILINEAR)
     features = describe(
         np.asarray(picture),
         orientations=orientations,

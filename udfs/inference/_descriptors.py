@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from udfs.arrow import VECTOR, NewColumns, to_lists
-from udfs.images import ImageError, hog, hog_length
+from udfs.images import MAX_PIXELS, ImageError, hog, hog_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,12 +31,15 @@ class HOGExtraction:
         Side of the resized picture, in pixels.
     batch_size : int
         Images per batch.
+    max_pixels : int
+        A larger image is a bad one.
     """
 
     column: str
     output: str
     size: int
     batch_size: int
+    max_pixels: int = MAX_PIXELS
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -58,7 +61,7 @@ class HOGExtraction:
         reasons: list[str | None] = []
         for value in batch.column(self.column):
             try:
-                rows.append(hog(value.as_py(), self.size))
+                rows.append(hog(value.as_py(), self.size, max_pixels=self.max_pixels))
                 reasons.append(None)
             except ImageError as error:
                 reasons.append(str(error))

@@ -28,6 +28,7 @@ __all__ = [
     "Images",
     "Label",
     "Layers",
+    "MaxPixels",
     "Model",
     "On",
     "Plan",
@@ -94,6 +95,10 @@ Plan = Annotated[
 BatchSize = Annotated[
     int | None,
     typer.Option(min=1, help="Images per run of the network; 32 by default, fewer where memory is short."),
+]
+MaxPixels = Annotated[
+    int | None,
+    typer.Option(min=1, help="An image of more pixels is a bad one; the plan counts decoding one of so many."),
 ]
 
 

@@ -21,6 +21,7 @@ from vista_spark.cli._options import (
     Images,
     Label,
     Layers,
+    MaxPixels,
     Model,
     On,
     Plan,
@@ -54,6 +55,7 @@ def plan_command(
     pooling: Pooling = None,
     plan: Plan = "auto",
     batch_size: BatchSize = None,
+    max_pixels: MaxPixels = None,
     device: Device = "auto",
     rows: Annotated[int | None, typer.Option(min=1, help="Plan for so many rows instead of the table's.")] = None,
     nodes: Annotated[
@@ -106,11 +108,11 @@ def plan_command(
         named = comma_separated(features)
         sizes = survey(table, images, on=on, label=label, image=image, features=named)
         wanted = parse_layers(layers)
-        named = opened_model(model)
-        network(named, weights, 0).targets(wanted, pooling)
+        opened = opened_model(model)
+        network(opened, weights, 0).targets(wanted, pooling)
     with Console().status(f"measuring {model}, once on this machine"):
         chosen = plan_feature_transfer(
-            named,
+            opened,
             cluster,
             rows=rows or sizes.rows,
             structured_features=sizes.structured_features,
@@ -120,6 +122,7 @@ def plan_command(
             pooling=pooling,
             plan=plan,
             batch_size=batch_size,
+            max_pixels=max_pixels,
             device=device,
             downstream=named_size(estimator, sizes.classes),
             constants=constants,

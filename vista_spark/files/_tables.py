@@ -37,7 +37,7 @@ def read_table(spark: SparkSession, path: str) -> DataFrame:
         header = spark.read.text(path).first()
         if header is None:
             raise EmptyInputError(f"--table {path!r} is empty: it begins with a header")
-        separator = detect_separator(header["value"].removeprefix("\ufeff"))
+        separator = detect_separator(header["value"].removeprefix("\ufeff"), path)
         return spark.read.csv(path, header=True, inferSchema=True, escape='"', sep=separator)
     if is_parquet(path):
         return spark.read.parquet(path)

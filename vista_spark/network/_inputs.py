@@ -56,6 +56,11 @@ class Images:
             raise InvalidArgumentError(f"max_length={max_length} is for text, and this model reads images")
         return self if image_size is None else Images(self.preprocessing.with_size(image_size))
 
+    @property
+    def max_pixels(self) -> int:
+        """Largest image that is decoded, in pixels."""
+        return max(part.max_pixels for part in self.preprocessing.parts)
+
     def limited(self, max_pixels: int) -> Images:
         """The same for another limit of an image's pixels."""
         return Images(self.preprocessing.with_limit(max_pixels))

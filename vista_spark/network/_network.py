@@ -77,6 +77,11 @@ class Network:
         if not is_shipped(self.card):
             check_model(self.source, self.traced)
 
+    @property
+    def max_pixels(self) -> int | None:
+        """Largest image that is decoded, in pixels; ``None`` where no image is."""
+        return self.reads.max_pixels if isinstance(self.reads, Images) else None
+
     def limited(self, max_pixels: int | None) -> Network:
         """Take images of so many pixels at most; of the model's own limit without a number.
 

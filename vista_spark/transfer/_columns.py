@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.ml.feature import VectorAssembler
@@ -18,10 +18,29 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["NULL_FEATURE", "Columns", "first_missing", "is_missing"]
+__all__ = ["NULL_FEATURE", "Columns", "ColumnsRead", "first_missing", "is_missing"]
 
 NULL_FEATURE = "null structured feature"
 """Reason of a row without a value in one of the columns that the downstream model reads; the column's name follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsRead:
+    """Columns of the structured table that the downstream model reads by name, such as one that a stage indexes.
+
+    Parameters
+    ----------
+    training : tuple of str
+        All of them.
+    prediction : tuple of str
+        Those that the fitted model reads: not weights, for example.
+    nullable : tuple of str
+        Those whose nulls the downstream model accepts: of an ``Imputer``, or where ``handleInvalid="keep"``.
+    """
+
+    training: tuple[str, ...] = ()
+    prediction: tuple[str, ...] = ()
+    nullable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +57,17 @@ class Columns:
         Numeric, unless the downstream pipeline indexes it.
     image : str
         As :class:`vista_spark.CNNFeaturizer` takes it.
-    carried : tuple of str
-        Other columns of the structured table that the downstream model reads by name, such as one that a stage of a
-        pipeline indexes, or weights.
+    read : ColumnsRead
+        Other columns of the structured table that the downstream model reads by name.
     target : str
-        The column that the downstream model learns: the label, or what the downstream pipeline makes of it.
+        The column that the downstream model learns: the label (default), or what the downstream pipeline makes of it.
     """
 
     on: str
     features: str | tuple[str, ...]
     label: str
     image: str
-    carried: tuple[str, ...] = ()
+    read: ColumnsRead = field(default_factory=ColumnsRead)
     target: str = ""
 
     @property
@@ -59,8 +77,13 @@ class Columns:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """All columns of the structured table that a prediction needs."""
-        return tuple(dict.fromkeys((*self.structured, *self.carried)))
+        """All columns of the structured table that the training reads beside id and label."""
+        return tuple(dict.fromkeys((*self.structured, *self.read.training)))
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Those of them that have a value in every row of the training."""
+        return tuple(name for name in self.inputs if name in self.structured or name not in self.read.nullable)
 
     @property
     def learned(self) -> str:

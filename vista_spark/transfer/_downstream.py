@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import Estimator, Pipeline
 from pyspark.ml.evaluation import Evaluator, MulticlassClassificationEvaluator, RegressionEvaluator
-from pyspark.ml.feature import PCA
+from pyspark.ml.feature import PCA, Imputer, MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.transfer._columns import ColumnsRead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -20,14 +22,20 @@ __all__ = [
     "check_width",
     "columns_read",
     "default_evaluator",
-    "indexed_label",
     "is_classification",
+    "learned_column",
     "metric_name",
     "point_at",
 ]
 
+_COLUMN_PARAM = re.compile("Cols?$")
 # Params that name columns which a stage adds; the other Params of columns name what it reads.
 _ADDED = ("output", "prediction", "probability", "rawPrediction", "leaf", "quantiles", "error")
+# Params of columns that only fit() reads.
+_TRAINING_ONLY = ("label", "weight", "censor", "validationIndicator")
+# Params of stages that predict, or that hold such stages.
+_PREDICTING = ("predictionCol", "estimator", "stages")
+_SAME_WIDTH = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, Normalizer)
 
 
 def point_at(stage: Params, features: str, label: str) -> Any:
@@ -57,48 +65,103 @@ def _settings(stage: Params, features: str, label: str, *, inner: bool) -> Itera
             yield from _settings(held, features, label, inner=True)
 
 
-def _stages(stage: Params) -> Iterator[Params]:
-    """Walk a stage and all that it holds."""
-    yield stage
+def _stages(stage: Params, *, in_pipeline: bool = False) -> Iterator[tuple[Params, bool]]:
+    """Walk a stage and all that it holds, in the order of a pipeline; each with whether a pipeline holds it."""
+    yield stage, in_pipeline
     for name in ("estimator", "evaluator", "classifier"):
         if stage.hasParam(name) and stage.isDefined(name):
-            yield from _stages(stage.getOrDefault(name))
+            yield from _stages(stage.getOrDefault(name), in_pipeline=in_pipeline)
     if isinstance(stage, Pipeline):
         for held in stage.getStages():
-            yield from _stages(held)
+            yield from _stages(held, in_pipeline=True)
 
 
-def columns_read(stage: Params, columns: Collection[str]) -> tuple[str, ...]:
-    """List the columns of a table that a stage, or one that it holds, was set to read.
+def _named(stage: Params, param: str) -> tuple[str, ...]:
+    """List the columns that a Param was set to name; none where it was not set."""
+    if not stage.hasParam(param) or not stage.isSet(param):
+        return ()
+    value = stage.getOrDefault(param)
+    names = value if isinstance(value, (list, tuple)) else (value,)
+    return tuple(name for name in names if isinstance(name, str))
+
+
+def _made(stage: Params) -> Iterator[tuple[str, str]]:
+    """Pair the columns that a stage reads with those that it makes of them."""
+    yield from zip(_named(stage, "inputCol"), _named(stage, "outputCol"), strict=False)
+    yield from zip(_named(stage, "inputCols"), _named(stage, "outputCols"), strict=False)
+
+
+def _accepts_nulls(stage: Params) -> bool:
+    if isinstance(stage, Imputer):
+        return True
+    has_policy = stage.hasParam("handleInvalid") and stage.isDefined("handleInvalid")
+    return has_policy and stage.getOrDefault("handleInvalid") == "keep"
+
+
+def columns_read(estimator: Params, evaluator: Params | None, columns: Collection[str]) -> ColumnsRead:
+    """List the columns of a table that an estimator, an evaluator, or what they hold, were set to read.
 
     Parameters
     ----------
-    stage : Params
-        Pointed at its features and its label already.
+    estimator, evaluator : Params
+        Pointed at the features and the label already.
     columns : collection of str
         The table's; a name that is not among them is that of a column which another stage adds.
     """
-    read: dict[str, None] = {}
-    for each in _stages(stage):
-        for param in each.params:
-            role, is_column, _ = param.name.partition("Col")
-            if not is_column or role.startswith(_ADDED) or not each.isSet(param):
+    made: set[str] = set()
+    training: dict[str, None] = {}
+    prediction: dict[str, None] = {}
+    required: set[str] = set()
+    for stage, _ in _stages(estimator):
+        for param in stage.params:
+            role = _COLUMN_PARAM.sub("", param.name)
+            if role == param.name or role.startswith(_ADDED):
                 continue
-            value = each.getOrDefault(param)
-            names = [value] if isinstance(value, str) else value
-            read.update(dict.fromkeys(name for name in names if name in columns))
-    return tuple(read)
+            read = [name for name in _named(stage, param.name) if name in columns and name not in made]
+            training.update(dict.fromkeys(read))
+            if role not in _TRAINING_ONLY:
+                prediction.update(dict.fromkeys(read))
+            if not _accepts_nulls(stage):
+                required.update(read)
+        for param in stage.params:
+            if _COLUMN_PARAM.sub("", param.name).startswith(_ADDED):
+                made.update(_named(stage, param.name))
+    if evaluator is not None:
+        weights = [name for name in _named(evaluator, "weightCol") if name in columns]
+        training.update(dict.fromkeys(weights))
+        required.update(weights)
+    return ColumnsRead(tuple(training), tuple(prediction), tuple(name for name in training if name not in required))
 
 
-def indexed_label(estimator: Params, label: str) -> str | None:
-    """Name the column that a stage of a pipeline makes of the label, where one does."""
-    if not isinstance(estimator, Pipeline):
-        return None
-    for stage in estimator.getStages():
-        is_set = all(stage.hasParam(name) and stage.isSet(name) for name in ("inputCol", "outputCol"))
-        if is_set and stage.getOrDefault("inputCol") == label:
-            return str(stage.getOrDefault("outputCol"))
-    return None
+def learned_column(estimator: Params, label: str, columns: Collection[str]) -> str:
+    """Name the column that an estimator learns: the label, or what the stages of a pipeline make of it.
+
+    Parameters
+    ----------
+    estimator : Params
+    label : str
+    columns : collection of str
+        The table's.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A stage was set to learn another column of the table.
+    """
+    target, of_label = label, {label}
+    for stage, in_pipeline in _stages(estimator):
+        for read, made in _made(stage):
+            if read == target:
+                target = made
+                of_label.add(made)
+        for name in _named(stage, "labelCol") if in_pipeline else ():
+            if name in columns and name not in of_label:
+                raise InvalidArgumentError(
+                    f"{type(stage).__name__} of the downstream pipeline has labelCol={name!r}, and the transfer's "
+                    f"label is {label!r}: give label_column={name!r}, or leave labelCol out"
+                )
+            target = name
+    return target
 
 
 def check_width(estimator: Params, features: str, width: Callable[[], int]) -> None:
@@ -112,10 +175,20 @@ def check_width(estimator: Params, features: str, width: Callable[[], int]) -> N
     width : callable
         Counts the structured features; called where there is a ``PCA``.
     """
-    for stage in _stages(estimator):
-        if isinstance(stage, PCA) and stage.isDefined("k") and stage.isDefined("inputCol"):
-            components = stage.getOrDefault("k")
-            if stage.getOrDefault("inputCol") == features and components > (count := width()):
+    same_width = {features}
+    grids = [
+        grid
+        for stage, _ in _stages(estimator)
+        if stage.hasParam("estimatorParamMaps") and stage.isDefined("estimatorParamMaps")
+        for grid in stage.getOrDefault("estimatorParamMaps")
+    ]
+    for stage, _ in _stages(estimator):
+        if isinstance(stage, _SAME_WIDTH):
+            same_width.update(made for read, made in _made(stage) if read in same_width)
+        if isinstance(stage, PCA) and same_width.intersection(_named(stage, "inputCol")):
+            tried = [grid[stage.k] for grid in grids if stage.k in grid]
+            components = max(tried or ([stage.getOrDefault("k")] if stage.isDefined("k") else [0]))
+            if components > (count := width()):
                 raise InvalidArgumentError(
                     f"downstream has PCA(k={components}), and the baseline, which it is trained on too, has {count} "
                     f"structured features: PCA makes no more components than that. Give k={count} or less, or more "
@@ -130,8 +203,10 @@ def is_classification(estimator: Params) -> bool:
     for name in ("estimator", "classifier"):
         if estimator.hasParam(name) and estimator.isDefined(name):
             return name == "classifier" or is_classification(estimator.getOrDefault(name))
-    if isinstance(estimator, Pipeline) and estimator.getStages():
-        return is_classification(estimator.getStages()[-1])
+    if isinstance(estimator, Pipeline):
+        # What follows the last one that predicts, such as an IndexToString, only names its predictions.
+        predicting = [stage for stage in estimator.getStages() if any(map(stage.hasParam, _PREDICTING))]
+        return bool(predicting) and is_classification(predicting[-1])
     return False
 
 

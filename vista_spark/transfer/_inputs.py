@@ -241,17 +241,17 @@ def _check_structured(
         raise LabelError(
             f"the label {columns.label!r} has one class among {counts['complete']} complete rows: classifiers need two"
         )
-    if counts["largest"] is None:  # a label of words, which the downstream pipeline numbers
+    if isinstance(table.schema[columns.label].dataType, StringType):  # the downstream pipeline numbers them
         return int(counts["complete"]), int(counts["labels"])
     return int(counts["complete"]), max(0, int(counts["largest"])) + 1
 
 
 def _missing_features(table: DataFrame, columns: Columns) -> list[tuple[str, int]]:
     """Count rows by the first feature that they have no value of, in the order of the features."""
-    first = first_missing(table, columns.inputs).alias("feature")
+    first = first_missing(table, columns.required).alias("feature")
     counted = table.select(first).where("feature is not null").groupBy("feature").count().collect()
     counts = {row["feature"]: int(row["count"]) for row in counted}
-    return [(name, counts[name]) for name in columns.inputs if name in counts]
+    return [(name, counts[name]) for name in columns.required if name in counts]
 
 
 def _check_images(df: DataFrame, columns: Columns, errors: str, dropped: dict[str, int]) -> int:
@@ -289,7 +289,7 @@ def _settle(errors: str, dropped: dict[str, int], reason: str, count: int) -> No
 
 def _complete(df: DataFrame, columns: Columns) -> Column:
     """Whether a row has an id, a label and all its features."""
-    return first_missing(df, (columns.on, columns.label, *columns.inputs)).isNull()
+    return first_missing(df, (columns.on, columns.label, *columns.required)).isNull()
 
 
 def _octets(image: Column, kind: DataType) -> Column:

@@ -11,7 +11,7 @@ from optimizer.logical import plan_layers
 from optimizer.memory import SPARK4, Downstream, InfeasiblePlanError, TransferWorkload, plan_inside, plan_transfer
 from optimizer.transfer import Choice, TransferCost, choose_transfer
 from udfs.driver import hint_keywords
-from udfs.images import BYTES_PER_PIXEL
+from udfs.images import BYTES_PER_PIXEL, MAX_PIXELS
 from udfs.inference import feature_length
 from udfs.node import check_device
 from vista_spark.network import network, profile_network
@@ -108,8 +108,6 @@ class TransferProblem:
     data : TransferData
     downstream : Downstream
     decisions : Decisions
-    max_pixels : int, optional
-        A limit of an image's pixels, whose decoding each worker has to have the memory for.
     """
 
     network: Network
@@ -118,7 +116,6 @@ class TransferProblem:
     data: TransferData
     downstream: Downstream
     decisions: Decisions
-    max_pixels: int | None = None
 
 
 @hint_keywords
@@ -198,7 +195,6 @@ def plan_feature_transfer(  # noqa: PLR0913 - every option by its name
         data=TransferData(rows, structured_features, image_bytes),
         downstream=downstream or Downstream.logistic_regression(),
         decisions=Decisions(plan=plan, batch_size=batch_size, device=device),
-        max_pixels=max_pixels,
     )
 
     def apportion(workload: TransferWorkload, logical: Logical) -> TransferPlan:
@@ -249,8 +245,9 @@ def _with_profile(
     lengths = {target: feature_length(graph[target].output_shape, problem.pooling, layout) for target in targets}
 
     footprint = profile.footprint
-    if problem.max_pixels is not None:
-        decoding = problem.max_pixels * BYTES_PER_PIXEL
+    if net.max_pixels is not None and net.max_pixels != MAX_PIXELS:
+        # Whoever sets a limit expects images just below it; one image at a time is decoded.
+        decoding = net.max_pixels * BYTES_PER_PIXEL
         footprint = replace(footprint, runtime_bytes=footprint.runtime_bytes + decoding)
 
     def planned(logical: LogicalPlan) -> TransferPlan:

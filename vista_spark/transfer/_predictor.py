@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
 
@@ -32,7 +32,7 @@ PREDICTION_ERROR = "transfer_error"
 """The column with the reason for which a row has no prediction; null for a good row."""
 
 _LENGTH = "structured features of another length"
-_KEPT = "transfer_kept"
+_GIVEN = "transfer_given"
 _MODEL = "downstream"
 _INPUTS = "inputs"
 # Above, an example's numbers would make a query of thousands of literals.
@@ -56,10 +56,16 @@ class PredictorInputs:
     kind : str
         Of what the network reads (``"image"``, ``"text"``), for the reasons.
     label : str or None
-        A label that the downstream pipeline indexes: it is hidden from it, as new rows need not have one.
+        A label of which a stage of the downstream pipeline makes what is learned: that stage reads `known_label` in all
+        rows, as new ones need not have a label.
+    target : str
+        What it makes of it, which is left out.
+    known_label : object
+        The label of a row that the model was trained on.
     carried : dict of str to object
-        Other columns that the model reads, each with the value of a row that it was trained on, as :func:`plain` makes
-        it.
+        Other columns that the model reads, each with the value of that row, as :func:`plain` makes it.
+    nullable : tuple of str
+        Those of them that may be null.
     example : tuple of float
         The structured features of that row; empty where they are many.
     """
@@ -70,13 +76,21 @@ class PredictorInputs:
     image_size: int = 0
     kind: str = "image"
     label: str | None = None
-    carried: dict[str, Any] | None = None
+    target: str = ""
+    known_label: Any = None
+    carried: dict[str, Any] = field(default_factory=dict)
+    nullable: tuple[str, ...] = ()
     example: tuple[float, ...] = ()
 
     @property
     def named(self) -> tuple[str, ...]:
         """All columns of the user's that the model reads."""
-        return tuple(dict.fromkeys((*self.structured, *(self.carried or {}))))
+        return tuple(dict.fromkeys((*self.structured, *self.carried)))
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Those of them that a row needs a value of."""
+        return tuple(name for name in self.named if name in self.structured or name not in self.nullable)
 
     @staticmethod
     def short(numbers: list[float]) -> tuple[float, ...]:
@@ -159,40 +173,38 @@ class TransferPredictor(Model, StageReadable, MLWritable):
     def _transform(self, dataset: DataFrame) -> DataFrame:
         inputs = self._inputs
         check_present(dataset, inputs.named, type(self).__name__)
-        own_names = [FEATURES, _KEPT, *([PREDICTION_ERROR] if inputs.image is None else [])]
+        own_names = [FEATURES, _GIVEN, *([PREDICTION_ERROR] if inputs.image is None else [])]
         check_absent(dataset, own_names, "the name is the transfer's own: drop or rename it")
         reason = self._reason(dataset)
         good = F.col(PREDICTION_ERROR).isNull()
-        hidden = [inputs.label] if inputs.label in dataset.columns else []
-        substituted = list(inputs.carried or {})
         df = dataset.withColumn(PREDICTION_ERROR, reason)
         if self.getErrors() == "drop":
             df = df.where(good)
         df = df.withColumn(FEATURES, self._features(dataset, good))
-        kept = [name for name in (*hidden, *substituted) if name is not None]
-        if kept:
-            df = df.withColumn(_KEPT, F.struct(*(F.col(quoted(name)) for name in kept)))
-            known = inputs.carried or {}
-            df = df.drop(*hidden).withColumns(
-                {
-                    name: F.when(good, F.col(quoted(name))).otherwise(
-                        _literal(known[name], dataset.schema[name].dataType)
-                    )
-                    for name in substituted
-                }
-            )
+        values = {
+            name: F.when(good, F.col(quoted(name))).otherwise(_literal(value, dataset.schema[name].dataType))
+            for name, value in inputs.carried.items()
+        }
+        if inputs.label is not None:
+            values[inputs.label] = F.lit(inputs.known_label)
+        given = [name for name in values if name in dataset.columns]
+        if given:
+            df = df.withColumn(_GIVEN, F.struct(*(F.col(quoted(name)) for name in given)))
+        if values:
+            df = df.withColumns(values)
         predicted = self.model.transform(df)
-        own = [name for name in predicted.columns if name not in df.columns]
+        hidden = () if inputs.label is None else (inputs.target,)
+        own = [name for name in predicted.columns if name not in (*df.columns, *hidden)]
         # What the model says of a row that it was given in place of a bad one is nothing.
         own_fields = {name: predicted.schema[name] for name in (FEATURES, *own)}
         predicted = predicted.withColumns(
             {
-                name: F.when(good, F.col(quoted(name))).alias(name, metadata=field.metadata)
-                for name, field in own_fields.items()
+                name: F.when(good, F.col(quoted(name))).alias(name, metadata=entry.metadata)
+                for name, entry in own_fields.items()
             }
         )
-        if kept:
-            predicted = predicted.withColumns({name: F.col(_KEPT).getField(name) for name in kept})
+        if given:
+            predicted = predicted.withColumns({name: F.col(_GIVEN).getField(name) for name in given})
         last = [PREDICTION_ERROR] if self.getErrors() == "null" else []
         before = [name for name in dataset.columns if name != PREDICTION_ERROR]
         return predicted.select(*(F.col(quoted(name)) for name in (*before, FEATURES, *own, *last)))
@@ -200,15 +212,15 @@ class TransferPredictor(Model, StageReadable, MLWritable):
     def _reason(self, df: DataFrame) -> Column:
         """Say why a row cannot be predicted: null for a good row."""
         inputs = self._inputs
-        missing = first_missing(df, inputs.named)
+        missing = first_missing(df, inputs.required)
         reason = F.when(missing.isNotNull(), F.concat(F.lit(f"{NULL_FEATURE} '"), missing, F.lit("'")))
         if any(isinstance(df.schema[name].dataType, VectorUDT) for name in inputs.structured):
             reason = reason.when(F.size(_numbers(df, inputs.structured)) != inputs.structured_size, F.lit(_LENGTH))
         if inputs.image is None:
             return reason.otherwise(F.lit(None).cast("string"))
         if PREDICTION_ERROR in df.columns:
-            found = F.col(PREDICTION_ERROR)
-            reason = reason.when(found.isNotNull(), F.concat(F.lit(f"{inputs.kind}: "), found))
+            image_reason = F.col(PREDICTION_ERROR)
+            reason = reason.when(image_reason.isNotNull(), F.concat(F.lit(f"{inputs.kind}: "), image_reason))
         return reason.when(F.col(inputs.image).isNull(), F.lit(f"{inputs.kind}: null"))
 
     def _features(self, df: DataFrame, good: Column) -> Column:
@@ -270,5 +282,6 @@ class _Reader(StageReader):
         metadata = self._metadata(path)
         (model,) = PipelineModel.load(os.path.join(path, _MODEL)).stages  # noqa: PTH118
         held = metadata[_INPUTS]
-        inputs = PredictorInputs(**held | {"structured": tuple(held["structured"]), "example": tuple(held["example"])})
+        tuples = {name: tuple(held[name]) for name in ("structured", "nullable", "example")}
+        inputs = PredictorInputs(**held | tuples)
         return self._with_params(self.cls(model, inputs), metadata)  # type: ignore[call-arg]

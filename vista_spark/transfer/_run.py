@@ -12,9 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import as_vector, cause, map_rows, quoted
-from udfs.images import hog_length
+from udfs.images import MAX_PIXELS, hog_length
 from udfs.inference import HOGExtraction, Pooling, feature_length
-from vista_spark.errors import DiskFullError, EmptyInputError, LabelError
+from vista_spark.errors import DiskFullError, EmptyInputError, InvalidArgumentError, LabelError
 from vista_spark.transfer._downstream import is_classification, point_at
 from vista_spark.transfer._predictor import FEATURES
 from vista_spark.transfer._result import InferencePass, LayerResult
@@ -50,6 +50,9 @@ _LEVELS: dict[Persistence, StorageLevel] = {
 
 # Of the operating system, in whatever Spark wraps around it.
 _NO_SPACE = "No space left on device"
+
+# Of Spark ML, where a PCA reads columns whose width is known only when it is fitted.
+_PCA_TOO_WIDE = "must be no less than k="
 
 # Side of the picture that HOG sees, in pixels: 64 x 64 gives 1764 numbers, of the order of a CNN layer.
 _HOG_SIZE = 64
@@ -248,20 +251,34 @@ class Run:
             data = data.withColumn(_IMAGE, as_vector(image, size))
             inputs.append(_IMAGE)
         data = VectorAssembler(inputCols=inputs, outputCol=FEATURES).transform(data)
-        names = dict.fromkeys((self.columns.on, self.columns.label, FEATURES, *self.columns.carried))
+        names = dict.fromkeys((self.columns.on, self.columns.label, FEATURES, *self.columns.read.training))
         data = data.select(*(F.col(quoted(name)) for name in names), self._is_test.alias("transfer_test"))
         train = data.where(~F.col("transfer_test"))
         if image is None:
             self.example = train.first()
-        model = point_at(self.downstream, FEATURES, self.columns.learned).fit(train)
+        model = self._fitted(train, name)
         scored = model.transform(data.where("transfer_test"))
         score = point_at(self.evaluator, FEATURES, self.columns.learned).evaluate(scored)
         return LayerResult(name, size, score, 0.0, time.perf_counter() - started, 0.0, model)
 
+    def _fitted(self, train: DataFrame, name: str) -> Any:
+        try:
+            return point_at(self.downstream, FEATURES, self.columns.learned).fit(train)
+        except Exception as error:
+            message = cause(error).message
+            if _PCA_TOO_WIDE not in message:
+                raise
+            raise InvalidArgumentError(
+                f"a PCA of the downstream pipeline makes more components than {name!r} features have numbers "
+                f"({message.strip()}): the baseline has the structured features alone. Give a smaller k, or more "
+                "structured features"
+            ) from error
+
     def _hog(self, source: DataFrame, matched: Matched) -> LayerResult:
         self.tick("baseline: HOG")
         column = feature_column("hog")
-        extraction = HOGExtraction(self.columns.image, column, _HOG_SIZE, self.batch_size)
+        limit = self.network.max_pixels or MAX_PIXELS
+        extraction = HOGExtraction(self.columns.image, column, _HOG_SIZE, self.batch_size, limit)
         table = map_rows(source, RowMap(extraction, self._kept, RowPolicy("null", ERROR)))
         if not self.choice.logical.joins_first:
             table = matched.joined(table, self.choice.physical.join)

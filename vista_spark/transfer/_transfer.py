@@ -25,8 +25,8 @@ from vista_spark.transfer._downstream import (
     check_width,
     columns_read,
     default_evaluator,
-    indexed_label,
     is_classification,
+    learned_column,
     metric_name,
     point_at,
 )
@@ -266,7 +266,7 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
     def _fit(self, dataset: DataFrame) -> FeatureTransferModel:
         features = [self.feature_columns] if isinstance(self.feature_columns, str) else list(self.feature_columns)
         columns = self._columns(dataset.columns)
-        structured = [self.on, self.label_column, *features, *columns.carried]
+        structured = [self.on, self.label_column, *features, *columns.read.training]
         check_present(dataset, [*structured, self.image_column], type(self).__name__)
         pair = (
             dataset.select(*(F.col(quoted(name)) for name in dict.fromkeys(names)))
@@ -385,17 +385,15 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
         """Name the columns of a structured table that the transfer reads."""
         wanted = self.feature_columns if features is None else features
         own = (self.on if on is None else on, self.label_column if label is None else label)
-        target = indexed_label(self.downstream, own[1]) or own[1]
-        readers = [
-            point_at(stage, FEATURES, target) for stage in (self.downstream, self.evaluator) if stage is not None
-        ]
-        read = [name for stage in readers for name in columns_read(stage, present)]
+        target = learned_column(self.downstream, own[1], present)
+        others = [name for name in present if name not in own]
+        evaluator = None if self.evaluator is None else point_at(self.evaluator, FEATURES, target)
         return Columns(
             on=own[0],
             features=wanted if isinstance(wanted, str) else tuple(wanted),
             label=own[1],
             image=self.image_column if image is None else image,
-            carried=tuple(dict.fromkeys(name for name in read if name not in own)),
+            read=columns_read(point_at(self.downstream, FEATURES, target), evaluator, others),
             target=target,
         )
 
@@ -426,7 +424,6 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             data=TransferData(matched.rows, matched.width(columns.structured), matched.image_bytes(columns.image)),
             downstream=downstream_size(self.downstream, matched.classes),
             decisions=decisions,
-            max_pixels=self.max_pixels,
         )
         return choose(problem, in_session(machines, decisions))
 
@@ -445,7 +442,10 @@ class FeatureTransfer(Estimator[FeatureTransferModel]):
             image_size=best.size,
             kind=net.reads.kind,
             label=columns.label if columns.learned != columns.label else None,
-            carried={name: plain(example[name]) for name in columns.carried},
+            target=columns.learned,
+            known_label=plain(example[columns.label]),
+            carried={name: plain(example[name]) for name in columns.read.prediction},
+            nullable=columns.read.nullable,
             example=PredictorInputs.short(numbers),
         )
         predictor = TransferPredictor(best.model, inputs).setErrors(errors)

@@ -68,7 +68,10 @@ def test_transfer_from_files(data: Path, tmp_path: Path, spark: SparkSession) ->
     )
     assert done.returncode == 0, done.stderr
     assert (out / "plan.txt").read_text() in done.stdout, "the plan that is printed is not the one that ran"
+    chosen = "structured features: left, top (every numeric column but key and kind; --features names others)"
+    assert chosen in done.stdout
     assert "structured row without an image (1 rows)" in done.stdout
+    assert "The weights of squeezenet1_1 are random" in done.stdout, "the verdict"
     assert "image: not a JPEG, PNG, WEBP, GIF, BMP or TIFF image (1 rows)" in done.stdout
     layers = pd.read_csv(out / "layers.csv")
     assert list(layers["features"]) == ["structured only", "structured + fire9", "structured + pool10"]
@@ -79,9 +82,12 @@ def test_transfer_from_files(data: Path, tmp_path: Path, spark: SparkSession) ->
     assert list((out / "mlruns").rglob("layers.png"))
 
     table = read_table(spark, str(data / "table.csv"))
-    images = read_images(spark, str(data / "images"), "key", "image", table.schema["key"].dataType)
+    images = read_images(spark, str(data / "images"), "key", "image", table)
     predicted = PipelineModel.load(str(out / "best_model")).transform(table.join(images, "key"))
-    rows = predicted.select("kind", "predicted_kind").collect()
+    kept = predicted.select("key", "kind", "predicted_kind", "transfer_error").collect()
+    rows = [row for row in kept if row.predicted_kind is not None]
+    (bad,) = (row for row in kept if row.predicted_kind is None)
+    assert (bad.key, bad.transfer_error) == (5, "image: not a JPEG, PNG, WEBP, GIF, BMP or TIFF image")
     assert len(rows) == COUNT - 1
     # A china crop and a flower crop differ at a glance, and most of these were trained on.
     assert sum(row.kind == row.predicted_kind for row in rows) > 0.8 * len(rows)

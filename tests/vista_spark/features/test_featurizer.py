@@ -419,6 +419,16 @@ def test_bad_images_become_nulls_and_say_why(mixed: DataFrame) -> None:
         assert found[name]["image"] == value, "the row itself is kept"
 
 
+def test_a_limit_of_pixels(spark: SparkSession) -> None:
+    """A larger image is a bad one; the limit is of the image, not of the network's input."""
+    small, large = (encode(Image.new("RGB", size, "red"), "PNG") for size in ((40, 30), (41, 30)))
+    out = fire9(maxPixels=1200, errorDetailCol="detail").transform(table(spark, [small, large]))
+    good, bad = sorted(out.collect(), key=lambda row: row["id"])
+    assert (good["image_error"], good["f"] is None) == (None, False)
+    assert (bad["image_error"], bad["f"]) == ("too many pixels", None)
+    assert bad["detail"] == "41 x 30 is more than 1200"
+
+
 def fire9_of(file: bytes | None) -> np.ndarray:
     return plain(roster.load("squeezenet1_1"), ["features.12"], decoded([file], SMALL))[0].reshape(-1)
 

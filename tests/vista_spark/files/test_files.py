@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from udfs.driver import check_file_columns
+from udfs.driver import check_file_columns, detect_separator
 from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.files import numeric_columns, read_images, read_table, survey
 from vista_spark.files._tables import _above
@@ -61,6 +61,12 @@ def test_ids_may_be_paths_below_the_folder(
     table = spark.createDataFrame([(name,) for name in ids], "id string")
     for path in (str(folder), f"file://{folder}/", f"file:{folder}", f"{tmp_path}/photos/../photos/of*/photos"):
         assert {row.id for row in read_images(spark, path, "id", "image", table).collect()} == expected
+
+
+def test_equals_are_settled_by_the_ending() -> None:
+    """A name of a column may have a comma in it."""
+    assert detect_separator("id\tlast, first", "people.tsv") == detect_separator("id\ta,b", "people.tsv.gz") == "\t"
+    assert detect_separator("id\tlast, first", "people.csv") == ","
 
 
 def test_a_path_of_another_working_directory() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,10 +11,11 @@ from photographs import crops, encode
 from pyspark.errors import PySparkException
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.classification import LogisticRegression, RandomForestClassifier
-from pyspark.ml.feature import PCA, IndexToString, StringIndexer, VectorAssembler
+from pyspark.ml.feature import PCA, Binarizer, Imputer, IndexToString, StringIndexer, VectorAssembler
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.regression import LinearRegression
 from pyspark.sql import functions as F  # noqa: N812
+from sessions import CONNECT, pytest_on_connect
 
 from udfs.driver import cause
 from vista_spark import FeatureTransfer, TransferPredictor
@@ -21,8 +23,6 @@ from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.transfer._predictor import PredictorInputs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 24
@@ -188,16 +188,16 @@ def test_a_pipeline_may_index_columns_of_the_table(tables: tuple[DataFrame, Data
     assert found.best_score > 0.6
     found.best_model.save(str(tmp_path / "model"))
     joined = holes.join(images, "id")
+    with pytest.raises(ColumnError, match="'kind'"):
+        found.best_model.transform(joined.drop("kind"))
     for new in (joined, joined.drop("word", "weight"), joined.withColumn("word", F.lit(None).cast("string"))):
-        if "weight" not in new.columns:
-            with pytest.raises(ColumnError, match="'weight'"):
-                found.best_model.transform(new)
-            new = new.withColumn("weight", F.lit(1.0))  # noqa: PLW2901
         rows = {row["id"]: row for row in PipelineModel.load(str(tmp_path / "model")).transform(new).collect()}
         assert {number for number, row in rows.items() if row["prediction"] is None} == {7}
         assert rows[7]["transfer_error"] == "null structured feature 'kind'"
         assert rows[7]["kind"] is None, "the row is as it was"
         assert rows[8]["kind"] == "blue"
+        assert "word_number" not in rows[8], "nobody knows it of new rows"
+        assert ("word" in rows[8]) == ("word" in new.columns)
     assert task.fit(joined).result.best_score == found.best_score
 
 
@@ -206,6 +206,10 @@ def test_a_pca_wider_than_the_baseline_is_refused_in_words(tables: tuple[DataFra
         PCA(k=3, inputCol="transfer_features", outputCol="few"),
         LogisticRegression(featuresCol="few", maxIter=2),
     ]
+    assembled = [VectorAssembler(inputCols=["transfer_features", "weight"], outputCol="all")]
+    unknown = [PCA(k=4, inputCol="all", outputCol="few"), stages[1]]
+    with pytest.raises(InvalidArgumentError, match=r"PCA of the downstream pipeline.*3 must be no less than k=4"):
+        transfer(downstream=Pipeline(stages=assembled + unknown)).run(*tables)
     with pytest.raises(InvalidArgumentError, match=r"PCA\(k=3\).*2 structured features.*k=2 or less"):
         transfer(downstream=Pipeline(stages=stages)).run(*tables)
     stages[0] = PCA(k=2, inputCol="transfer_features", outputCol="few")
@@ -213,6 +217,45 @@ def test_a_pca_wider_than_the_baseline_is_refused_in_words(tables: tuple[DataFra
 
 
 # ---- the stage by itself
+
+
+def test_a_label_that_a_stage_makes_another_of(spark: SparkSession) -> None:
+    """New rows have no label, a stage of the fitted pipeline reads one all the same, and nothing comes of it."""
+    rows = [(Vectors.dense([float(n), 1.0]), 10.0 * n) for n in range(12)]
+    stages = [Binarizer(threshold=55, inputCol="price", outputCol="high"), LogisticRegression(labelCol="high")]
+    for stage in stages[1:]:
+        stage.setFeaturesCol("transfer_features")
+    model = Pipeline(stages=stages).fit(spark.createDataFrame(rows, ["transfer_features", "price"]))
+    inputs = PredictorInputs(("x", "y"), 2, label="price", target="high", known_label=10.0, example=(1.0, 1.0))
+    fitted = TransferPredictor(model, inputs)
+    new = spark.createDataFrame([(0, 1.0, 1.0), (1, 11.0, 1.0), (2, None, 1.0)], "id long, x double, y double")
+    for df in (new, new.withColumn("price", F.lit(None).cast("int")), new.withColumn("price", F.lit("a lot"))):
+        out = fitted.transform(df)
+        assert "high" not in out.columns
+        assert out.columns[: len(df.columns)] == df.columns
+        found = {row["id"]: row for row in out.collect()}
+        assert [found[number]["prediction"] for number in range(3)] == [0.0, 1.0, None]
+        if "price" in df.columns:
+            assert found[0]["price"] == df.first()["price"], "the row is as it was"
+
+
+def test_nulls_that_the_pipeline_accepts_are_predicted(spark: SparkSession) -> None:
+    rows = [(Vectors.dense([float(n)]), None if n == 3 else float(n % 2), "ab"[n % 2], float(n % 2)) for n in range(12)]
+    stages = [
+        Imputer(inputCols=["age"], outputCols=["known_age"]),
+        StringIndexer(inputCol="word", outputCol="number", handleInvalid="keep"),
+        VectorAssembler(inputCols=["transfer_features", "known_age", "number"], outputCol="all"),
+        LogisticRegression(featuresCol="all", maxIter=2),
+    ]
+    df = spark.createDataFrame(rows, ["transfer_features", "age", "word", "label"])
+    held = {"carried": {"age": 1.0, "word": "a"}, "nullable": ("age", "word"), "example": (1.0,)}
+    fitted = TransferPredictor(Pipeline(stages=stages).fit(df), PredictorInputs(("x",), 1, **held))
+    schema = "id long, x double, age double, word string"
+    new = spark.createDataFrame([(0, 1.0, None, "a"), (1, 1.0, 1.0, None), (2, None, None, None)], schema)
+    found = {row["id"]: row for row in fitted.transform(new).collect()}
+    assert [found[number]["transfer_error"] for number in range(3)] == [None, None, "null structured feature 'x'"]
+    assert [found[number]["prediction"] is None for number in range(3)] == [False, False, True]
+    assert (found[0]["age"], found[1]["word"]) == (None, None)
 
 
 def predictor(spark: SparkSession, downstream: Any = None, **inputs: Any) -> TransferPredictor:
@@ -246,7 +289,7 @@ def test_vectors_of_another_length_are_a_reason(spark: SparkSession) -> None:
 
 @pytest.mark.contract
 def test_a_stream_is_predicted_like_a_batch(spark: SparkSession, tmp_path: Path) -> None:
-    """Through Connect too; with images, as a transfer makes the model."""
+    """With images, as a transfer makes the model; on Connect in the next test."""
     structured, images = [], []
     for number, (label, left, top, picture) in enumerate(crops(16, side=64)):
         structured.append((number, float(label), float(left), float(top)))
@@ -275,3 +318,11 @@ def test_a_stream_is_predicted_like_a_batch(spark: SparkSession, tmp_path: Path)
     assert found == batch
     assert batch[3] == (None, "null structured feature 'left'")
     assert len(found) == 16
+
+
+@pytest.mark.extended
+@pytest.mark.connect
+@pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
+def test_a_connect_server_predicts_a_stream_and_keeps_its_rows(pytestconfig: pytest.Config) -> None:
+    chosen = "like_a_batch or stay_and_say_why or accepts or another_of"
+    assert "4 passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)

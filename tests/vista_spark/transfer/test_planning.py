@@ -95,6 +95,14 @@ def test_a_plan_for_machines() -> None:
         planned(cluster=ClusterSpec(1, 1, GIB))
 
 
+def test_a_limit_of_pixels_is_counted_for_each_worker() -> None:
+    """Decoding takes up to 18 bytes a pixel: 10 million pixels are 180 MB in each worker."""
+    plain, limited = planned().physical.workload.model, planned(max_pixels=10_000_000).physical.workload.model
+    assert limited.resident_bytes(4) - plain.resident_bytes(4) == 4 * 180_000_000
+    with pytest.raises(InfeasiblePlanError, match="the smallest that will do"):
+        planned(max_pixels=2_000_000_000)
+
+
 def test_a_small_machine_gets_a_smaller_batch() -> None:
     wide = planned(batch_size=None, image_size=None, cluster=ClusterSpec(1, 2, 64 * GIB))
     assert wide.physical.workload.model.batch_size == 32
@@ -254,6 +262,7 @@ def test_vista_plan(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["plan", *_photos(tmp_path), *model, *machines, *files])
     assert done.exit_code == 0, done.output
     assert "plans compared, by predicted seconds of inference:" in done.output
+    assert "structured features: price (every numeric column but id and label" in done.output
     assert "4 cores a worker: the most that 4 cores allow" in done.output
     assert "--conf spark.executor.instances=3 \\" in done.output
     settings = dict(line.split() for line in (tmp_path / "spark-defaults.conf").read_text().splitlines())
