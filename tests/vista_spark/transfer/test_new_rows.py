@@ -324,5 +324,5 @@ def test_a_stream_is_predicted_like_a_batch(spark: SparkSession, tmp_path: Path)
 @pytest.mark.connect
 @pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
 def test_a_connect_server_predicts_a_stream_and_keeps_its_rows(pytestconfig: pytest.Config) -> None:
-    chosen = "like_a_batch or stay_and_say_why or accepts or another_of"
-    assert "4 passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)
+    chosen = "like_a_batch or accepts or another_of"
+    assert "3 passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)
