@@ -30,11 +30,14 @@ POLICIES = ("longest-remaining-elsewhere", "longest-remaining-first", "randomize
 
 
 class Hopper:
-    """Scheduler that decides which unit an idle worker trains next; one instance per epoch.
+    """Scheduler that decides which unit an idle worker trains next.
 
     A state machine without a clock, driven by a coordinator and by :func:`simulate` alike: call :meth:`next_unit` for
     every idle worker after each change, and report the end of every unit. Completeness, isolation and exclusive access
     (Section 3.3) hold whatever the order of the calls. It is not thread-safe: hold a lock around it.
+
+    Each configuration is in an epoch of its own. Once it has visited every partition, :meth:`enter` begins the next
+    one, at any time: whether the epochs of all begin together is the caller's choice.
 
     With any policy but ``"fixed"`` and a replay, no worker that could train is idle. So an epoch without faults on an
     open shop takes at most ``p - 1`` of the longest units more than the optimum.
@@ -49,8 +52,8 @@ class Hopper:
     times : UnitTimes, optional
         Known unit times; by default they are learned. Give the next epoch the same object to keep what was learned.
     seed : int
-        Of ties, of random choices, and of the orders of ``"fixed"``. Those depend on the configuration's place too: to
-        resume, add configurations in their former order.
+        Of ties, of random choices, and of the orders of ``"fixed"``. Those depend on the configuration's place and on
+        its epoch too: to resume, add configurations in their former order.
 
     Raises
     ------
@@ -107,27 +110,25 @@ class Hopper:
     @classmethod
     def replay(
         cls,
-        placements: Iterable[Placement],
+        placements: Mapping[int, Iterable[Placement]],
         availability: Mapping[int, Collection[str]] | None = None,
         *,
         times: UnitTimes | None = None,
-        done: Mapping[str, Collection[int]] | None = None,
     ) -> Hopper:
         """Repeat a log: the same units on the same workers, in the order of each worker and configuration.
 
         A worker waits for its next configuration, however long that takes. Units that are not in the log do not run.
+        All configurations begin in epoch 0; :meth:`enter` moves them on.
 
         Parameters
         ----------
-        placements : iterable of Placement
-            Finished units, of a :class:`Schedule` for example. Only the order of their times counts.
+        placements : mapping of int to iterable of Placement
+            By epoch, finished units, of a :class:`Schedule` for example. Only the order of their times counts.
         availability : mapping of int to collection of str, optional
             The workers that hold each partition now. By default the workers of the log, with the partitions that they
             trained on. Another worker of the log gets units once it has called :meth:`join`.
         times : UnitTimes, optional
             Learns from the replayed units.
-        done : mapping of str to collection of int, optional
-            Partitions that each configuration has finished already.
 
         Returns
         -------
@@ -136,29 +137,26 @@ class Hopper:
         Raises
         ------
         HopperError
-            The log is empty, has a partition that is not in ``availability``, or lacks a configuration of ``done``.
+            The log is empty, or has a partition that is not in ``availability``.
         ScheduleError
-            The log has a unit twice.
+            The log has a unit twice in an epoch.
         """
-        log = tuple(placements)
-        if not log:
+        log = {epoch: tuple(of_epoch) for epoch, of_epoch in sorted(placements.items())}
+        flat = tuple(placement for of_epoch in log.values() for placement in of_epoch)
+        if not flat:
             raise HopperError("the log is empty: there is nothing to replay")
         logged: dict[int, set[str]] = {}
-        for placement in log:
+        for placement in flat:
             logged.setdefault(placement.unit.partition, set()).add(placement.worker)
         held = logged if availability is None else availability
         for partition in logged:
             if partition not in held:
                 raise unknown("partition", partition, held)
-        configs = tuple(dict.fromkeys(placement.unit.config for placement in log))
-        finished = done or {}
-        for name in finished:
-            if name not in configs:
-                raise unknown("configuration in the log", name, configs)
+        configs = tuple(dict.fromkeys(placement.unit.config for placement in flat))
         hopper = cls((), held, times=times)
         hopper._policy = Replay(hopper._queue, log)
         for config in configs:
-            hopper.add(config, finished.get(config, ()))
+            hopper.add(config)
         return hopper
 
     def next_unit(self, worker: str, *, without: Collection[str] = ()) -> Unit | None:
@@ -221,7 +219,7 @@ class Hopper:
         self._queue.settle(unit, finished=False)
 
     def stop(self, config: str) -> None:
-        """End a configuration before its epoch: no more of its units are given out.
+        """End a configuration in the middle of its epoch: no more of its units are given out.
 
         Finish or fail its unit in flight as well, to free the worker.
 
@@ -236,40 +234,47 @@ class Hopper:
         """
         self._queue.end(self._queue.config(config))
 
-    def add(self, config: str, done: Collection[int] = ()) -> None:
+    def add(self, config: str, done: Collection[int] = (), *, epoch: int = 0, ahead: int = 0) -> None:
         """Add a configuration.
 
         Parameters
         ----------
         config : str
         done : collection of int
-            Partitions that it has visited already in this epoch.
+            Partitions that it has visited already in its epoch.
+        epoch : int
+            The epoch that it is in. Default 0.
+        ahead : int
+            Epochs that it has to train after that one, for policies that look at the work remaining. Default 0.
 
         Raises
         ------
         HopperError
             The name is taken, even if stopped; an unknown partition; or a replay whose log lacks the configuration.
         """
-        self._policy.prepare(self._queue, self._queue.add(config, done))
+        self._policy.prepare(self._queue, self._queue.add(config, done, epoch=epoch, ahead=ahead))
 
-    def reopen(self, config: str, partition: int) -> None:
-        """Return a finished unit to Q: its state was lost before it was durable.
+    def enter(self, config: str, epoch: int, done: Collection[int] = (), *, ahead: int = 0) -> None:
+        """Move a configuration to another epoch: the next one, or one to do again because its state was lost.
 
-        Reopen all units after the last durable state before the next unit is given out; ``"fixed"`` and a replay then
-        visit them in their former order.
+        ``"fixed"`` and a replay visit what is done again in its former order.
 
         Parameters
         ----------
         config : str
-        partition : int
+        epoch : int
+        done : collection of int
+            Partitions that it has visited already in that epoch. Default none.
+        ahead : int
+            As for :meth:`add`.
 
         Raises
         ------
         HopperError
-            The configuration has not finished that partition, or one of the two does not exist.
+            There is no such configuration or partition, or the configuration is in flight or was stopped.
         """
         place = self._queue.config(config)
-        self._queue.reopen(place, partition)
+        self._queue.enter(place, done, epoch=epoch, ahead=ahead)
         self._policy.prepare(self._queue, place)
 
     def lose(self, worker: str) -> tuple[Unit, ...]:
@@ -309,12 +314,13 @@ class Hopper:
         self._queue.join(worker, partitions)
 
     def hold(self, worker: str, partitions: Collection[int]) -> None:
-        """Give a live worker, idle or not, more partitions.
+        """Give a live worker, idle or not, other partitions; a unit in flight goes on.
 
         Parameters
         ----------
         worker : str
         partitions : collection of int
+            All that it holds from now on.
 
         Raises
         ------
@@ -350,17 +356,17 @@ class Hopper:
 
     @property
     def done(self) -> bool:
-        """Whether Q and Q' are both empty."""
+        """Whether Q and Q' are both empty: every configuration has finished its epoch, or was stopped."""
         return not self._queue.flight and not self._queue.pending.any()
 
     @property
     def stranded(self) -> frozenset[int]:
-        """Partitions with units in Q that no live worker holds: the epoch waits until a holder attaches."""
+        """Partitions with units in Q that no live worker holds: they wait until a holder attaches."""
         alone = self._queue.pending.any(axis=1) & ~self._queue.holds.any(axis=0)
         return frozenset(self._queue.numbers[place] for place in np.flatnonzero(alone))
 
     def visited(self, config: str) -> frozenset[int]:
-        """The partitions that a configuration has finished in this epoch; what :meth:`add` takes as ``done``.
+        """The partitions that a configuration has finished in its epoch; what :meth:`add` takes as ``done``.
 
         Parameters
         ----------

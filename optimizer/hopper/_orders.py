@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ._errors import ScheduleError, unknown
-from ._ring import Ring
+from ._ring import Rings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ._outlook import Outlook
     from ._queue import Queue
@@ -30,17 +29,18 @@ class Fixed:
     Parameters
     ----------
     seed : int
+        That of the first epoch; the next ones follow.
     partitions : int
     """
 
     def __init__(self, seed: int, partitions: int) -> None:
-        self._ring = Ring(seed, partitions)
+        self._rings = Rings(seed, partitions)
         self._partitions = partitions
         self._orders = np.zeros((0, partitions), dtype=np.intp)
 
     def prepare(self, queue: Queue, config: int) -> None:
-        """Draw the order of a configuration."""
-        order = self._ring.order(config)
+        """Draw the order of a configuration's epoch."""
+        order = self._rings[queue.epochs[config]].order(config)
         done = queue.visited[order, config]
         if config >= len(self._orders):
             self._orders = np.pad(self._orders, ((0, config + 1), (0, 0)))
@@ -68,40 +68,48 @@ class Replay:
     ----------
     queue : Queue
         With the partitions of the log.
-    placements : iterable of Placement
-        Units that finished. Only the order of their starts counts, not the times.
+    placements : mapping of int to iterable of Placement
+        By epoch, units that finished. Only the order of their starts counts, not the times.
     """
 
-    def __init__(self, queue: Queue, placements: Iterable[Placement]) -> None:
-        self._orders: dict[str, list[int]] = defaultdict(list)
-        self._sequences: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    def __init__(self, queue: Queue, placements: Mapping[int, Iterable[Placement]]) -> None:
+        self._orders: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self._sequences: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
         self._at: dict[int, int] = defaultdict(int)
-        for placement in sorted(placements, key=attrgetter("start", "end")):
+        log = [(placement, epoch) for epoch, of_epoch in placements.items() for placement in of_epoch]
+        for placement, epoch in sorted(log, key=lambda pair: (pair[0].start, pair[0].end)):
             config, partition = placement.unit.config, queue.partitions[placement.unit.partition]
-            if partition in self._orders[config]:
+            if partition in self._orders[config, epoch]:
                 raise ScheduleError(
                     f"({placement.unit}) is in the log twice; leave out failed attempts", "completeness"
                 )
-            self._orders[config].append(partition)
-            self._sequences[placement.worker].append((config, partition))
+            self._orders[config, epoch].append(partition)
+            self._sequences[placement.worker].append((config, epoch, partition))
+        self._configs = {config for config, _ in self._orders}
 
     def prepare(self, queue: Queue, config: int) -> None:
-        """Keep the logged units of a configuration."""
+        """Keep the logged units of a configuration's epoch."""
         name = queue.names[config]
-        if name not in self._orders:
-            raise unknown("configuration in the log", name, self._orders)
-        queue.keep(config, self._orders[name])
-        # Workers that have passed reopened units start over, and skip what is finished.
+        if name not in self._configs:
+            raise unknown("configuration in the log", name, sorted(self._configs))
+        queue.keep(config, self._orders.get((name, queue.epochs[config]), []))
+        # Workers that have passed units which are to be done again start over, and skip what is finished.
         self._at.clear()
 
     def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:  # noqa: ARG002 - by the log
         """See :class:`Policy`."""
         sequence = self._sequences[queue.crew[worker]]
         while self._at[worker] < len(sequence):
-            name, partition = sequence[self._at[worker]]
+            name, epoch, partition = sequence[self._at[worker]]
             config = queue.configs[name]
-            if config not in queue.ended and not queue.visited[partition, config]:
-                ahead = next(place for place in self._orders[name] if not queue.visited[place, config])
-                return (config, partition) if queue.idle[config] and ahead == partition else None
+            behind = epoch - queue.epochs[config]
+            if config not in queue.ended and (behind > 0 or (not behind and not queue.visited[partition, config])):
+                return (config, partition) if self._is_next(queue, config, epoch, partition) else None
             self._at[worker] += 1
         return None
+
+    def _is_next(self, queue: Queue, config: int, epoch: int, partition: int) -> bool:
+        if not queue.idle[config] or queue.epochs[config] != epoch:
+            return False
+        order = self._orders[queue.names[config], epoch]
+        return partition == next(place for place in order if not queue.visited[place, config])

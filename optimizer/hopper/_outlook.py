@@ -36,13 +36,13 @@ class Outlook:
         self._configs = self._workers = np.zeros(0, dtype=np.intp)
 
     def remaining(self) -> NDArray[np.float64]:
-        """Sum the seconds of each configuration's units in Q."""
+        """Sum the seconds of each configuration's units, those in Q and those of its later epochs."""
         self._refresh()
-        pending = self._queue.pending
+        pending, ahead = self._queue.pending, self._queue.ahead
         if self._table is not None:
-            seconds: NDArray[np.float64] = np.einsum("pc,pc->c", self._best, pending)
-            return seconds
-        return np.asarray((self._fastest() * self._sizes) @ pending * self.times.costs(self._configs))
+            return np.asarray(np.einsum("pc,pc->c", self._best, pending) + ahead * self._best.sum(axis=0))
+        seconds = self._fastest() * self._sizes
+        return np.asarray((seconds @ pending + ahead * seconds.sum()) * self.times.costs(self._configs))
 
     def of_units(self, worker: int, partition: int) -> NDArray[np.float64]:
         """Predict the seconds of each configuration's unit of a partition on a worker."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ._ring import Ring
+from ._ring import Rings
 
 if TYPE_CHECKING:
     from ._outlook import Outlook
@@ -22,7 +22,7 @@ class Policy(Protocol):
     """A way to choose units. Configurations, partitions and workers go by their places in the queue."""
 
     def prepare(self, queue: Queue, config: int) -> None:
-        """Prepare for a configuration that was added, or that has reopened units."""
+        """Prepare for a configuration that was added, or has entered another epoch."""
 
     def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:
         """Choose a configuration and a partition for an idle worker, or ``None`` to let it wait."""
@@ -56,12 +56,13 @@ class LongestRemaining:
     """A list scheduler: the configuration with the most work remaining goes first, on the partition in most demand.
 
     Equal unit times make many ties, and their order matters: with 16 equal configurations on 16 workers a random order
-    costs an eighth of the epoch. A tie goes to the configuration that starts on a :class:`Ring` nearest before this
+    costs an eighth of the epoch. A tie goes to the configuration that starts on its epoch's ring nearest before this
     partition, which gives a Latin square.
 
     Parameters
     ----------
     seed : int
+        That of the first epoch; the next ones follow.
     partitions : int
     elsewhere : bool
         Whether that work excludes the unit in question, so that only the work after it counts. The results differ
@@ -69,16 +70,18 @@ class LongestRemaining:
     """
 
     def __init__(self, seed: int, partitions: int, *, elsewhere: bool) -> None:
-        self._ring = Ring(seed, partitions)
+        self._rings = Rings(seed, partitions)
         self._partitions = partitions
         self._elsewhere = elsewhere
-        self._starts = np.zeros(0, dtype=np.intp)
+        # Steps on the ring of its epoch from where a configuration starts to each partition.
+        self._away = np.zeros((0, partitions), dtype=np.intp)
 
-    def prepare(self, queue: Queue, config: int) -> None:  # noqa: ARG002 - by its place alone
-        """Find the place on the ring at which a configuration starts."""
-        if config >= len(self._starts):
-            self._starts = np.pad(self._starts, (0, config + 1))
-        self._starts[config] = self._ring.start(config)
+    def prepare(self, queue: Queue, config: int) -> None:
+        """Find the place on the ring of its epoch at which a configuration starts."""
+        if config >= len(self._away):
+            self._away = np.pad(self._away, ((0, config + 1), (0, 0)))
+        ring = self._rings[queue.epochs[config]]
+        self._away[config] = (ring.place - ring.start(config)) % self._partitions
 
     def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:
         """See :class:`Policy`."""
@@ -96,5 +99,4 @@ class LongestRemaining:
             scores = scores - outlook.of_units(worker, partition)[candidates]
         best = scores.max()
         candidates = candidates[scores >= best - _TIE * abs(best)]
-        away = (self._ring.place[partition] - self._starts[candidates]) % self._partitions
-        return int(candidates[away.argmin()]), partition
+        return int(candidates[self._away[candidates, partition].argmin()]), partition

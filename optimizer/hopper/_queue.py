@@ -42,6 +42,8 @@ class Queue:
         Workers that are attached.
     ended : set of int
         Configurations that were stopped.
+    epochs : list of int
+        The epoch that each configuration is in, from 0.
     changes : int
         How often configurations or workers changed.
     """
@@ -59,10 +61,12 @@ class Queue:
         self.busy: dict[int, Unit] = {}
         self.live: set[int] = set()
         self.ended: set[int] = set()
+        self.epochs: list[int] = []
         self.changes = 0
         self._tables = np.zeros((2, len(self.partitions), _ROOM), dtype=bool)
         self._idle = np.zeros(_ROOM, dtype=bool)
         self._progress = np.zeros(_ROOM, dtype=np.intp)
+        self._ahead = np.zeros(_ROOM, dtype=np.intp)
         for name in sorted({name for holders in availability.values() for name in holders}):
             self.join(name, [partition for partition, holders in availability.items() if name in holders])
 
@@ -86,6 +90,11 @@ class Queue:
         """How many partitions each configuration has finished."""
         return self._progress[: len(self.names)]
 
+    @property
+    def ahead(self) -> NDArray[np.intp]:
+        """Epochs that each configuration has to train after the one that it is in."""
+        return self._ahead[: len(self.names)]
+
     def config(self, name: str) -> int:
         """Look up the place of a configuration."""
         if name not in self.configs:
@@ -98,23 +107,40 @@ class Queue:
             raise unknown("worker", name, self.workers)
         return self.workers[name]
 
-    def add(self, name: str, done: Collection[int]) -> int:
+    def add(self, name: str, done: Collection[int], *, epoch: int = 0, ahead: int = 0) -> int:
         """Put the units of a new configuration into Q, and return its place."""
         if name in self.configs:
             raise HopperError(f"configuration {name!r} exists already; give each a different name")
-        finished = sorted({self._partition(partition) for partition in done})
+        finished = self._partitions(done)
         place = self.configs[name] = len(self.names)
         self.names.append(name)
+        self.epochs.append(epoch)
         if place == len(self._idle):
             self._tables = np.pad(self._tables, ((0, 0), (0, 0), (0, place)))
-            self._idle, self._progress = np.pad(self._idle, (0, place)), np.pad(self._progress, (0, place))
-        self._tables[0, :, place] = True
-        self._tables[0, finished, place] = False
-        self._tables[1, finished, place] = True
+            self._idle, self._progress, self._ahead = (
+                np.pad(array, (0, place)) for array in (self._idle, self._progress, self._ahead)
+            )
         self._idle[place] = True
-        self._progress[place] = len(finished)
+        self._enter(place, finished, epoch, ahead)
         self.changes += 1
         return place
+
+    def enter(self, config: int, done: Collection[int], *, epoch: int, ahead: int) -> None:
+        """Put the units of another epoch of a configuration into Q, in place of those of the present one."""
+        if config in {self.configs[unit.config] for unit in self.flight}:
+            raise HopperError(f"{self.names[config]} is in flight: finish its unit, fail it or lose its worker first")
+        if config in self.ended:
+            raise HopperError(f"{self.names[config]} was stopped: it has no other epoch")
+        self._enter(config, self._partitions(done), epoch, ahead)
+
+    def _enter(self, config: int, finished: list[int], epoch: int, ahead: int) -> None:
+        self.epochs[config] = epoch
+        self._tables[0, :, config] = True
+        self._tables[1, :, config] = False
+        self._tables[0, finished, config] = False
+        self._tables[1, finished, config] = True
+        self._progress[config] = len(finished)
+        self._ahead[config] = ahead
 
     def keep(self, config: int, partitions: Collection[int]) -> None:
         """Drop the units of a configuration from Q, except those of some partitions, given by their places."""
@@ -165,7 +191,7 @@ class Queue:
 
     def join(self, name: str, partitions: Collection[int]) -> None:
         """Attach a worker, for the first time or again."""
-        places = sorted({self._partition(partition) for partition in partitions})
+        places = self._partitions(partitions)
         place = self.workers.get(name)
         if place is None:
             place = self.workers[name] = len(self.crew)
@@ -174,26 +200,18 @@ class Queue:
             self.holds = np.pad(self.holds, ((0, 1), (0, 0)))
         elif place in self.busy:
             raise HopperError(f"worker {name!r} joins while ({self.busy[place]}) is in flight on it; lose it first")
-        self.holds[place] = False
-        self.held[place] = np.array(places, dtype=np.intp)
-        self.holds[place, places] = True
+        self._hold(place, places)
         self.live.add(place)
-        self.changes += 1
 
     def hold(self, worker: int, partitions: Collection[int]) -> None:
-        """Give a worker more partitions."""
-        self.holds[worker, sorted({self._partition(partition) for partition in partitions})] = True
-        self.held[worker] = np.flatnonzero(self.holds[worker])
-        self.changes += 1
+        """Give a worker other partitions than it had."""
+        self._hold(worker, self._partitions(partitions))
 
-    def reopen(self, config: int, partition: int) -> None:
-        """Move a unit that was finished back to Q."""
-        place = self._partition(partition)
-        if not self._tables[1, place, config]:
-            raise HopperError(f"{self.names[config]} has not finished partition {partition}: nothing to reopen")
-        self._tables[1, place, config] = False
-        self._progress[config] -= 1
-        self._tables[0, place, config] = config not in self.ended
+    def _hold(self, worker: int, places: list[int]) -> None:
+        self.holds[worker] = False
+        self.holds[worker, places] = True
+        self.held[worker] = np.array(places, dtype=np.intp)
+        self.changes += 1
 
     def lose(self, worker: int) -> Unit | None:
         """Detach a worker; its unit moves back to Q and is returned."""
@@ -206,7 +224,8 @@ class Queue:
         self.changes += 1
         return unit
 
-    def _partition(self, partition: int) -> int:
-        if partition not in self.partitions:
-            raise unknown("partition", partition, self.partitions)
-        return self.partitions[partition]
+    def _partitions(self, numbers: Collection[int]) -> list[int]:
+        for number in numbers:
+            if number not in self.partitions:
+                raise unknown("partition", number, self.partitions)
+        return sorted({self.partitions[number] for number in numbers})

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Ring"]
+__all__ = ["Ring", "Rings"]
 
 
 class Ring:
@@ -38,3 +38,24 @@ class Ring:
     def order(self, config: int) -> NDArray[np.intp]:
         """Return the partitions in the order in which a configuration visits them."""
         return np.roll(self._ring, -self.start(config))
+
+
+class Rings:
+    """The ring of each epoch, by its number; each is drawn from a seed of its own.
+
+    Parameters
+    ----------
+    seed : int
+        That of epoch 0; the next epoch has the next seed.
+    partitions : int
+    """
+
+    def __init__(self, seed: int, partitions: int) -> None:
+        self._seed = seed
+        self._partitions = partitions
+        self._rings: dict[int, Ring] = {}
+
+    def __getitem__(self, epoch: int) -> Ring:
+        if epoch not in self._rings:
+            self._rings[epoch] = Ring(self._seed + epoch, self._partitions)
+        return self._rings[epoch]

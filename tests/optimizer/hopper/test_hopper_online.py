@@ -105,7 +105,7 @@ class Watch:
         elif event == 3 and self.held:
             worker = sorted(self.held)[self.rng.integers(len(self.held))]
             self.hopper.hold(worker, some)
-            self.held[worker] |= set(some)
+            self.held[worker] = set(some)
         elif event == 4 and self.log:
             self.rewind(self.log[self.rng.integers(len(self.log))].config)
         elif event > 4:
@@ -120,10 +120,12 @@ class Watch:
         done = [unit for unit in self.log if unit.config == config]
         if any(unit.config == config for unit in self.flight):
             return
-        for unit in reversed(done[self.rng.integers(len(done)) :]):
-            self.hopper.reopen(config, unit.partition)
+        if config not in self.configs:
+            return
+        for unit in done[self.rng.integers(len(done)) :]:
             self.visited(config).remove(unit.partition)
             self.log.remove(unit)
+        self.hopper.enter(config, 0, self.visited(config))
 
     def check(self) -> None:
         left = {
@@ -339,7 +341,9 @@ def test_the_busiest_worker_is_served_first() -> None:
 def test_a_replay_is_exact_at_other_speeds(workload: HopWorkload, policy: str, seed: int, other: int) -> None:
     log = simulate(workload, policy, seed)
     times = np.random.default_rng(other).uniform(0.1, 9, workload.times.shape)
-    replayed = drive(Hopper.replay(log.placements), HopWorkload(times, availability=workload.availability), "replay")
+    replayed = drive(
+        Hopper.replay({0: log.placements}), HopWorkload(times, availability=workload.availability), "replay"
+    )
     for config in workload.configs:
         assert replayed.visit_order(config) == log.visit_order(config)
     for worker in workload.workers:
@@ -356,7 +360,7 @@ def test_a_replay_survives_failures_and_an_epoch_cut_short(
     log = simulate(workload, "randomized", seed).placements
     log = log[: data.draw(st.integers(1, len(log)))]
     workers = {one.unit: one.worker for one in log}
-    hopper = Hopper.replay(log)
+    hopper = Hopper.replay({0: log})
     rng = np.random.default_rng(seed)
     finished: list[Unit] = []
     while not hopper.done:
@@ -384,13 +388,14 @@ def test_a_replay_waits_for_its_turn() -> None:
         Placement(Unit("a", 1), "w1", 1, 2),
         Placement(Unit("b", 0), "w0", 1, 2),
     ]
-    hopper = Hopper.replay(reversed(log))
+    hopper = Hopper.replay({0: reversed(log)})
     assert hopper.next_unit("w1") == Unit("b", 1)
     hopper.finish(Unit("b", 1), 1.0)
     # b could train on w0 now, but a was first there.
     assert hopper.next_unit("w1") is None
     assert hopper.next_unit("w0") == Unit("a", 0)
-    resumed = Hopper.replay(log, done={"a": [0]})
+    resumed = Hopper.replay({0: log})
+    resumed.enter("a", 0, [0])
     assert resumed.next_unit("w0") is None
     hopper.stop("a")
     hopper.fail(Unit("a", 0))
@@ -400,14 +405,13 @@ def test_a_replay_waits_for_its_turn() -> None:
 def test_a_replay_does_lost_units_again() -> None:
     workload = HopWorkload(np.ones((3, 3)))
     log = simulate(workload, "randomized", 4)
-    hopper = Hopper.replay(log.placements)
+    hopper = Hopper.replay({0: log.placements})
     finished = [one.unit for one in log.placements[:6]]
     for unit in finished:
         assert hopper.next_unit(f"w{unit.partition}") == unit
         hopper.finish(unit, 1.0)
-    lost = [unit for unit in finished if unit.config == "c0"]
-    for unit in reversed(lost):
-        hopper.reopen("c0", unit.partition)
+    assert any(unit.config == "c0" for unit in finished)
+    hopper.enter("c0", 0)
     log_of_rest = [unit for unit in finished if unit.config != "c0"]
     while not hopper.done:
         for worker in hopper.idle_workers:
@@ -420,7 +424,7 @@ def test_a_replay_does_lost_units_again() -> None:
 
 def test_a_replay_waits_for_workers_to_join() -> None:
     log = (Placement(Unit("a", 0), "w0", 0, 1), Placement(Unit("a", 1), "w1", 1, 2))
-    hopper = Hopper.replay(log, {0: [], 1: [], 2: []})
+    hopper = Hopper.replay({0: log}, {0: [], 1: [], 2: []})
     assert hopper.stranded == {0, 1}
     assert hopper.remaining == 2
     hopper.join("w1", [0, 1])
@@ -432,19 +436,17 @@ def test_a_replay_waits_for_workers_to_join() -> None:
     hopper.finish(unit, 1.0)
     assert hopper.next_unit("w1") == Unit("a", 1)
     with pytest.raises(HopperError, match="no partition 1; there are 0"):
-        Hopper.replay(log, {0: ["w0"]})
+        Hopper.replay({0: log}, {0: ["w0"]})
 
 
 def test_a_replay_of_what_was_not_logged() -> None:
     log = (Placement(Unit("a", 0), "w0", 0, 1),)
     with pytest.raises(HopperError, match="the log is empty"):
-        Hopper.replay(())
+        Hopper.replay({0: ()})
     with pytest.raises(ScheduleError, match="a on partition 0\\) is in the log twice"):
-        Hopper.replay((*log, Placement(Unit("a", 0), "w1", 2, 3)))
+        Hopper.replay({0: (*log, Placement(Unit("a", 0), "w1", 2, 3))})
     with pytest.raises(HopperError, match="no configuration in the log 'b'"):
-        Hopper.replay(log, done={"b": [0]})
-    with pytest.raises(HopperError, match="no configuration in the log 'b'"):
-        Hopper.replay(log).add("b")
+        Hopper.replay({0: log}).add("b")
 
 
 def test_a_failed_unit_goes_back() -> None:
@@ -501,8 +503,8 @@ def test_lost_units_revive_no_stopped_configuration() -> None:
     hopper = Hopper(["a"], {0: ["w0"]})
     hopper.finish(hopper.next_unit("w0"), 1.0)
     hopper.stop("a")
-    hopper.reopen("a", 0)
-    assert hopper.visited("a") == frozenset()
+    with pytest.raises(HopperError, match="a was stopped: it has no other epoch"):
+        hopper.enter("a", 0)
     assert hopper.done
     assert hopper.next_unit("w0") is None
 
@@ -555,9 +557,9 @@ def test_wrong_calls_change_nothing() -> None:
         "'w0' joins while": lambda: hopper.join("w0", [0]),
         "no worker 'w7'": lambda: hopper.hold("w7", [0]),
         "no partition 8": lambda: hopper.hold("w1", [8]),
-        "b has not finished partition 1": lambda: hopper.reopen("b", 1),
-        "no partition 6": lambda: hopper.reopen("b", 6),
-        "no configuration 'x'": lambda: hopper.reopen("x", 1),
+        f"{unit.config} is in flight: finish its unit": lambda: hopper.enter(unit.config, 1),
+        "no partition 6": lambda: hopper.enter("ab".replace(unit.config, ""), 1, [6]),
+        "no configuration 'x'": lambda: hopper.enter("x", 1),
         "no partition 9": lambda: hopper.join("w3", [9]),
     }
     for said, call in calls.items():
