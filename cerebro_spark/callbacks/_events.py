@@ -111,7 +111,10 @@ class UnitFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochFinished:
-    """An epoch is over, and the store has its results.
+    """Some trials have finished an epoch, and the store has their results.
+
+    With ``rounds="together"`` they are all that have not ended; with ``"rolling"`` most often one. An epoch that is
+    trained again, because its checkpoints were damaged, is told again.
 
     Attributes
     ----------
@@ -135,7 +138,7 @@ class TrialFinished:
     trial_id : str
     status : str
         ``"finished"``, or why it ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
-        ``"failed"`` (it took its workers with it), ``"lost its state"``.
+        ``"failed"`` (it took its workers with it).
     traceback : str
         Of a trial that ended early, in its worker's words.
     """

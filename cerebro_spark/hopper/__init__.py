@@ -2,6 +2,7 @@
 
 from cerebro_spark.hopper._backend import SparkBackend, check_free
 from cerebro_spark.hopper._coordinator import Coordinator
+from cerebro_spark.hopper._epochs import ROUNDS
 from cerebro_spark.hopper._events import Event, Loss, Observer
 from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._inspection import Finding, inspect_store
@@ -12,6 +13,7 @@ from cerebro_spark.hopper._run import Outcome, Run
 from cerebro_spark.hopper._trial import Death, Trial
 
 __all__ = [
+    "ROUNDS",
     "Coordinator",
     "Death",
     "Event",

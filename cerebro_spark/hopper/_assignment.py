@@ -44,16 +44,16 @@ class Assignments:
     def take(self, worker: Attached) -> Assignment | None:
         """Give a worker the next unit; ``None`` where it has one, or there is none for it.
 
-        A suspect trial waits until nobody has anything else to do, and is then the only one that runs: on a cluster its
-        end may be that of the whole executor.
+        A suspect trial waits until nobody has anything else to do, or until all others are an epoch ahead, and is then
+        the only one that runs: on a cluster its end may be that of the whole executor.
         """
         state = self._state
-        if worker.assignment is not None or worker.abort or state.closing:
+        if worker.assignment is not None or worker.abort:
             return None
         if any(assignment.alone for assignment in state.assignments):
             return None
         suspects = {trial.trial_id for trial in state.trials if trial.suspect}
-        choice = self._choose(worker, suspects)
+        choice = None if self._is_their_turn(suspects) else self._choose(worker, suspects)
         if choice is None and not state.assignments:
             for trial_id in sorted(suspects):
                 choice = choice or self._choose(worker, suspects - {trial_id})
@@ -61,10 +61,10 @@ class Assignments:
             return None
         kind, trial, partition = choice
         worker.assignment = Assignment(
-            unit_id=f"{kind} {trial.trial_id} epoch {state.epoch} partition {partition} #{next(self._numbers)}",
+            unit_id=f"{kind} {trial.trial_id} epoch {trial.epoch} partition {partition} #{next(self._numbers)}",
             kind=kind,
             trial=trial,
-            epoch=state.epoch,
+            epoch=trial.epoch,
             partition=partition,
             version=trial.version,
             began=state.seconds,
@@ -148,6 +148,13 @@ class Assignments:
             fetched_bytes=report.fetched_bytes,
             from_store=report.fetched_bytes > 0 and assignment.from_store,
         )
+
+    def _is_their_turn(self, suspects: Collection[str]) -> bool:
+        """Whether every suspect trial's peers are an epoch ahead of it, so that they wait for it."""
+        epochs = {trial.trial_id: trial.epoch for trial in self._state.running}
+        behind = [epochs[trial_id] for trial_id in suspects]
+        others = [epoch for trial_id, epoch in epochs.items() if trial_id not in suspects]
+        return bool(behind) and bool(others) and min(behind) < min(others)
 
     def _choose(self, worker: Attached, without: Collection[str]) -> tuple[str, Trial, int] | None:
         """Remove and give a unit, as its kind, its trial and its partition."""

@@ -23,7 +23,7 @@ __all__ = ["Coordinator"]
 
 
 class Coordinator:
-    """Runs the epochs of some trials over workers that call it. Every method may be called from any thread.
+    """Trains some trials, epoch by epoch, over workers that call it. Every method may be called from any thread.
 
     Parameters
     ----------
@@ -35,19 +35,21 @@ class Coordinator:
     validates : bool
         Whether there are validation shards, one per partition.
     epochs : int
-    epoch : int
-        To begin with; later than 0 where a run is resumed.
+        That each trial trains, those of earlier parts of the run included.
     policy : str
         One of :data:`optimizer.hopper.POLICIES`.
     seed : int
+    rounds : str
+        One of :data:`ROUNDS`.
     unit_timeout_s : float or None
         Limit of one unit; ``None`` allows 20 times the trial's longest unit so far, and a minute.
     rejoin_s : float
         How long a lost worker is awaited before others take its shards.
     model_bytes : int
         Memory that a model in training takes.
-    finished_epoch : callable
-        Called with the epoch, the trials and all events as soon as it is over, with no lock held.
+    close : callable
+        Called with trials that have finished an epoch or ended early, and the events since the last call, with no lock
+        held. One call at a time.
     earlier_s : float
         Seconds that earlier parts of the run took: its clock goes on. Default 0.
     replay : mapping of int to sequence of Placement, optional
@@ -64,29 +66,29 @@ class Coordinator:
         rows: Mapping[int, int],
         validates: bool,
         epochs: int,
-        epoch: int,
         policy: str,
         seed: int,
+        rounds: str,
         unit_timeout_s: float | None,
         rejoin_s: float,
         model_bytes: int,
-        finished_epoch: Callable[[int, Sequence[Trial], Sequence[Event]], None],
+        close: Callable[[Sequence[Trial], Sequence[Event]], None],
         earlier_s: float = 0.0,
         replay: Mapping[int, Sequence[Placement]] | None = None,
         observer: Observer | None = None,
     ) -> None:
-        state = RunState(trials, workers, epoch=epoch, validates=validates, earlier_s=earlier_s, observer=observer)
+        state = RunState(trials, workers, epochs=epochs, validates=validates, earlier_s=earlier_s, observer=observer)
         self._state = state
         self._liveness = Liveness(state, unit_timeout_s)
         self._recovery = Recovery(state, rejoin_s)
         self._epochs = Epochs(
             state,
             rows=rows,
-            epochs=epochs,
             policy=policy,
             seed=seed,
+            rounds=rounds,
             replay=replay or {},
-            finished_epoch=finished_epoch,
+            close=close,
         )
         self._answers = Answers(
             state,
@@ -97,8 +99,11 @@ class Coordinator:
             model_bytes=model_bytes,
         )
         with state.changed:
-            self._epochs.open()
             self._epochs.step()
+
+    def shut_down(self) -> None:
+        """Wait until the results of the last epochs are written, once the run is over."""
+        self._epochs.shut_down()
 
     # For the endpoint.
 
@@ -178,7 +183,7 @@ class Coordinator:
 
     @property
     def epoch(self) -> int:
-        """The epoch that goes on."""
+        """The earliest epoch that a running trial is in."""
         return self._state.epoch
 
     @property

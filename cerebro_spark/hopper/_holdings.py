@@ -23,8 +23,8 @@ class Holdings:
     """Partitions of attached workers and of awaited ones.
 
     A lost worker is awaited with its partitions, for it is often back within a second and has them on its node; if it
-    is not, others adopt them. A worker that attaches without partitions of its own gets some between epochs, or at
-    once where those of a lost worker are available.
+    is not, others adopt them. A worker that attaches without partitions of its own gets some when an epoch of a trial
+    is over, or at once where those of a lost worker are available.
 
     Parameters
     ----------
@@ -37,7 +37,8 @@ class Holdings:
     >>> holdings = Holdings({"w0": [0, 2], "w1": [1]})
     >>> for name in ("w0", "w1", "w2"):
     ...     holdings.attach(name)
-    >>> holdings.level()
+    >>> sorted(holdings.level())
+    ['w0', 'w2']
     >>> {name: sorted(holdings[name]) for name in ("w0", "w1", "w2")}
     {'w0': [0], 'w1': [1], 'w2': [2]}
     """
@@ -76,13 +77,13 @@ class Holdings:
             self.give_up(name)
         return late
 
-    def adopt(self) -> list[tuple[str, int]]:
+    def adopt(self) -> list[str]:
         """Reassign orphaned partitions to attached workers.
 
         Returns
         -------
-        list of tuple of str and int
-            Worker and partition of each.
+        list of str
+            The workers that have other partitions than before.
         """
         if not self._present:
             return []
@@ -91,16 +92,28 @@ class Holdings:
             lost = [other for other, awaited in self._awaited.items() if awaited.since < math.inf]
             if lost:
                 self._present[name] = self._awaited.pop(lost[0]).partitions
-                given += [(name, number) for number in sorted(self._present[name])]
+                given.append(name)
         for number in sorted(self._copies):
             if not self._holders(number):
                 heir = min(self._present, key=lambda name: len(self._present[name]))
                 self._present[heir].add(number)
-                given.append((heir, number))
-        return given
+                given.append(heir)
+        return list(dict.fromkeys(given))
 
-    def level(self) -> None:
-        """Restore the copies that each partition had at first, and spread the partitions evenly over the workers."""
+    def level(self) -> list[str]:
+        """Restore the copies that each partition had at first, and spread the partitions evenly over the workers.
+
+        Returns
+        -------
+        list of str
+            Attached workers that have other partitions than before.
+        """
+        before = {name: frozenset(partitions) for name, partitions in self._present.items()}
+        self._restore_copies()
+        self._spread()
+        return [name for name, partitions in self._present.items() if partitions != before[name]]
+
+    def _restore_copies(self) -> None:
         for number, copies in sorted(self._copies.items()):
             wanted = min(copies, len(self._present) + len(self._awaited))
             holders = self._holders(number)
@@ -110,6 +123,8 @@ class Holdings:
             others = sorted((name for name in self._present if name not in holders), key=self._size)
             for name in others[: max(0, wanted - len(holders))]:
                 self._present[name].add(number)
+
+    def _spread(self) -> None:
         while self._present:
             fullest, emptiest = max(self._present, key=self._size), min(self._present, key=self._size)
             if self._size(fullest) - self._size(emptiest) <= 1:

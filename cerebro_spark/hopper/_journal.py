@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError
+from cerebro_spark.hopper._epochs import ROUNDS
 from cerebro_spark.hopper._events import Event
 from cerebro_spark.hopper._trial import Trial
 from udfs.documents import DamagedError, document, typed, write_document
@@ -24,7 +26,10 @@ __all__ = ["Journal", "RunSpec"]
 _LOG = logging.getLogger(__name__)
 
 _NO_RUN = "put a copy of it back, or begin another run; without it the run cannot go on exactly"
-_NO_EVENTS = "put a copy of it back, or delete it: the run goes on, without this epoch in gantt() and explain()"
+_NO_EVENTS = "put a copy of it back, or delete it: the run goes on, without these units in gantt() and explain()"
+
+# Runs of earlier releases have a file per epoch, epoch-0000.json.
+_PART = re.compile(r"part-([0-9]{6,})\.json")
 
 _SPEC: dict[str, type] = {
     "run": str,
@@ -73,6 +78,8 @@ class RunSpec:
         Workers that keep each shard.
     metric : str
     larger_is_better : bool
+    rounds : str
+        One of :data:`ROUNDS`.
     """
 
     run: str
@@ -85,6 +92,7 @@ class RunSpec:
     replicas: int
     metric: str
     larger_is_better: bool
+    rounds: str
 
     @staticmethod
     def trial_id(number: int) -> str:
@@ -138,18 +146,23 @@ class Journal:
             known = ", ".join(self.store.list("runs")) or "none"
             raise RunError(f"{self.store.uri} has no run {self.run!r}; runs: {known}")
         with self._document("run.json", remedy=_NO_RUN) as data:
-            spec = RunSpec(**{name: typed(data, name, kind) for name, kind in _SPEC.items()})
+            spec = RunSpec(**{name: typed(data, name, kind) for name, kind in _SPEC.items()}, rounds=_rounds(data))
             check_name(spec.prepared, "prepared data")
             if spec.run != self.run or not all(isinstance(params, dict) for params in spec.configs):
                 raise ValueError(f"it has the settings of {spec.run!r}")
         return spec
 
-    def close_epoch(self, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:
-        """Write the results of an epoch."""
-        name = f"epoch-{epoch:04d}.json"
-        write_document(self.store, [asdict(event) for event in events], "runs", self.run, "events", name)
+    def close(self, trials: Sequence[Trial], events: Sequence[Event]) -> None:
+        """Write the state of trials that have finished an epoch or ended, and the units since the last call."""
+        if events:
+            write_document(self.store, [asdict(event) for event in events], *self._next_part())
         for trial in trials:
             self.write_trial(trial)
+
+    def _next_part(self) -> tuple[str, ...]:
+        folder = ("runs", self.run, "events")
+        parts = [int(part.group(1)) for part in map(_PART.fullmatch, self.store.list(*folder)) if part]
+        return (*folder, f"part-{max(parts, default=-1) + 1:06d}.json")
 
     def write_trial(self, trial: Trial) -> None:
         """Write the state of a trial."""
@@ -186,12 +199,12 @@ class Journal:
         ]
 
     def events(self) -> list[Event]:
-        """Read the units of the epochs that are over.
+        """Read the units up to the last epoch of a trial that was over.
 
         Raises
         ------
         RunError
-            The record of an epoch is damaged.
+            A record of them is damaged.
         """
         events = []
         for name in sorted(self.store.list("runs", self.run, "events")):
@@ -248,6 +261,14 @@ class Journal:
                 yield data
         except DamagedError as error:
             raise RunError(f"run {self.run!r}: {error}") from error
+
+
+def _rounds(data: Any) -> str:
+    # Runs of earlier releases had no other way, and go on as they began.
+    rounds = typed(data, "rounds", str) if "rounds" in data else "together"
+    if rounds not in ROUNDS:
+        raise ValueError(f"rounds is {rounds!r}")
+    return rounds
 
 
 def _list(data: Any) -> list[Any]:

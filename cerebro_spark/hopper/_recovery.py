@@ -72,8 +72,8 @@ class Recovery:
 
     def adopt(self) -> None:
         """Reassign orphaned shards to attached workers."""
-        for name, partition in self._state.holdings.adopt():
-            self._state.hopper.hold(name, [partition])
+        for name in self._state.holdings.adopt():
+            self._state.hopper.hold(name, self._state.holdings[name])
 
     def failed(self, worker: Attached, assignment: Assignment, failure: UnitFailure) -> None:
         """Try a unit again whose checkpoint was out of reach; end the trial of any other."""
@@ -90,10 +90,7 @@ class Recovery:
         if assignment.from_store:
             trial.unreadable += 1
             if trial.unreadable >= _TRIES:
-                if not trial.forget_durable(assignment.epoch):
-                    remedy = "Selection.resume goes on from an earlier checkpoint, or from the beginning"
-                    self._end(trial, "lost its state", f"{failure.traceback}. {remedy}")
-                    return
+                trial.forget_durable()
                 trial.unreadable = 0
                 _LOG.warning("%s goes back to its checkpoint after %d units", trial.trial_id, trial.durable_version)
         self._evaluate_again(assignment)
@@ -108,9 +105,10 @@ class Recovery:
         if any(assignment.trial is trial for assignment in state.assignments):
             return
         state.cancel_evaluation(trial)
-        for partition in trial.rewind():
-            state.redone += 1
-            state.hopper.reopen(trial.trial_id, partition)
+        lost = trial.rewind()
+        state.redone += lost
+        if lost:
+            state.enter(trial)
 
     def uncharged(self, name: str) -> int:
         """Count the losses of a worker that are not its own: trials are blamed for them, or may be yet.

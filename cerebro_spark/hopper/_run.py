@@ -119,7 +119,7 @@ class Run:
             stream.publish(run_started(self.spec, self.trials, epoch, len(self.prepared.partitions), earlier_s))
             try:
                 if running:
-                    outcome = self._train(stream, epoch, earlier, earlier_s)
+                    outcome = self._train(stream, earlier, earlier_s)
                 else:
                     outcome = Outcome(tuple(earlier), 0.0, 0, (), 0.0, 0.0, {}, 0)
             except BaseException as error:
@@ -128,7 +128,7 @@ class Run:
             stream.publish(RunFinished(run_id=self.spec.run, seconds=outcome.seconds))
         return outcome
 
-    def _train(self, stream: EventStream, epoch: int, earlier: list[Event], earlier_s: float) -> Outcome:
+    def _train(self, stream: EventStream, earlier: list[Event], earlier_s: float) -> Outcome:
         secret = secrets.token_bytes(32)
         shares = self._shares()
         coordinator = Coordinator(
@@ -137,13 +137,13 @@ class Run:
             rows={shard.partition: shard.rows for shard in self.prepared.shards if shard.split == "train"},
             validates=self.prepared.test_fraction > 0,
             epochs=self.spec.epochs,
-            epoch=epoch,
             policy=self.spec.policy,
             seed=self.spec.seed,
+            rounds=self.spec.rounds,
             unit_timeout_s=self.unit_timeout_s,
             rejoin_s=self.backend.rejoin_s,
             model_bytes=self.probed.model_bytes,
-            finished_epoch=partial(self._finish_epoch, stream),
+            close=partial(self._close, stream),
             earlier_s=earlier_s,
             replay=self.replay,
             observer=Publisher(stream),
@@ -168,6 +168,7 @@ class Run:
                     jobs.stop()
         finally:
             endpoint.shutdown()
+            coordinator.shut_down()
         if coordinator.error is not None:
             raise RunError(
                 f"run {self.spec.run!r} stopped in epoch {coordinator.epoch}: {coordinator.error}. "
@@ -219,15 +220,22 @@ class Run:
             for name, partitions in shares.items()
         ]
 
-    def _finish_epoch(self, stream: EventStream, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:
-        """Compute the metrics, write the journal, and tell the callbacks, once the results are durable."""
-        finished = [trial for trial in trials if trial.running and len(trial.history) == epoch]
-        for trial in finished:
-            trial.history.append(epoch_metrics(trial, epoch, self.probed.results))
-        for trial in trials:
-            if trial.running and epoch + 1 >= self.spec.epochs:
-                trial.status = "finished"
-        self.journal.close_epoch(epoch, trials, [event for event in events if event.epoch == epoch])
-        stream.publish(
-            EpochFinished(epoch=epoch, metrics={trial.trial_id: dict(trial.history[epoch]) for trial in finished})
-        )
+    def _close(self, stream: EventStream, trials: Sequence[Trial], events: Sequence[Event]) -> None:
+        """Compute the metrics of finished epochs, write the journal, and tell the callbacks once it is durable."""
+        running = [trial for trial in trials if trial.running]
+        finished: dict[int, dict[str, dict[str, float]]] = {}
+        for trial in running:
+            metrics = epoch_metrics(trial, trial.epoch, self.probed.results)
+            finished.setdefault(trial.epoch, {})[trial.trial_id] = dict(metrics)
+            trial.history.append(metrics)
+            trial.status = "finished" if trial.epoch >= self.spec.epochs else "running"
+        try:
+            self.journal.close(trials, events)
+        except BaseException:
+            # An epoch is over once the store has its results.
+            for trial in running:
+                trial.history.pop()
+                trial.status = "running"
+            raise
+        for epoch, of_trials in sorted(finished.items()):
+            stream.publish(EpochFinished(epoch=epoch, metrics=of_trials))

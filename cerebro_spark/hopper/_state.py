@@ -60,8 +60,8 @@ class RunState:
     trials : sequence of Trial
     workers : mapping of str to collection of int
         Workers that are awaited at first, and the partitions of each.
-    epoch : int
-        To begin with.
+    epochs : int
+        That each trial trains.
     validates : bool
         Whether there are validation shards, one per partition.
     earlier_s : float
@@ -71,13 +71,13 @@ class RunState:
     Attributes
     ----------
     hopper : Hopper
-        Schedules the epoch that goes on.
+        Schedules the run.
+    entered : dict of str to int
+        By trial id, the epoch that it trains or waits in.
     evaluations : set of (str, int)
         Trial and partition of each evaluation that no worker has been given yet.
     blamed : Counter of str
         By worker, its losses that trials are blamed for.
-    closing : bool
-        Whether the epoch's results are being written: no unit is given out.
     over : bool
         Whether the run is.
     """
@@ -89,7 +89,7 @@ class RunState:
         trials: Sequence[Trial],
         workers: Mapping[str, Collection[int]],
         *,
-        epoch: int,
+        epochs: int,
         validates: bool,
         earlier_s: float,
         observer: Observer | None,
@@ -101,7 +101,7 @@ class RunState:
         self.partitions = tuple(sorted(set().union(*workers.values())))
         self.workers: dict[str, Attached] = {}
         self.observer = observer or Unobserved()
-        self.epoch = epoch
+        self.entered: dict[str, int] = {}
         self.evaluations: set[tuple[str, int]] = set()
         self.events: list[Event] = []
         self.losses: list[Loss] = []
@@ -111,7 +111,7 @@ class RunState:
         self.checkpoint_seconds = 0.0
         self.error: BaseException | None = None
         self.over = False
-        self.closing = False
+        self._epochs = epochs
         self._validates = validates
         self._started = time.monotonic() - earlier_s
 
@@ -119,6 +119,11 @@ class RunState:
     def seconds(self) -> float:
         """Time since the start of the run."""
         return time.monotonic() - self._started
+
+    @property
+    def epoch(self) -> int:
+        """The earliest epoch that a running trial is in."""
+        return min((trial.epoch for trial in self.running), default=self._epochs)
 
     @property
     def running(self) -> list[Trial]:
@@ -135,11 +140,17 @@ class RunState:
         return trial.durable or trial.holder in self.workers
 
     def want_evaluation(self, trial: Trial) -> None:
-        """Add the evaluations of a trial that has visited all partitions in this epoch."""
-        if self._validates and trial.running and len(trial.done(self.epoch)) == len(self.partitions):
+        """Add the evaluations of a trial that has visited all partitions in its epoch."""
+        if self._validates and trial.running and len(trial.done(trial.epoch)) == len(self.partitions):
             self.evaluations |= {
                 (trial.trial_id, partition) for partition in self.partitions if partition not in trial.evaluated
             }
+
+    def enter(self, trial: Trial) -> None:
+        """Schedule what remains of a trial's epoch: the next one, or one with units that are done again."""
+        self.entered[trial.trial_id] = trial.epoch
+        ahead = max(0, self._epochs - trial.epoch - 1)
+        self.hopper.enter(trial.trial_id, trial.epoch, trial.done(trial.epoch), ahead=ahead)
 
     def cancel_evaluation(self, trial: Trial) -> None:
         """Remove the evaluations of a trial."""

@@ -100,6 +100,11 @@ class Trial:
         """Whether the store has the current version."""
         return self.durable_version == self.version
 
+    @property
+    def epoch(self) -> int:
+        """The epoch that it trains: so many are over."""
+        return len(self.history)
+
     def done(self, epoch: int) -> tuple[int, ...]:
         """Return the partitions visited in an epoch, in order."""
         return tuple(partition for at, partition in self.visits if at == epoch)
@@ -151,20 +156,9 @@ class Trial:
                 self.records[record.version] = record
         self._sums_of(last)
 
-    def forget_durable(self, epoch: int) -> bool:
-        """Forget the last checkpoint of the store, which is damaged, where an earlier one is of the same epoch.
-
-        Returns
-        -------
-        bool
-            Whether there is an earlier one, which :meth:`rewind` goes back to.
-        """
-        version = self.durable_version
-        digest = self.stored.pop(version, "")
-        if all(at == epoch for at, _ in self.visits[self.durable_version :]):
-            return True
-        self.stored[version] = digest
-        return False
+    def forget_durable(self) -> None:
+        """Forget the last checkpoint of the store, which is damaged: :meth:`rewind` goes back to the one before."""
+        self.stored.pop(self.durable_version, None)
 
     def _sums_of(self, record: Record) -> None:
         # The record has the sums of its epoch put together: the last unit stands for them all.
@@ -172,8 +166,8 @@ class Trial:
         if self.unit_sums:
             self.unit_sums[-1] = record.arrays()
 
-    def rewind(self) -> tuple[int, ...]:
-        """Rewind to the durable version; return the partitions to visit again."""
+    def rewind(self) -> int:
+        """Rewind to the durable version, of an earlier epoch maybe; return how many units are to be done again."""
         version = self.durable_version
         lost = self.visits[version:]
         del self.visits[version:], self.unit_sums[version:], self.digests[version + 1 :]
@@ -181,4 +175,7 @@ class Trial:
             self._sums_of(self.records[version])
         self.holder = None
         self.evaluated.clear()
-        return tuple(partition for _, partition in lost)
+        if lost:
+            # Epochs that are trained again are written again.
+            del self.history[lost[0][0] :]
+        return len(lost)

@@ -11,7 +11,7 @@ from pyspark.ml import Estimator
 
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
-from cerebro_spark.hopper import Journal, Lease, RunSpec, Trial, probe
+from cerebro_spark.hopper import ROUNDS, Journal, Lease, RunSpec, Trial, probe
 from cerebro_spark.tune._selection import Selection, train, trainer_name
 from cerebro_spark.tune._space import grid
 from cerebro_spark.tune._tracking import Followers
@@ -43,6 +43,7 @@ _LOGGED = (
     "metric",
     "replicas",
     "schedule",
+    "rounds",
     "seed",
 )
 
@@ -87,6 +88,10 @@ class GridSearch(Estimator[Selection]):
         ``"longest-remaining-elsewhere"`` (default) and the others of :data:`optimizer.hopper.POLICIES` are online: they
         follow measured times, and a run is repeated exactly by :meth:`Selection.replay`. ``"fixed"`` takes the order
         from the seed alone.
+    rounds : {"rolling", "together"}
+        When a configuration begins its next epoch: as soon as the results of its own last one are written
+        (``"rolling"``, the default), or once all have finished it (``"together"``), as in the paper, where workers
+        idle at the end of each epoch. With ``schedule="fixed"`` both train the same models.
     unit_timeout_s : float, optional
         Time after which a unit is taken to hang, and its worker is ended; by default 20 times the configuration's
         longest unit so far, and a minute.
@@ -144,6 +149,7 @@ class GridSearch(Estimator[Selection]):
     num_shards: int | None = None
     replicas: int = 1
     schedule: str = POLICIES[0]
+    rounds: str = ROUNDS[0]
     unit_timeout_s: float | None = None
     errors: str = "drop"
     callbacks: Sequence[Callback] = ()
@@ -162,10 +168,9 @@ class GridSearch(Estimator[Selection]):
             raise InvalidArgumentError(f"num_epochs={self.num_epochs}: at least 1")
         if self.mode not in {None, "min", "max"}:
             raise InvalidArgumentError(f'mode={self.mode!r}: "min" or "max"')
-        if self.schedule not in POLICIES:
-            raise InvalidArgumentError(
-                f"schedule={self.schedule!r}{nearest(self.schedule, POLICIES)}; one of: {', '.join(POLICIES)}"
-            )
+        for name, value, known in (("schedule", self.schedule, POLICIES), ("rounds", self.rounds, ROUNDS)):
+            if value not in known:
+                raise InvalidArgumentError(f"{name}={value!r}{nearest(value, known)}; one of: {', '.join(known)}")
         if not 1 <= self.replicas <= self.backend.num_workers:
             raise InvalidArgumentError(
                 f"replicas={self.replicas}: from 1 to the {self.backend.num_workers} workers that there are"
@@ -281,6 +286,7 @@ class GridSearch(Estimator[Selection]):
             epochs=self.num_epochs,
             seed=self.seed,
             policy=self.schedule,
+            rounds=self.rounds,
             replicas=self.replicas,
             metric=probed.metric(self.metric, validates=prepared.test_fraction > 0),
             larger_is_better=probed.larger_is_better(self.metric, self.mode),

@@ -18,7 +18,7 @@ class TrialResult:
     params : dict
     status : str
         ``"finished"``, or why it ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
-        ``"failed"`` (it took its workers with it), ``"lost its state"``.
+        ``"failed"`` (it took its workers with it).
     metric : float
         Value of the search's metric after the last epoch; NaN where there is none.
     history : list of dict

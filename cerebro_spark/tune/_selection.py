@@ -12,10 +12,10 @@ from pyspark.ml.util import MLWritable
 from cerebro_spark.errors import InvalidArgumentError, NoModelError
 from cerebro_spark.hopper import Journal, Lease, Run, RunSpec, Trial, probe
 from cerebro_spark.tune._model import TunedModel
+from cerebro_spark.tune._placements import placements
 from cerebro_spark.tune._result import TrialResult
 from cerebro_spark.tune._tracking import Followers, tracked
 from optimizer.errors import nearest
-from optimizer.hopper import Placement, Unit
 from udfs.hopper import Checkpoints
 from udfs.shards import PreparedData
 from udfs.training import initial_seed, open_session
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper import Outcome, Probed, SparkBackend
+    from optimizer.hopper import Placement
     from udfs.store import Store
 
 __all__ = ["Selection", "train", "trainer_name"]
@@ -338,7 +339,7 @@ class Selection(Model, MLWritable):
             else Trial(before.trial_id, before.params, before.status, before.traceback)
             for before in self._trials
         ]
-        finished = {trial.trial_id for trial in trials if trial.running}
+        finished = [trial for trial in self._trials if trial.status == "finished"]
         with Lease(self.prepared.store, spec.run) as lease:
             Journal(self.prepared.store, spec.run).begin(spec)
             return train(
@@ -351,21 +352,12 @@ class Selection(Model, MLWritable):
                 lease=lease,
                 followers=followers,
                 parameters={},
-                replay={
-                    epoch: tuple(placement for placement in placements if placement.unit.config in finished)
-                    for epoch, placements in self.placements().items()
-                },
+                replay=placements(finished, self.outcome.events),
             )
 
     def placements(self) -> dict[int, tuple[Placement, ...]]:
         """List by epoch which unit ran where and when: a replay follows it."""
-        placements: dict[int, list[Placement]] = {}
-        for event in self.outcome.events:
-            if event.kind == "train":
-                unit = Unit(event.trial_id, event.partition)
-                placement = Placement(unit, event.worker, event.began, event.ended)
-                placements.setdefault(event.epoch, []).append(placement)
-        return {epoch: tuple(of_epoch) for epoch, of_epoch in placements.items()}
+        return placements(self._trials, self.outcome.events)
 
     def _result(self, trial: Trial) -> TrialResult:
         last = trial.history[-1].get(self.spec.metric) if trial.history else None

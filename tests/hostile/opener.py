@@ -73,7 +73,7 @@ def doors(folder: Path) -> dict[str, Callable[[bytes], Any]]:
     keras = importlib.import_module("keras")
 
     store = Store.from_uri(str(folder / "store"))
-    spec = RunSpec("run", "data", [{}], "m:f", 1, 0, "fixed", 1, "loss", larger_is_better=False)
+    spec = RunSpec("run", "data", [{}], "m:f", 1, 0, "fixed", 1, "loss", larger_is_better=False, rounds="rolling")
 
     def written(data: bytes) -> str:
         path = folder / "opened.bin"
@@ -108,7 +108,7 @@ def doors(folder: Path) -> dict[str, Callable[[bytes], Any]]:
         "trial.json": lambda data: document(
             data, lambda: journal.trials(spec, 1), "runs", "run", "trials", "c000.json"
         ),
-        "events.json": lambda data: document(data, journal.events, "runs", "run", "events", "epoch-0000.json"),
+        "events.json": lambda data: document(data, journal.events, "runs", "run", "events", "part-000000.json"),
         "record.json": lambda data: document(
             data,
             lambda: Checkpoints(store, "records").last("c000"),

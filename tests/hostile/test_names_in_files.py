@@ -45,7 +45,19 @@ def run(store: Store) -> str:
     PreparedData(
         store, "data", (group,), (), (Shard("train", 0, "train/shard-00000.parquet", 1, 4),), 0, 0.0, "f0"
     ).save()
-    spec = RunSpec("run", "data", [{"lr": 1}], "antigravity:fly", 1, 0, "fixed", 1, "loss", larger_is_better=False)
+    spec = RunSpec(
+        "run",
+        "data",
+        [{"lr": 1}],
+        "antigravity:fly",
+        1,
+        0,
+        "fixed",
+        1,
+        "loss",
+        larger_is_better=False,
+        rounds="rolling",
+    )
     Journal(store, "run").begin(spec)
     return "run"
 

@@ -25,7 +25,7 @@ from cerebro_spark.callbacks import (
 )
 from cerebro_spark.hopper import Run, RunSpec, Trial
 
-SPEC = RunSpec("first", "people", [{"lr": 0.1}, {"lr": 0.2}], "m:f", 2, 0, "fixed", 1, "val_accuracy", True)
+SPEC = RunSpec("first", "people", [{"lr": 0.1}, {"lr": 0.2}], "m:f", 2, 0, "fixed", 1, "val_accuracy", True, "rolling")
 
 
 def trials() -> tuple[TrialState, ...]:

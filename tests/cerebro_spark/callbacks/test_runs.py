@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cerebro_spark import ModelTrainer, PreparedData
 
-TASK: dict[str, Any] = {"search_space": {"lr": [0.01], "hidden": [4, 8]}, "num_epochs": 2}
+TASK: dict[str, Any] = {"search_space": {"lr": [0.01], "hidden": [4, 8]}, "num_epochs": 2, "rounds": "together"}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ class Slow(Callback):
     def unit_finished(self, event: UnitFinished) -> None:  # noqa: ARG002 - the first one, whichever it is
         if self.run_went_on is None:
             until = time.monotonic() + 60
-            while not self.store.exists("runs", "followed", "events", "epoch-0001.json") and time.monotonic() < until:
+            while not self.store.exists("runs", "followed", "events", "part-000001.json") and time.monotonic() < until:
                 time.sleep(0.05)
             self.run_went_on = time.monotonic() < until
 
@@ -185,7 +185,7 @@ def test_a_run_that_stops_is_told_last_and_is_resumed(
 
     recorder = Recorder()
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "close_epoch", full)
+        patch.setattr(Journal, "close", full)
         with pytest.raises(RunError, match="the disk is full"):
             search(spark, prepared.store, callbacks=[recorder], **TASK).fit(prepared, run_id="stops")
     failed = recorder.events[-1]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cerebro_spark.hopper import Coordinator, Death, Trial, _epochs, _liveness, _protocol
+from cerebro_spark.hopper import ROUNDS, Coordinator, Death, Trial, _epochs, _liveness, _protocol
 from udfs.hopper import (
     Abort,
     Acknowledged,
@@ -132,12 +132,13 @@ class World:
         *,
         validates: bool,
         policy: str,
+        rounds: str = "rolling",
         observer: Observer | None = None,
     ) -> None:
         self.all_partitions = tuple(range(workers))
         self.store: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
         self.alive: dict[str, Player] = {}
-        self.histories: list[int] = []
+        self.closed: list[tuple[str, int]] = []
         self.trials = [Trial(f"c{number}", {"number": number}) for number in range(configs)]
         self.validates = validates
         self.coordinator = Coordinator(
@@ -148,13 +149,13 @@ class World:
             rows=dict.fromkeys(self.all_partitions, 10),
             validates=validates,
             epochs=EPOCHS,
-            epoch=0,
             policy=policy,
             seed=1,
+            rounds=rounds,
             unit_timeout_s=None,
             rejoin_s=60.0,
             model_bytes=80,
-            finished_epoch=self.finished,
+            close=self.close,
             observer=observer,
         )
         self.players = [Player(f"w{number}", self) for number in range(workers)]
@@ -172,16 +173,17 @@ class World:
                 while player.writing:
                     player.store()
 
-    def finished(self, epoch: int, trials: Any, _events: Any) -> None:
+    def close(self, trials: Any, _events: Any) -> None:
         for trial in trials:
             if trial.running:
                 assert trial.durable
-                assert len(trial.done(epoch)) == len(self.all_partitions)
+                assert len(trial.done(trial.epoch)) == len(self.all_partitions)
                 if self.validates:
                     assert sorted(trial.evaluated) == list(self.all_partitions)
-                if epoch + 1 == EPOCHS:
+                self.closed.append((trial.trial_id, trial.epoch))
+                trial.history.append({})
+                if trial.epoch == EPOCHS:
                     trial.status = "finished"
-        self.histories.append(epoch)
 
 
 @pytest.fixture(autouse=True)
@@ -189,11 +191,14 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls come one after the other here, and the end of an epoch with them."""
 
     class Now:
-        def __init__(self, target: Any, **_: Any) -> None:
-            self.start = target
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def submit(self, function: Any) -> None:
+            function()
 
     monkeypatch.setattr(_protocol, "_POLL_S", 0.0)
-    monkeypatch.setattr(_epochs.threading, "Thread", Now)
+    monkeypatch.setattr(_epochs, "ThreadPoolExecutor", Now)
 
 
 @settings(max_examples=300, deadline=None)
@@ -203,6 +208,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     extra=st.integers(0, 2),
     validates=st.booleans(),
     policy=st.sampled_from(["longest-remaining-elsewhere", "randomized", "fixed"]),
+    rounds=st.sampled_from(ROUNDS),
     seed=st.integers(0, 2**31),
     losses=st.integers(0, 5),
     newcomers=st.integers(0, 2),
@@ -214,12 +220,13 @@ def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa:
     extra: int,
     validates: bool,
     policy: str,
+    rounds: str,
     seed: int,
     losses: int,
     newcomers: int,
     rejoin_s: float,
 ) -> None:
-    world = World(configs, workers, min(workers, 1 + extra), validates=validates, policy=policy)
+    world = World(configs, workers, min(workers, 1 + extra), validates=validates, policy=policy, rounds=rounds)
     world.coordinator._recovery._rejoin_s = rejoin_s
     draw = random.Random(seed)  # noqa: S311 - of a test
     for player in world.players:
@@ -248,13 +255,14 @@ def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa:
             player.ask()
     assert world.coordinator.wait(0.0)
     assert world.coordinator.error is None
-    if any(trial.status == "finished" for trial in world.trials):
-        assert world.histories == list(range(EPOCHS))
+    if rounds == "together":
+        assert [epoch for _, epoch in world.closed] == sorted(epoch for _, epoch in world.closed)
     for trial in world.trials:
         if trial.status == "failed":
             assert len(trial.deaths) >= 3
             continue
         assert trial.status == "finished"
+        assert [epoch for trial_id, epoch in world.closed if trial_id == trial.trial_id] == list(range(EPOCHS))
         assert sorted(trial.visits) == [(epoch, part) for epoch in range(EPOCHS) for part in world.all_partitions]
         assert world.store[trial.trial_id, trial.digests[-1]] == tuple(trial.visits)
 
@@ -510,7 +518,6 @@ def test_a_store_that_takes_no_checkpoints_ends_the_run() -> None:
 
 @pytest.mark.parametrize("validates", [True, False])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(validates: bool) -> None:
-    """Within an epoch; across epochs the trial ends, and a resumed run takes it further back."""
     world = World(1, 3, 3, validates=validates, policy="fixed")
     first, second, third = world.players
     first.join()
@@ -536,25 +543,49 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(validates: bool) -> No
     assert (trial.status, sorted(trial.visits)) == ("finished", [(e, p) for e in range(2) for p in range(3)])
 
 
-def test_a_damaged_checkpoint_of_the_epoch_before_ends_its_trial() -> None:
-    world = World(1, 1, 1, validates=False, policy="fixed")
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_a_damaged_checkpoint_of_the_epoch_before_is_trained_again(rounds: str) -> None:
+    world = World(2, 1, 1, validates=True, policy="fixed", rounds=rounds)
     (player,) = world.players
     player.join()
-    player.ask()
-    player.work()
-    player.ask()
-    player.store()
-    (trial,) = world.trials
-    assert world.coordinator.epoch == 1
-    world.store.clear()
+    while not any(trial.epoch for trial in world.trials):
+        player.ask()
+        player.work()
+        while player.writing:
+            player.store()
+    trial = max(world.trials, key=lambda trial: trial.epoch)
+    assert (trial.epoch, trial.version) == (1, 1)
+    del world.store[trial.trial_id, trial.digests[1]]
     world.coordinator.lose("w0", "killed")
     player.join()
-    for _ in range(4):
-        player.ask()
-        if player.unit is not None:
-            player.work()
-    assert trial.status == "lost its state"
-    assert trial.traceback.endswith("Selection.resume goes on from an earlier checkpoint, or from the beginning")
+    world.play(lambda player, _unit: player.work())
+    assert world.coordinator.error is None
+    assert [trial.status for trial in world.trials] == ["finished", "finished"]
+    assert [trial.visits for trial in world.trials] == [[(0, 0), (1, 0)]] * 2
+    epochs = {each.trial_id: [epoch for name, epoch in world.closed if name == each.trial_id] for each in world.trials}
+    assert epochs.pop(trial.trial_id) == [0, 0, 1]
+    assert list(epochs.values()) == [[0, 1]]
+
+
+def test_nobody_waits_for_others_at_the_end_of_an_epoch_unless_asked_to() -> None:
+    begun: dict[str, bool] = {}
+    for rounds in ROUNDS:
+        world = World(2, 2, 2, validates=False, policy="fixed", rounds=rounds)
+        one, other = world.players
+        one.join()
+        other.join()
+        other.ask()
+        slow = other.unit.trial_id if other.unit is not None else ""
+        fast = next(trial for trial in world.trials if trial.trial_id != slow)
+        for _ in range(8):
+            one.ask()
+            if one.unit is not None:
+                one.work()
+            while one.writing:
+                one.store()
+        begun[rounds] = len(fast.visits) > len(world.all_partitions)
+        assert slow
+    assert begun == {"rolling": True, "together": False}
 
 
 def test_a_damaged_shard_ends_the_run() -> None:

@@ -94,7 +94,8 @@ def test_a_worker_that_comes_back_late_gets_its_share_between_epochs() -> None:
     holdings.attach("w1")
     holdings.detach("w1", 10.0)
     assert holdings.expired(11.0) == ["w1"]
-    assert holdings.adopt() == [("w0", 1), ("w0", 3)]
+    assert holdings.adopt() == ["w0"]
+    assert holdings["w0"] == {0, 1, 2, 3}
     holdings.attach("w1")
     assert holdings.adopt() == []
     assert holdings["w1"] == set()
@@ -107,6 +108,7 @@ def test_a_spare_takes_the_place_of_a_lost_worker_at_once() -> None:
     for name in ("w0", "w1", "w2"):
         holdings.attach(name)
     holdings.detach("w0", 1.0)
-    assert holdings.adopt() == [("w2", 0)]
+    assert holdings.adopt() == ["w2"]
+    assert holdings["w2"] == {0}
     holdings.attach("w0")
     assert holdings["w0"] == set()

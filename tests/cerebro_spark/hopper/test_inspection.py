@@ -8,7 +8,7 @@ import pyarrow as pa
 from typer.testing import CliRunner
 
 from cerebro_spark.cli import app
-from cerebro_spark.hopper import Journal, RunSpec, Trial, inspect_store
+from cerebro_spark.hopper import Event, Journal, RunSpec, Trial, inspect_store
 from udfs.hopper import Checkpoints, Record, digest_of
 from udfs.shards import PreparedData, Shard, ShardWriter, TensorColumn, TensorGroup, shard_path
 
@@ -26,11 +26,14 @@ def fill(store: Store) -> None:
     ((report,),) = (each.to_pylist() for each in ShardWriter(store, "data", (COLUMN,), (), 1)([batch]))
     shard = Shard("train", 0, shard_path("train", 0), 9, 36, report["digest"])
     PreparedData(store, "data", (TensorGroup("x", (COLUMN,)),), (), (shard,), 0, 0.0, "f0").save()
-    spec = RunSpec("run", "data", [{"lr": 1}], "module:f", 1, 0, "fixed", 1, "loss", larger_is_better=False)
+    spec = RunSpec(
+        "run", "data", [{"lr": 1}], "module:f", 1, 0, "fixed", 1, "loss", larger_is_better=False, rounds="rolling"
+    )
     journal = Journal(store, "run")
     journal.begin(spec)
     Checkpoints(store, "run").write(Record("c000", 1, digest_of(b"state"), ((0, 0),)), b"state")
-    journal.close_epoch(0, [Trial("c000", {"lr": 1}, history=[{"loss": 1.0}])], [])
+    event = Event(kind="train", trial_id="c000", worker="w0", epoch=0, partition=0, began=0.0, ended=1.0, seconds=0.9)
+    journal.close([Trial("c000", {"lr": 1}, history=[{"loss": 1.0}])], [event])
 
 
 def test_an_intact_store(store: Store) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +28,7 @@ SPEC = RunSpec(
     replicas=1,
     metric="loss",
     larger_is_better=False,
+    rounds="rolling",
 )
 
 
@@ -39,13 +40,17 @@ def test_a_run_of_the_first_version_is_read(tmp_path: Path) -> None:
     trial = Trial("c000", {"lr": 0.1}, history=[{"loss": 0.5}])
     event = Event(kind="train", trial_id="c000", worker="w0", epoch=0, partition=0, began=0.0, ended=1.0, seconds=0.9)
     Checkpoints(store, "first").write(Record("c000", 1, digest_of(b"state"), ((0, 0),), {"loss": [1.0, 2.0]}), b"state")
-    journal.close_epoch(0, [trial], [event])
+    journal.close([trial], [event])
+    (tmp_path / "runs/first/events/part-000000.json").rename(tmp_path / "runs/first/events/epoch-0000.json")
     journalled = [*tmp_path.rglob("epoch-0000.json"), *tmp_path.glob("runs/first/checkpoints/c000/*.json")]
     assert len(journalled) == 2
     for path in journalled:
         today = json.dumps(json.loads(path.read_text())["content"])  # without a digest
         path.write_text(today.replace('"trial_id"', '"config"'))
         assert path.read_text() != today
+    settings = tmp_path / "runs/first/run.json"
+    settings.write_text(json.dumps({name: value for name, value in asdict(SPEC).items() if name != "rounds"}))
+    assert journal.spec() == replace(SPEC, rounds="together"), "there was no other way"
     assert journal.events() == [event]
     (read,) = journal.trials(journal.spec(), 1)
     assert (read.trial_id, read.visits, read.history) == ("c000", [(0, 0)], [{"loss": 0.5}])
@@ -66,7 +71,7 @@ def test_params_keep_their_order(tmp_path: Path) -> None:
     assert list(params.items()) == [("lr", 0.1), ("channels", [8, 4]), ("betas", 1)]
 
 
-@pytest.mark.parametrize("place", ["run.json", "trials/c000.json", "events/epoch-0000.json"])
+@pytest.mark.parametrize("place", ["run.json", "trials/c000.json", "events/part-000000.json"])
 def test_a_damaged_file_is_told_with_what_to_do(tmp_path: Path, place: str) -> None:
     journal = two_epochs(tmp_path)
     damage(tmp_path / "runs/first" / place)
@@ -110,14 +115,27 @@ def test_a_trial_that_lost_its_state_goes_on_when_its_run_is_resumed(tmp_path: P
     assert read(journal)[0].status == "diverged"
 
 
-def test_a_trial_goes_back_within_its_epoch(tmp_path: Path) -> None:
+def test_a_trial_goes_back_to_the_checkpoints_before(tmp_path: Path) -> None:
     (trial,) = read(two_epochs(tmp_path))
     assert trial.durable
-    assert trial.forget_durable(1)
-    assert trial.rewind() == (1,)
+    trial.forget_durable()
+    assert trial.rewind() == 1
+    assert (trial.version, trial.epoch, trial.history) == (3, 1, [{"loss": 0.5}])
     assert {name: part.tolist() for name, part in trial.training_sums(1).items()} == {"loss": [3.0, 1.0]}
-    assert not trial.forget_durable(1), "the one before is of another epoch"
-    assert trial.durable_version == 3
+    trial.forget_durable()
+    assert trial.rewind() == 3
+    assert (trial.version, trial.epoch, trial.history) == (0, 0, []), "from the seed"
+
+
+def test_parts_are_numbered_after_the_last(tmp_path: Path) -> None:
+    """One that is damaged may be deleted: the next one takes no other's place."""
+    journal = two_epochs(tmp_path)
+    (tmp_path / "runs/first/events/part-000000.json").unlink()
+    event = Event(kind="train", trial_id="c000", worker="w1", epoch=2, partition=0, began=2.0, ended=3.0, seconds=0.9)
+    journal.close([], [event])
+    assert [found.epoch for found in journal.events()] == [1, 2]
+    journal.close([], [])
+    assert len(list((tmp_path / "runs/first/events").iterdir())) == 2
 
 
 def two_epochs(folder: Path, status: str = "finished", *, begin: bool = True) -> Journal:
@@ -137,7 +155,7 @@ def two_epochs(folder: Path, status: str = "finished", *, begin: bool = True) ->
     unit = {"kind": "train", "trial_id": "c000", "worker": "w0", "partition": 0}
     for epoch in (0, 1):
         event = Event(**unit, epoch=epoch, began=0.0, ended=1.0, seconds=0.9)
-        journal.close_epoch(epoch, [trial], [event])
+        journal.close([trial], [event])
     return journal
 
 
