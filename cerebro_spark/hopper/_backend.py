@@ -37,8 +37,8 @@ class SparkBackend:
     num_workers : int
         Long-lived tasks, each with one task slot and its own shards. While a run goes on they hold their slots.
     max_workers : int, optional
-        As many may work once the cluster has the slots: the others wait for one, and get shards between epochs. By
-        default there are no others.
+        As many may work once the cluster has the slots: the others wait for one, and get shards when a trial ends an
+        epoch. By default there are no others.
     threads : int
         CPU threads of one unit; ``spark.task.cpus`` by default.
     memory_bytes : int, optional
@@ -47,7 +47,7 @@ class SparkBackend:
         How often a lost worker's job is started again before its shards go to the others. Default 3.
     rejoin_s : float
         How long a lost worker is waited for before its shards go to the others; should it come back later, it gets
-        some between epochs. Default 60.
+        some when a trial ends an epoch. Default 60.
     driver_host : str, optional
         Name or address under which the workers reach this process; ``spark.driver.host`` by default, or on Connect this
         machine's name.
