@@ -19,8 +19,10 @@ PICTURES ?= docs/images
 RUNS := artifacts/pictures
 # docs/benchmarks.md quotes FIGURES="--images 1024 --image-size 224 --repeats 3", which takes an hour.
 FIGURES ?= --images 64
+# docs/benchmarks.md says what was run.
+SOAK ?= --minutes 120
 
-.PHONY: help demo pictures notebooks dist test test-extended test-all cluster-test faults-test horovod-test lint format test-compat bench java clean
+.PHONY: help demo pictures notebooks dist test test-extended test-all cluster-test faults-test horovod-test lint format test-compat bench soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
@@ -36,6 +38,7 @@ help:
 	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        the benchmarks, small"
+	@echo "make soak         searches with a kill, stop, cut or flip each ten seconds: SOAK=\"--minutes 120 --seed 7\""
 
 demo: java $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/stamps.py --out $(DEMO)
@@ -116,6 +119,9 @@ bench: java $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/hopper.py
 	$(VENV)/bin/python benchmarks/endpoint_under_attack.py
 	$(VENV)/bin/python benchmarks/occlusion.py
+
+soak: java $(VENV)/test.stamp
+	$(VENV)/bin/python benchmarks/soak.py $(SOAK)
 
 java:
 	@if [ ! -x "$${JAVA_HOME:-/nonexistent}/bin/java" ] && ! command -v java >/dev/null; then \

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -31,6 +31,7 @@ class Report:
 
     title: str
     ratios: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
     _parts: list[Table | str] = field(default_factory=list)
     _said: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -66,8 +67,12 @@ class Report:
         reached = "" if target is None else f" (to reach: {target:g})"
         self._said.append((name, f"{value:.1e}" if small else f"{value:.3f}", meaning + reached))
 
+    def fact(self, name: str, value: Any) -> None:
+        """Add what is no ratio, for the JSON object alone."""
+        self.facts[name] = value
+
     def show(self, *, as_json: bool) -> None:
-        """Print everything; with ``as_json`` the last line is ``{"ratios": {name: number, ...}}``."""
+        """Print everything; with ``as_json`` the last line is ``{"ratios": {name: number, ...}}``, and any facts."""
         self.table("Ratios", ("name", "ratio", "meaning"), self._said)
         # A pipe has no width of its own: 80 columns would fold every line.
         width = None if Console().is_terminal else 160
@@ -76,7 +81,7 @@ class Report:
         for part in self._parts:
             console.print(part, markup=False) if isinstance(part, str) else console.print(part)
         if as_json:
-            print(json.dumps({"ratios": self.ratios}), flush=True)
+            print(json.dumps({"ratios": self.ratios} | ({"facts": self.facts} if self.facts else {})), flush=True)
 
 
 def load_average() -> str:
