@@ -168,7 +168,7 @@ class Service:
         seconds = time.perf_counter() - begun
         state = session.checkpoint()
         version, digest = unit.version + 1, digest_of(state)
-        self._sessions.finish(unit.trial_id, version)
+        self._sessions.finish(unit.trial_id, digest)
         self._states.put(unit.trial_id, version, state)
         visits = (*unit.record.visits, (unit.epoch, unit.partition))
         trained = {name: part.tolist() for name, part in merge_sums(unit.record.arrays(), sums).items()}

@@ -27,12 +27,15 @@ _FETCH_S = 600.0
 # Sessions that stay open: building a model anew, and Keras's tracing, take longer than restoring its state.
 _OPEN = 16
 
-# Version of a session whose training was broken off.
-_UNKNOWN = -1
+# For the digest of a session whose training was broken off.
+_UNKNOWN = "?"
 
 
 class Sessions:
-    """The sessions of the trials that were here last, each at a version.
+    """The sessions of the trials that were here last, each at a checkpoint.
+
+    A checkpoint is known by its digest: a trial that went back to an earlier one, and then on over other partitions,
+    has another one of the same version.
 
     Parameters
     ----------
@@ -49,7 +52,7 @@ class Sessions:
         self._checkpoints = checkpoints
         self._device = task_device(worker.device)
         self._model_bytes = worker.memory_bytes or memory_limit()[0]
-        self._open: OrderedDict[str, tuple[int, Session]] = OrderedDict()
+        self._open: OrderedDict[str, tuple[str, Session]] = OrderedDict()
         self._peers: dict[str, Caller] = {}
 
     def warm_up(self) -> None:
@@ -59,7 +62,7 @@ class Sessions:
             open_session(self._worker.trainer_fn, self._worker.sample, 0, device=self._device)
 
     def at(self, unit: WorkUnit) -> tuple[Session, int]:
-        """Bring a trial's session to the version that a unit starts from.
+        """Bring a trial's session to the checkpoint that a unit starts from.
 
         Returns
         -------
@@ -74,31 +77,31 @@ class Sessions:
             The model is larger than this worker's memory.
         """
         have, session = self._open.get(unit.trial_id, (_UNKNOWN, None))
-        if session is None or (unit.version == 0 and have != 0):
+        if session is None or (not unit.version and have):
             seed = initial_seed(self._worker.seed, unit.trial_id)
             session = open_session(self._worker.trainer_fn, unit.params, seed, device=self._device)
             self._check_size(session)
-            have = 0
+            have = ""
         fetched = 0
-        if have != unit.version:
+        if have != unit.digest:
             state = self._states.get(f"{unit.trial_id}/{unit.version}")
-            if state is None:
+            if state is None or digest_of(state) != unit.digest:
                 state = self._fetch(unit)
                 fetched = len(state)
             session.restore(state)
-        self._open[unit.trial_id] = (unit.version, session)
+        self._open[unit.trial_id] = (unit.digest, session)
         self._open.move_to_end(unit.trial_id)
         while len(self._open) > _OPEN:
             self._open.popitem(last=False)
         return session, fetched
 
     def begin(self, trial_id: str) -> None:
-        """Note that a trial trains: should it break off half way, its session is of no version any more."""
+        """Note that a trial trains: should it break off half way, its session is at no checkpoint any more."""
         self._open[trial_id] = (_UNKNOWN, self._open[trial_id][1])
 
-    def finish(self, trial_id: str, version: int) -> None:
-        """Note the version that a trial has been trained to."""
-        self._open[trial_id] = (version, self._open[trial_id][1])
+    def finish(self, trial_id: str, digest: str) -> None:
+        """Note the checkpoint that a trial has been trained to."""
+        self._open[trial_id] = (digest, self._open[trial_id][1])
 
     def discard(self, trial_id: str) -> None:
         """Forget a trial's session."""

@@ -1,0 +1,57 @@
+"""Models that a worker has open: one that its trial has gone back from is not taken for the one to go on with."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from udfs.hopper import Checkpoints, EvaluateUnit, Record, States, digest_of
+from udfs.hopper._sessions import Sessions
+from udfs.store import Store
+from udfs.training import ModelTrainer, initial_seed, open_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def trainer(params: dict[str, Any]) -> ModelTrainer:
+    net = torch.nn.Linear(2, 2)
+    torch.nn.init.constant_(net.weight, params.get("weight", 0.0))
+    return ModelTrainer(
+        model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1), loss=torch.nn.CrossEntropyLoss(), batch_size=2
+    )
+
+
+def checkpoint(weight: float) -> bytes:
+    """The state after one unit, on a partition of its own."""
+    return open_session(trainer, {"weight": weight}, initial_seed(0, "c0")).checkpoint()
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_another_checkpoint_of_the_same_version_is_restored(tmp_path: Path, held: bool) -> None:
+    first, second = checkpoint(1.0), checkpoint(2.0)
+    checkpoints, states = Checkpoints(Store.from_uri(str(tmp_path)), "run"), States(1 << 20)
+    checkpoints.write(Record("c0", 1, digest_of(second), ((0, 1),)), second)
+    worker: Any = SimpleNamespace(trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, secret=b"")
+    sessions = Sessions(worker, states, checkpoints)
+
+    def unit(version: int, digest: str) -> EvaluateUnit:
+        where = {"trial_id": "c0", "params": {}, "partition": 0, "peer": "", "drop": (), "holds": (0,)}
+        return EvaluateUnit(unit_id="u", version=version, digest=digest, **where)
+
+    # This worker trains the first unit, whose checkpoint the store does not get.
+    session, _ = sessions.at(unit(0, ""))
+    sessions.begin("c0")
+    session.restore(first)
+    sessions.finish("c0", digest_of(first))
+    if held:
+        states.put("c0", 1, first)
+    assert sessions.at(unit(1, digest_of(first)))[0].checkpoint() == first
+    # The next worker is lost, and another one trains the trial on another partition first.
+    again, fetched = sessions.at(unit(1, digest_of(second)))
+    assert again.checkpoint() == second
+    assert fetched == len(second)
