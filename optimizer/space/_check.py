@@ -30,46 +30,54 @@ def read(layout: Layout, where: Test | None, params: Mapping[str, Any]) -> dict[
     SpaceError
         See :meth:`Space.check`.
     """
-    given = dict(_given(layout.root, params, "", ""))
+    unknown: list[str] = []
+    given = dict(_given(layout.root, params, "", "", unknown))
+    # A wrong value comes before a name that is out of place, since it may be the branch that the name is missing.
+    for dimension in layout.order:
+        if dimension.path in given:
+            value = given[dimension.path] = plain(given[dimension.path], dimension.name)
+            if not dimension.domain.holds(value):
+                raise SpaceError(f"{dimension.name!r}={value!r} is outside its domain: {dimension.domain}")
+    if unknown:
+        raise _out_of_place(layout, unknown[0])
     draft = Draft(layout)
     for dimension in layout.order:
         live = draft.live(dimension)
-        if dimension.path not in given:
-            if live:
-                raise SpaceError(f"{dimension.name!r} is missing: {dimension}")
-            continue
-        value = given[dimension.path]
-        if not live:
-            raise SpaceError(f"{dimension.name!r}={value!r} is set, and {dimension.path} is not live: {dimension}")
-        value = plain(value, dimension.name)
-        if not dimension.domain.holds(value):
-            raise SpaceError(f"{dimension.name!r}={value!r} is outside its domain: {dimension.domain}")
-        draft.put(dimension, value)
+        if live and dimension.path not in given:
+            raise SpaceError(f"{dimension.name!r} is missing: {dimension}")
+        if live:
+            draft.put(dimension, given[dimension.path])
+        elif dimension.path in given:
+            raise _out_of_place(layout, dimension.name)
     if where is not None and not answer(where, draft.params(), "the space"):
         raise SpaceError(f"{dict(params)!r} does not satisfy the space's where=")
     return draft.values
 
 
-def _given(group: Group, params: Any, prefix: str, owner: str) -> Iterator[tuple[str, Any]]:
-    """Pair the values of a mapping with the paths of their dimensions, and refuse what is left over."""
+def _out_of_place(layout: Layout, name: str) -> SpaceError:
+    owners = [dimension for dimension in layout.declared if dimension.name == name]
+    if owners:
+        reasons = "; ".join(f"{dimension.path} is {dimension}" for dimension in owners)
+        return SpaceError(f"{name!r} is set, and not live: {reasons}")
+    names = [dimension.name for dimension in layout.declared]
+    return SpaceError(f"no dimension {name!r} in the space{nearest(name, names)}; there are {', '.join(names)}")
+
+
+def _given(group: Group, params: Any, prefix: str, nested: str, unknown: list[str]) -> Iterator[tuple[str, Any]]:
+    """Pair the values of a mapping with the paths of their dimensions; add names that are out of place to a list."""
     if not isinstance(params, Mapping):
-        raise SpaceError(f"{owner or 'a configuration'} has to be a mapping, not {params!r}")
-    known: dict[str, str] = {}
+        raise SpaceError(f"{nested or 'a configuration'} has to be a mapping, not {params!r}")
+    known = set()
     for name, path, entry in _beside(group, params, prefix):
-        known[name] = path
+        known.add(name)
         if isinstance(entry, Group):
             if name not in params:
-                raise SpaceError(f"{name!r} is missing: a mapping of {', '.join(inner for inner, _ in entry.entries)}")
-            yield from _given(entry, params[name], path, name)
+                inner = ", ".join(inner for inner, _ in entry.entries)
+                raise SpaceError(f"{beside(nested, name)!r} is missing: a mapping of {inner}")
+            yield from _given(entry, params[name], path, beside(nested, name), unknown)
         elif name in params:
             yield path, params[name]
-    for name in params:
-        if name not in known:
-            within_owner = f" in {owner!r}" if owner else ""
-            raise SpaceError(
-                f"{name!r}{within_owner} is no dimension of the space, or none of the branch that is chosen"
-                f"{nearest(str(name), known)}; there are {', '.join(known)}"
-            )
+    unknown += [beside(nested, str(name)) for name in params if name not in known]
 
 
 def _beside(group: Group, params: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str, Any]]:

@@ -12,7 +12,7 @@ from ._errors import SpaceError
 from ._plain import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from ._dimension import Dimension
     from ._layout import Layout
@@ -30,7 +30,7 @@ def grid(layout: Layout, where: Test | None, points: int | Mapping[str, int] | N
     points_of = _points(layout, points)
     values = {dimension.path: _values(dimension, points_of.get(dimension.name)) for dimension in layout.order}
     configurations = []
-    for number, draft in enumerate(_expanded(Draft(layout), layout.order, values)):
+    for number, draft in enumerate(_expanded(layout, values)):
         if number == _MOST:
             raise SpaceError(f"the grid has more than {_MOST:,} configurations: give fewer values, or sample")
         params = draft.params()
@@ -73,13 +73,18 @@ def _values(dimension: Dimension, points: int | None) -> list[Value]:
         raise SpaceError(f"{dimension.path}: {error}") from None
 
 
-def _expanded(draft: Draft, order: Sequence[Dimension], values: Mapping[str, list[Value]]) -> Iterator[Draft]:
-    """Yield every draft of the dimensions in ``order``, the last of which varies fastest."""
-    for place, dimension in enumerate(order):
-        if draft.live(dimension):
-            for value in values[dimension.path]:
-                branch = draft.copy()
-                branch.put(dimension, value)
-                yield from _expanded(branch, order[place + 1 :], values)
-            return
-    yield draft
+def _expanded(layout: Layout, values: Mapping[str, list[Value]]) -> Iterator[Draft]:
+    """Yield a draft for each combination, depth first, so that the last dimension varies fastest."""
+    stack = [(Draft(layout), 0)]
+    while stack:
+        draft, place = stack.pop()
+        while place < len(layout.order) and not draft.live(layout.order[place]):
+            place += 1
+        if place == len(layout.order):
+            yield draft
+            continue
+        dimension = layout.order[place]
+        for value in reversed(values[dimension.path]):
+            branch = draft.copy()
+            branch.put(dimension, value)
+            stack.append((branch, place + 1))

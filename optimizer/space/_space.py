@@ -147,7 +147,8 @@ class Space:
 
         Each dimension has a stream of its own, which depends on ``seed``, ``number`` and the dimension's path alone:
         a further dimension does not change the values of the others, and the first ``k`` of ``2k`` configurations are
-        the ``k``. A space with few values repeats itself.
+        the ``k``. All machines draw the same. What the space's ``where=`` refuses is drawn anew as a whole. A space
+        with few values repeats itself.
 
         Parameters
         ----------
@@ -214,7 +215,8 @@ class Space:
 
         Each dimension is drawn anew with the probability ``resample``. Otherwise a number of a range is multiplied by
         one of the factors; on steps and among integers it moves to the nearest, and by at least one step. A number of
-        a choice moves to the next smaller or larger one. Nothing leaves its bounds: what would, stays at the bound.
+        a choice moves to the next smaller or larger one. Nothing leaves its bounds: what would, stays at the bound. A 0
+        without steps stays 0 until it is drawn anew.
         Options that are not all numbers have no neighbours, and stay. Dimensions that come to life are drawn, those
         that no longer live are dropped.
 

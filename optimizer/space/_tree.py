@@ -222,7 +222,10 @@ def _entry(name: str, value: Any) -> Entry:
             raise SpaceError(f"{name!r} is an empty mapping: leave it out, or name what is in it")
         return grown(value)
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes):
-        return choice(value)
+        try:
+            return choice(value)
+        except SpaceError as error:
+            raise SpaceError(f"{name!r}: {error}") from None
     return Constant(plain(value, name))
 
 
