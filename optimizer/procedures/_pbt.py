@@ -113,10 +113,9 @@ class PBT(Sampled):
         elif self._together:
             self._generation(fresh)
         else:
-            ours = set(self._members)
-            for trial in fresh:
-                if trial in ours and (trial.waiting or not trial.live):
-                    self._meet(trial)
+            self._finish_old([trial for trial in fresh if trial.waiting])
+            for member in [member for member in self._members if member.waiting or not member.live]:
+                self._meet(member)
 
     def _generation(self, fresh: Sequence[Trial]) -> None:
         training = sum(1 for member in self._members if member.running and not member.waiting)
@@ -126,7 +125,8 @@ class PBT(Sampled):
                     self.pause(trial, f"epoch {len(trial.curve)}: waits for {training} others")
             return
         ranked = self.ledger.ranked(member for member in self._members if member.live)
-        if not ranked or self._finish_old(ranked):
+        self._finish_old(ranked)
+        if not any(trial.live for trial in ranked):
             return
         best, rest = ranked[: self._count], ranked[self._count :]
         dead = [member for member in self._members if not member.live]
@@ -138,23 +138,22 @@ class PBT(Sampled):
         ]
         self._members = [member for member in members if member is not None]
 
-    def _finish_old(self, ranked: Sequence[Trial]) -> bool:
-        old = [trial for trial in ranked if len(trial.curve) >= self.epochs]
-        for trial in old:
-            self.stop(trial, f"finished its {self.epochs} epochs")
-        return len(old) == len(ranked)
+    def _finish_old(self, trials: Sequence[Trial]) -> None:
+        old = {trial for trial in trials if len(trial.curve) >= self.epochs}
+        for trial in trials:
+            if trial in old:
+                self.stop(trial, f"finished its {self.epochs} epochs")
+        self._members = [member for member in self._members if member not in old]
 
     def _meet(self, trial: Trial) -> None:
         """Decide about one member, by what the others have measured last."""
         place = self._members.index(trial)
-        if trial.waiting and len(trial.curve) >= self.epochs:
-            self.stop(trial, f"finished its {self.epochs} epochs")
-            del self._members[place]
-            return
         ranked = self.ledger.ranked(member for member in self._members if member.live and member.score > WORST)
         count = min(self._count, len(ranked) // 2)
         best = ranked[:count] if trial.live else ranked[: self._count]
         lost = not trial.live or trial in ranked[len(ranked) - count :]
+        if not trial.live and not best:
+            return  # until another one has measured something
         member = self._replace(trial, best) if lost and best else self._go_on(trial)
         self._members[place : place + 1] = [] if member is None else [member]
 
@@ -179,7 +178,7 @@ class PBT(Sampled):
         return member if member.live and self.carry_on(member, self._next(member)) else None
 
     def _next(self, trial: Trial) -> int:
-        return max(1, min(self.ready, self.epochs - len(trial.curve)))
+        return min(self.ready, self.epochs - len(trial.curve))
 
     def plan(self) -> Plan:
         """See :meth:`Procedure.plan`."""

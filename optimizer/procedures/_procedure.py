@@ -157,7 +157,7 @@ class Procedure(ABC):
         if forgotten := [trial.trial_id for trial in fresh if trial.waiting]:
             raise ProcedureError(f"{type(self).__name__} decided nothing about {', '.join(forgotten)}")
         if not self.ledger.runs:
-            self._end("the search is over")
+            self._end("the search is over" if self.may_start else f"the search is over: {self._limit}")
         return self._decisions
 
     def hear(self, trial: Trial) -> None:  # noqa: B027 - most procedures read the ledger
@@ -218,7 +218,7 @@ class Procedure(ABC):
         """
         granted = self._granted(epochs)
         if not granted:
-            self.stop(trial, self._cut_reason)
+            self.stop(trial, self._no_epochs)
             return False
         self.ledger.carry_on(trial, granted, reason)
         trial.cut = granted < epochs
@@ -252,8 +252,12 @@ class Procedure(ABC):
         self.hear(trial)
 
     @property
-    def _cut_reason(self) -> str:
+    def _no_epochs(self) -> str:
         return f"limit of {self.limits.max_total_epochs} epochs"
+
+    @property
+    def _limit(self) -> str:
+        return f"limit of {self.limits.max_configurations} configurations" if self._granted(1) else self._no_epochs
 
     def _granted(self, epochs: int) -> int:
         most = self.limits.max_total_epochs
@@ -271,7 +275,7 @@ class Procedure(ABC):
                 self.stop(trial, reason)
                 return
         if trial.cut and trial.waiting:
-            self.stop(trial, self._cut_reason)
+            self.stop(trial, self._no_epochs)
 
     def _end(self, reason: str) -> None:
         for trial in [trial for trial in self.ledger if trial.live]:

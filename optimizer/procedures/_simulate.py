@@ -176,7 +176,8 @@ def simulate(
     together = one_of("rounds", rounds, ("rolling", "together")) == "together"
     if tasks and together:
         raise InvalidArgumentError('rounds="together" with parallelism="tasks": tasks have no common epoch; "rolling"')
-    floor = _Tasks(workers, count) if tasks else _Hops(workers, count, together=together)
+    longest = procedure.plan().epochs_each
+    floor = _Tasks(workers, count) if tasks else _Hops(workers, count, longest, together=together)
     return _Course(procedure, losses, seconds, workers, floor).run(limit)
 
 
@@ -227,10 +228,15 @@ class _Floor:
 
 
 class _Hops(_Floor):
-    """Jobs hop: each partition of an epoch is a unit on its worker, the longest remaining job first."""
+    """Jobs hop: each partition of an epoch is a unit on its worker.
 
-    def __init__(self, workers: int, partitions: int, *, together: bool) -> None:
+    The job with the most seconds to the end of the longest configuration comes first, beyond what it was granted: so a
+    bracket's first rung does not wait for another one's long epochs, after which its last one would train alone.
+    """
+
+    def __init__(self, workers: int, partitions: int, longest: int, *, together: bool) -> None:
         super().__init__(workers, partitions)
+        self._longest = longest
         self._held = [set(range(worker, partitions, workers)) for worker in range(workers)]
         self._together = together
         self._told: list[Result] = []
@@ -254,7 +260,7 @@ class _Hops(_Floor):
             here = next((number for number in job.open if number in self._held[worker]), None)
             if here is None:
                 continue
-            units = len(job.open) + self.partitions * (job.trial.granted - job.epoch)
+            units = len(job.open) + self.partitions * (self._longest - len(job.trial.curve) - 1)
             rank = (units * job.seconds, -job.trial.number)
             if best is None or rank > longest:
                 best, partition, longest = job, here, rank
