@@ -1,0 +1,83 @@
+"""Model-selection procedures: which configurations start, go on, pause and stop, epoch by epoch (Cerebro, 3.3)."""
+
+from ._asha import ASHA
+from ._decisions import Continue, Decision, Pause, Source, Start, Stop
+from ._documents import decision_document, read_decision, read_result, result_document
+from ._errors import DivergedLogError, LogError, ProcedureError
+from ._evolution import AgingEvolution
+from ._grid import Grid
+from ._halving import SuccessiveHalving
+from ._hyperband import Hyperband
+from ._ledger import Ledger
+from ._limits import Limits
+from ._listed import Listed
+from ._log import Exchange, replay
+from ._pbt import PBT
+from ._plan import Offer, Plan, Stage
+from ._procedure import Procedure
+from ._random import RandomSearch
+from ._replay import Replay
+from ._results import Ended, EpochResult, OutOfTime, Result
+from ._sampled import Sampled
+from ._sampling import ListedSampler, RandomSampler, Sampler, Space
+from ._schedule import Schedule, Segment, schedule_of
+from ._sequential import Sequential
+from ._simulate import Simulation, Span, Visit, simulate
+from ._stoppers import MedianRule, Patience, Stopper, Threshold
+from ._trial import WORST, Trial
+
+__all__ = [
+    "ASHA",
+    "PBT",
+    "WORST",
+    "AgingEvolution",
+    "Continue",
+    "Decision",
+    "DivergedLogError",
+    "Ended",
+    "EpochResult",
+    "Exchange",
+    "Grid",
+    "Hyperband",
+    "Ledger",
+    "Limits",
+    "Listed",
+    "ListedSampler",
+    "LogError",
+    "MedianRule",
+    "Offer",
+    "OutOfTime",
+    "Patience",
+    "Pause",
+    "Plan",
+    "Procedure",
+    "ProcedureError",
+    "RandomSampler",
+    "RandomSearch",
+    "Replay",
+    "Result",
+    "Sampled",
+    "Sampler",
+    "Schedule",
+    "Segment",
+    "Sequential",
+    "Simulation",
+    "Source",
+    "Space",
+    "Span",
+    "Stage",
+    "Start",
+    "Stop",
+    "Stopper",
+    "SuccessiveHalving",
+    "Threshold",
+    "Trial",
+    "Visit",
+    "decision_document",
+    "read_decision",
+    "read_result",
+    "replay",
+    "result_document",
+    "schedule_of",
+    "simulate",
+]

@@ -1,0 +1,190 @@
+"""Asynchronous successive halving."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from heapq import heappop, heappush
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from ._arguments import one_of, whole_or_none
+from ._plan import Plan, Stage
+from ._rungs import check_rungs, rung_epochs, whole_log
+from ._sampled import Sampled
+from ._trial import WORST
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._sampling import Sampler
+    from ._trial import Trial
+
+__all__ = ["ASHA"]
+
+_Key = tuple[float, int]
+
+
+class _Rung:
+    """All that have reached a rung, and those of them that were not promoted."""
+
+    def __init__(self, eta: int) -> None:
+        self._eta = eta
+        self._keys: list[_Key] = []
+        self._waiting: list[tuple[_Key, Trial]] = []
+
+    def reach(self, trial: Trial, score: float) -> None:
+        key = (-score, trial.number)
+        insort(self._keys, key)
+        if trial.live:
+            heappush(self._waiting, (key, trial))
+
+    def promote(self) -> tuple[Trial, int] | None:
+        """Take the best one that waits, if it is among the best 1/eta of the rung; with its place."""
+        while self._waiting:
+            key, trial = self._waiting[0]
+            place = bisect_left(self._keys, key)
+            if trial.live:
+                if place >= len(self._keys) // self._eta:
+                    return None
+                heappop(self._waiting)
+                return trial, place + 1
+            heappop(self._waiting)
+            del self._keys[place]  # ended while it waited: it leaves its place to the others
+            insort(self._keys, (-WORST, trial.number))
+        return None
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+class ASHA(Sampled):
+    """Successive halving that waits for nobody: a free slot promotes whoever is good enough so far (Li et al., 2020).
+
+    For each free slot the highest rung is looked at first: the best configuration that waits there is promoted if it is
+    among the best 1 / ``eta`` of all that have reached the rung. Where there is none, a new one starts. The search has
+    no end of its own: give ``limits``, or a time limit to whoever drives it.
+
+    Parameters
+    ----------
+    sampler : Sampler
+    max_epochs : int
+        Of the last rung (R).
+    min_epochs : int
+        Fewest epochs of the first rung (r). Default 1.
+    eta : int
+        Default 3.
+    rungs : {"milestones", "additive"}
+        Epochs that a configuration has reached at a rung, for R = 9: with ``"milestones"`` (default) 1, 3 and 9, with
+        ``"additive"`` 1, 4 and 13, for each rung trains its epochs anew as in the seeds (Section 3.6.3).
+    concurrency : int, optional
+        Configurations that train beside each other, as many as workers for the seeds' emulation. By default as many as
+        find a slot idle.
+    **settings
+        Of :class:`Procedure`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not allowed.
+
+    Examples
+    --------
+    >>> from optimizer.procedures import Limits, ListedSampler
+    >>> rates = ListedSampler({"lr": 10.0**-power} for power in range(9))
+    >>> search = ASHA(rates, max_epochs=9, rungs="additive", limits=Limits(max_configurations=9))
+    >>> print(search.plan())
+    ASHA: 9 configurations, 27 epochs in all, at most 13 each
+      rung 0: 9 x 1 epochs, up to epoch 1
+      rung 1: 3 x 3 epochs, up to epoch 4
+      rung 2: 1 x 9 epochs, up to epoch 13
+      ends with 9 configurations
+      configurations of the higher rungs are those expected: more may be promoted
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        *,
+        max_epochs: int,
+        min_epochs: int = 1,
+        eta: int = 3,
+        rungs: str = "milestones",
+        concurrency: int | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(sampler, **settings)
+        check_rungs(max_epochs, eta, min_epochs)
+        self.eta = eta
+        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains as many as find a slot idle")
+        reached = rung_epochs(max_epochs, eta, whole_log(max_epochs // min_epochs, eta))
+        additive = one_of("rungs", rungs, ("milestones", "additive")) == "additive"
+        self._reached = tuple(accumulate(reached)) if additive else reached
+        self._rungs = [_Rung(eta) for _ in self._reached]
+        self._climbs: dict[str, int] = {}
+
+    def decide(self, fresh: Sequence[Trial], idle: int) -> None:
+        """See :meth:`Procedure.decide`."""
+        for trial in fresh:
+            self._note(trial)
+        free = idle if self.concurrency is None else self.concurrency - self.ledger.runs
+        while free > 0 or not self.ledger.runs:
+            if not self._promote() and not self._open():
+                break
+            free -= 1
+
+    def _note(self, trial: Trial) -> None:
+        if trial.trial_id not in self._climbs or (trial.live and not trial.waiting):
+            return
+        rung = self._climbs.pop(trial.trial_id)
+        # Whatever ended on its way to a rung counts there as the worst.
+        self._rungs[rung].reach(trial, trial.score if trial.live else WORST)
+        if not trial.live:
+            return
+        if rung + 1 == len(self._rungs):
+            self.stop(trial, f"finished its {self._reached[-1]} epochs")
+        else:
+            self.pause(trial, f"rung {rung}: waits for its promotion")
+
+    def _promote(self) -> bool:
+        for rung in range(len(self._rungs) - 2, -1, -1):
+            while (promoted := self._rungs[rung].promote()) is not None:
+                trial, place = promoted
+                more = self._reached[rung + 1] - self._reached[rung]
+                reason = f"rung {rung}: place {place} of {len(self._rungs[rung])}, promoted"
+                if self.carry_on(trial, more, reason):
+                    self._climbs[trial.trial_id] = rung + 1
+                    return True
+        return False
+
+    def _open(self) -> bool:
+        trial = self.draw(self._reached[0], "rung 0")
+        if trial is not None:
+            self._climbs[trial.trial_id] = 0
+        return trial is not None
+
+    def plan(self) -> Plan:
+        """See :meth:`Procedure.plan`."""
+        count = self.limits.max_configurations
+        before = (0, *self._reached)
+        stages = tuple(
+            Stage(f"rung {rung}", (count or 0) // self.eta**rung, reaches - before[rung], reaches)
+            for rung, reaches in enumerate(self._reached)
+        )
+        times = " -> ".join(str(reaches) for reaches in self._reached)
+        note = (
+            f"rungs at epochs {times}; goes on until it is told that time is over"
+            if count is None
+            else "configurations of the higher rungs are those expected: more may be promoted"
+        )
+        return Plan(
+            procedure=type(self).__name__,
+            stages=() if count is None else stages,
+            epochs_each=self._reached[-1],
+            chain=self._reached[0 if count is None else min(whole_log(count, self.eta), len(self._reached) - 1)],
+            configurations=count,
+            clones=0,
+            most_epochs=None if count is None else count * self._reached[-1],
+            concurrency=self.concurrency,
+            limits=self.limits,
+            notes=(note,),
+        )

@@ -1,0 +1,178 @@
+"""Decisions and results as JSON documents, read strictly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ._arguments import plain
+from ._decisions import Continue, Decision, Pause, Source, Start, Stop
+from ._errors import LogError
+from ._results import Ended, EpochResult, OutOfTime, Result
+
+__all__ = ["decision_document", "read_decision", "read_result", "result_document"]
+
+# JSON has no word for these; a metric may be any of them.
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def decision_document(decision: Decision) -> dict[str, Any]:
+    """Write a decision as plain data.
+
+    Parameters
+    ----------
+    decision : Start, Continue, Pause or Stop
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> decision_document(Stop("c000", "failed"))
+    {'decision': 'stop', 'trial': 'c000', 'reason': 'failed'}
+    """
+    match decision:
+        case Start():
+            source = decision.source and {"trial": decision.source.trial_id, "epoch": decision.source.epoch}
+            fields = {"params": plain(decision.params), "epochs": decision.epochs, "source": source}
+            return {"decision": "start", "trial": decision.trial_id, **fields, "reason": decision.reason}
+        case Continue():
+            fields = {"epochs": decision.epochs, "reason": decision.reason}
+            return {"decision": "continue", "trial": decision.trial_id, **fields}
+        case Pause():
+            return {"decision": "pause", "trial": decision.trial_id, "reason": decision.reason}
+        case Stop():
+            return {"decision": "stop", "trial": decision.trial_id, "reason": decision.reason}
+
+
+def read_decision(document: Any) -> Decision:
+    """Read a decision from its document.
+
+    Parameters
+    ----------
+    document : mapping
+
+    Returns
+    -------
+    Start, Continue, Pause or Stop
+
+    Raises
+    ------
+    LogError
+        It is no such document; the message names the field.
+    """
+    kinds: dict[str, dict[str, type]] = {
+        "start": {"trial": str, "params": dict, "epochs": int, "source": object, "reason": str},
+        "continue": {"trial": str, "epochs": int, "reason": str},
+        "pause": {"trial": str, "reason": str},
+        "stop": {"trial": str, "reason": str},
+    }
+    kind, fields = _fields(document, "decision", kinds)
+    trial, reason = fields["trial"], fields["reason"]
+    if kind == "pause":
+        return Pause(trial, reason)
+    if kind == "stop":
+        return Stop(trial, reason)
+    if fields["epochs"] < 1:
+        raise LogError(f"epochs={fields['epochs']} in {dict(document)!r}: at least 1")
+    if kind == "continue":
+        return Continue(trial, fields["epochs"], reason)
+    source = fields["source"]
+    if source is not None:
+        if not isinstance(source, Mapping):
+            raise LogError(f"source={source!r} in {dict(document)!r}: a trial and an epoch, or null")
+        origin = _checked(source, {"trial": str, "epoch": int}, document)
+        source = Source(origin["trial"], origin["epoch"])
+    return Start(trial, fields["params"], fields["epochs"], source, reason)
+
+
+def result_document(result: Result) -> dict[str, Any]:
+    """Write a result as plain data.
+
+    Parameters
+    ----------
+    result : EpochResult, Ended or OutOfTime
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> result_document(EpochResult("c000", 1, {"loss": float("nan")}))
+    {'result': 'epoch', 'trial': 'c000', 'epoch': 1, 'metrics': {'loss': 'nan'}}
+    """
+    match result:
+        case EpochResult():
+            metrics = {name: _written(float(value)) for name, value in sorted(result.metrics.items())}
+            return {"result": "epoch", "trial": result.trial_id, "epoch": result.epoch, "metrics": metrics}
+        case Ended():
+            return {"result": "ended", "trial": result.trial_id, "status": result.status}
+        case OutOfTime():
+            return {"result": "out of time", "reason": result.reason}
+
+
+def read_result(document: Any) -> Result:
+    """Read a result from its document.
+
+    Parameters
+    ----------
+    document : mapping
+
+    Returns
+    -------
+    EpochResult, Ended or OutOfTime
+
+    Raises
+    ------
+    LogError
+        It is no such document; the message names the field.
+    """
+    kinds: dict[str, dict[str, type]] = {
+        "epoch": {"trial": str, "epoch": int, "metrics": dict},
+        "ended": {"trial": str, "status": str},
+        "out of time": {"reason": str},
+    }
+    kind, fields = _fields(document, "result", kinds)
+    if kind == "out of time":
+        return OutOfTime(fields["reason"])
+    if kind == "ended":
+        return Ended(fields["trial"], fields["status"])
+    metrics = {name: _read(name, value, document) for name, value in fields["metrics"].items()}
+    return EpochResult(fields["trial"], fields["epoch"], metrics)
+
+
+def _fields(document: Any, label: str, kinds: Mapping[str, Mapping[str, type]]) -> tuple[str, dict[str, Any]]:
+    if not isinstance(document, Mapping):
+        raise LogError(f"{document!r} is no document of a {label}: a mapping")
+    kind = document.get(label)
+    if not isinstance(kind, str) or kind not in kinds:
+        raise LogError(f"{label}={kind!r} in {dict(document)!r}; one of: {', '.join(kinds)}")
+    rest = {name: value for name, value in document.items() if name != label}
+    return kind, _checked(rest, kinds[kind], document)
+
+
+def _checked(fields: Mapping[str, Any], types: Mapping[str, type], document: Mapping[str, Any]) -> dict[str, Any]:
+    if wrong := sorted(fields.keys() ^ types.keys()):
+        raise LogError(f"{dict(document)!r} has other fields than {', '.join(types)}: see {', '.join(wrong)}")
+    for name, expected in types.items():
+        value = fields[name]
+        if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+            raise LogError(f"{name}={value!r} in {dict(document)!r}: of type {expected.__name__}")
+    return dict(fields)
+
+
+def _written(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _read(name: str, value: Any, document: Mapping[str, Any]) -> float:
+    if isinstance(value, str) and value in _NOT_FINITE:
+        return _NOT_FINITE[value]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise LogError(
+            f"metrics[{name!r}]={value!r} in {dict(document)!r}: a number, or one of {', '.join(_NOT_FINITE)}"
+        )
+    return float(value)

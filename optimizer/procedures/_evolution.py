@@ -1,0 +1,127 @@
+"""Aging evolution."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.errors import InvalidArgumentError
+
+from ._arguments import whole, whole_or_none
+from ._plan import Plan, Stage
+from ._sampled import Sampled
+from ._sampling import RandomSampler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._sampling import Space
+    from ._trial import Trial
+
+__all__ = ["AgingEvolution"]
+
+
+class AgingEvolution(Sampled):
+    """Mutate the best of a random few; the oldest dies, however good (Real et al., regularized evolution, 2019).
+
+    The first ``population`` configurations are random. Each later one changes one value of its parent, the best of
+    ``sample`` that are drawn with replacement from the last ``population`` to have ended. All train from new weights.
+
+    Parameters
+    ----------
+    space : Space
+    population : int
+        At least 2.
+    configurations : int
+        In all, the first population included.
+    epochs : int
+        Of each.
+    sample : int
+        At most ``population``. Default 2.
+    concurrency : int, optional
+        Configurations that train beside each other. By default as many as find a slot idle.
+    seed : int
+        Default 0.
+    **settings
+        Of :class:`Procedure`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not allowed.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        population: int,
+        configurations: int,
+        epochs: int,
+        sample: int = 2,
+        concurrency: int | None = None,
+        seed: int = 0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(RandomSampler(space, seed), **settings)
+        if not callable(getattr(space, "mutate", None)):
+            raise InvalidArgumentError(f"space={space!r}: a search space whose values can be mutated")
+        self._space = space
+        self.population = whole("population", population, 2, "a parent is the best of several")
+        self.configurations = whole("configurations", configurations)
+        if configurations < population:
+            raise InvalidArgumentError(
+                f"configurations={configurations}: at least population={population}, for the first ones are random"
+            )
+        self.epochs = whole("epochs", epochs)
+        self.sample = whole("sample", sample)
+        if sample > population:
+            raise InvalidArgumentError(f"sample={sample}: at most population={population}")
+        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains as many as find a slot idle")
+        self._seed = whole("seed", seed, 0)
+        self._parents: deque[Trial] = deque(maxlen=population)
+
+    def decide(self, fresh: Sequence[Trial], idle: int) -> None:
+        """See :meth:`Procedure.decide`."""
+        for trial in fresh:
+            if trial.waiting:
+                self.stop(trial, f"finished its {self.epochs} epochs")
+            if not trial.live:
+                self._parents.append(trial)
+        free = idle if self.concurrency is None else self.concurrency - self.ledger.runs
+        while len(self.ledger) < self.configurations and (free > 0 or not self.ledger.runs):
+            if self._open() is None:
+                break
+            free -= 1
+
+    def _open(self) -> Trial | None:
+        number = len(self.ledger)
+        if number < self.population:
+            return self.draw(self.epochs, "one of the first population")
+        if not self._parents:
+            return None
+        places = np.random.default_rng([self._seed, number]).integers(len(self._parents), size=self.sample)
+        parent = self.ledger.ranked({self._parents[place] for place in places.tolist()})[0]
+        params = self._space.mutate(parent.params, self._seed, number)
+        return self.start(params, self.epochs, reason=f"mutation of {parent.trial_id}")
+
+    def plan(self) -> Plan:
+        """See :meth:`Procedure.plan`."""
+        later = self.configurations - self.population
+        stages = [Stage("first population", self.population, self.epochs, self.epochs)]
+        if later:
+            stages.append(Stage("mutations", later, self.epochs, self.epochs))
+        waves = 1 if self.concurrency is None else -(-self.configurations // self.concurrency)
+        return Plan(
+            procedure=type(self).__name__,
+            stages=tuple(stages),
+            epochs_each=self.epochs,
+            chain=self.epochs * max(waves, 1 + bool(later)),
+            configurations=self.configurations,
+            clones=0,
+            most_epochs=self.configurations * self.epochs,
+            concurrency=self.concurrency,
+            limits=self.limits,
+        )

@@ -1,0 +1,205 @@
+"""The ledger: all that a procedure knows of its configurations."""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby
+from numbers import Real
+from typing import TYPE_CHECKING
+
+from optimizer.errors import nearest
+
+from ._errors import ProcedureError
+from ._results import Ended, EpochResult, OutOfTime
+from ._trial import WORST, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
+
+    from ._decisions import Source
+    from ._results import Result
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """Configurations by id, in the order of their starts.
+
+    Parameters
+    ----------
+    metric : str
+        The metric that decides.
+    mode : {"min", "max"}
+    """
+
+    def __init__(self, metric: str, mode: str) -> None:
+        self.metric = metric
+        self.mode = mode
+        self._trials: dict[str, Trial] = {}
+        self._running: dict[str, Trial] = {}
+        #: Epochs that were granted; of ended trials, those that were finished.
+        self.epochs = 0
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def __iter__(self) -> Iterator[Trial]:
+        return iter(self._trials.values())
+
+    def __getitem__(self, trial_id: str) -> Trial:
+        if trial_id not in self._trials:
+            known = ", ".join(list(self._trials)[-5:]) or "none"
+            raise ProcedureError(f"no trial {trial_id!r}{nearest(trial_id, self._trials)}; the last ones are {known}")
+        return self._trials[trial_id]
+
+    @property
+    def running(self) -> tuple[Trial, ...]:
+        """Trials that train or wait for a decision, in the order of their starts."""
+        return tuple(sorted(self._running.values(), key=lambda trial: trial.number))
+
+    @property
+    def runs(self) -> int:
+        """Number of running trials."""
+        return len(self._running)
+
+    @property
+    def best(self) -> Trial | None:
+        """The trial with the best epoch of all, stopped ones included; None while nothing is measured."""
+        measured = [trial for trial in self if trial.best_score > WORST]
+        return min(measured, key=lambda trial: (-trial.best_score, trial.number), default=None)
+
+    def score(self, value: float) -> float:
+        """Turn a value of the metric into a score: higher is better, :data:`WORST` where it is no finite number."""
+        if not math.isfinite(value):
+            return WORST
+        return value if self.mode == "max" else -value
+
+    def value(self, score: float) -> float:
+        """Turn a score back into a value of the metric."""
+        return score if self.mode == "max" else -score
+
+    def ranked(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Sort trials by their last epoch, the best first; of equal ones the one that was started first."""
+        return sorted(trials, key=lambda trial: (-trial.score, trial.number))
+
+    def lineage(self, trial_id: str) -> list[tuple[Trial, int]]:
+        """List the trials whose epochs led to a trial, the first ancestor first, each with the epochs it gave.
+
+        Parameters
+        ----------
+        trial_id : str
+
+        Returns
+        -------
+        list of tuple of Trial and int
+            The last is the trial itself, with all that it has finished.
+        """
+        trial = self[trial_id]
+        line = [(trial, trial.finished)]
+        while trial.source is not None:
+            epoch = trial.source.epoch
+            trial = self[trial.source.trial_id]
+            line.append((trial, epoch))
+        return line[::-1]
+
+    def start(self, params: dict[str, Any], epochs: int, source: Source | None, reason: str) -> Trial:
+        """Add a trial."""
+        number = len(self._trials)
+        trial = Trial(f"c{number:03d}", number, params, epochs, source, reason=reason)
+        if source is not None:
+            parent = self[source.trial_id]
+            if not 1 <= source.epoch <= parent.finished:
+                raise ProcedureError(
+                    f"a clone of {source.trial_id} after epoch {source.epoch}: it has finished {parent.finished}"
+                )
+            trial.inherit(parent, source.epoch)
+        self._trials[trial.trial_id] = self._running[trial.trial_id] = trial
+        self.epochs += epochs
+        return trial
+
+    def carry_on(self, trial: Trial, epochs: int, reason: str) -> None:
+        """Grant a trial more epochs."""
+        trial.granted += epochs
+        self.epochs += epochs
+        trial.reason = reason
+        trial.status = "running"
+        self._running[trial.trial_id] = trial
+
+    def rest(self, trial: Trial, status: str, reason: str) -> None:
+        """Pause or end a trial."""
+        was_live = trial.live
+        trial.status = status
+        trial.reason = reason
+        self._running.pop(trial.trial_id, None)
+        if was_live and not trial.live:
+            self.epochs -= trial.granted - trial.finished
+
+    def tell(self, results: Sequence[Result]) -> list[Trial]:
+        """Take in results, whatever their order; all of them, or none where one of them cannot be.
+
+        Results of trials that have ended are ignored: an epoch in flight when a trial is stopped may still finish.
+
+        Parameters
+        ----------
+        results : sequence of EpochResult, Ended and OutOfTime
+
+        Returns
+        -------
+        list of Trial
+            Those that finished epochs or ended, in the order of their starts.
+
+        Raises
+        ------
+        ProcedureError
+            An unknown trial, an epoch out of turn or not granted, or one without the metric.
+        """
+        told = sorted(self._known(results), key=lambda item: item[:3])
+        fresh = []
+        scored: list[tuple[Trial, list[tuple[EpochResult, float]], str]] = []
+        for _, group in groupby(told, key=lambda item: item[0]):
+            events = [result for *_, result in group]
+            trial = self[events[0].trial_id]
+            if not trial.live:
+                continue
+            epochs = [event for event in events if isinstance(event, EpochResult)]
+            for due, event in enumerate(epochs, trial.finished + 1):
+                self._check_epoch(trial, event, due)
+            ends = [event.status for event in events if isinstance(event, Ended)]
+            scored.append((trial, [(event, self._measured(event)) for event in epochs], ends[0] if ends else ""))
+        for trial, measured, status in scored:
+            for event, score in measured:
+                trial.add(dict(event.metrics), score)
+            if status:
+                self.rest(trial, status, status)
+            fresh.append(trial)
+        return fresh
+
+    def _known(self, results: Sequence[Result]) -> Iterator[tuple[int, bool, int, EpochResult | Ended]]:
+        for result in results:
+            match result:
+                case OutOfTime():
+                    continue
+                case EpochResult():
+                    yield self[result.trial_id].number, False, result.epoch, result
+                case Ended():
+                    if not result.status or result.status in {"running", "paused"}:
+                        raise ProcedureError(f"{result.trial_id} ended with status={result.status!r}: a word for why")
+                    yield self[result.trial_id].number, True, 0, result
+
+    @staticmethod
+    def _check_epoch(trial: Trial, event: EpochResult, due: int) -> None:
+        if event.epoch != due:
+            raise ProcedureError(f"{trial.trial_id} reports epoch {event.epoch}: its next is {due}; report each once")
+        if due > trial.granted:
+            raise ProcedureError(f"{trial.trial_id} reports epoch {due}: it was granted {trial.granted}")
+
+    def _measured(self, event: EpochResult) -> float:
+        if self.metric not in event.metrics:
+            names = ", ".join(sorted(event.metrics)) or "none"
+            hint = nearest(self.metric, event.metrics)
+            raise ProcedureError(f"{event.trial_id} reports no metric {self.metric!r}{hint}; there are: {names}")
+        value: Any = event.metrics[self.metric]
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise ProcedureError(f"{event.trial_id} reports {self.metric}={value!r}: a number")
+        return self.score(float(value))

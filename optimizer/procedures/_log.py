@@ -1,0 +1,142 @@
+"""The log of a procedure, and its replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from ._documents import decision_document, read_decision, read_result, result_document
+from ._errors import DivergedLogError, LogError, ProcedureError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ._decisions import Decision
+    from ._procedure import Procedure
+    from ._results import Result
+
+__all__ = ["Exchange", "replay"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One call of :meth:`Procedure.ask`: what it was told, and what it decided.
+
+    Parameters
+    ----------
+    results : tuple of EpochResult, Ended and OutOfTime
+    idle : int
+    decisions : tuple of Start, Continue, Pause and Stop
+    """
+
+    results: tuple[Result, ...]
+    idle: int
+    decisions: tuple[Decision, ...]
+
+    @classmethod
+    def with_procedure(cls, procedure: Procedure, results: Sequence[Result] = (), *, idle: int = 0) -> Exchange:
+        """Ask a procedure, and note what was said.
+
+        Parameters
+        ----------
+        procedure : Procedure
+        results : sequence of EpochResult, Ended and OutOfTime
+        idle : int
+
+        Returns
+        -------
+        Exchange
+        """
+        told = tuple(results)
+        return cls(told, idle, tuple(procedure.ask(told, idle=idle)))
+
+    def document(self) -> dict[str, Any]:
+        """Write the exchange as plain data.
+
+        Returns
+        -------
+        dict
+        """
+        return {
+            "results": [result_document(result) for result in self.results],
+            "idle": self.idle,
+            "decisions": [decision_document(decision) for decision in self.decisions],
+        }
+
+    @classmethod
+    def of(cls, document: Any) -> Exchange:
+        """Read an exchange from its document.
+
+        Parameters
+        ----------
+        document : mapping
+
+        Returns
+        -------
+        Exchange
+
+        Raises
+        ------
+        LogError
+            It is no such document; the message names the field.
+        """
+        if not isinstance(document, Mapping) or document.keys() != {"results", "idle", "decisions"}:
+            raise LogError(f"{document!r} is no exchange: a mapping of results, idle and decisions")
+        idle = document["idle"]
+        if isinstance(idle, bool) or not isinstance(idle, int) or idle < 0:
+            raise LogError(f"idle={idle!r}: a number of slots")
+        for name in ("results", "decisions"):
+            if not isinstance(document[name], list):
+                raise LogError(f"{name}={document[name]!r}: a list")
+        return cls(
+            tuple(read_result(result) for result in document["results"]),
+            idle,
+            tuple(read_decision(decision) for decision in document["decisions"]),
+        )
+
+
+def replay(procedure: Procedure, log: Iterable[Exchange]) -> None:
+    """Bring a new procedure to where another one was, by asking again with what that one was told.
+
+    Parameters
+    ----------
+    procedure : Procedure
+        New, with the same arguments.
+    log : iterable of Exchange
+        From the beginning.
+
+    Raises
+    ------
+    DivergedLogError
+        It decides something else; the message has the first such decision. Do not go on with this procedure.
+
+    Examples
+    --------
+    >>> from optimizer.procedures import Listed
+    >>> told = Exchange.with_procedure(Listed([{"lr": 0.1}], epochs=2))
+    >>> resumed = Listed([{"lr": 0.1}], epochs=2)
+    >>> replay(resumed, [told])
+    >>> resumed.ledger["c000"].granted
+    2
+    >>> replay(Listed([{"lr": 0.2}], epochs=2), [told])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    optimizer.procedures._errors.DivergedLogError: decision 0 of call 0 differs: ...
+    """
+    for number, exchange in enumerate(log):
+        try:
+            decisions = procedure.ask(exchange.results, idle=exchange.idle)
+        except ProcedureError as error:
+            raise DivergedLogError(f"call {number} of the log cannot be told to this procedure: {error}") from error
+        for place, (logged, decided) in enumerate(zip_longest(exchange.decisions, decisions)):
+            if _document(logged) != _document(decided):
+                raise DivergedLogError(
+                    f"decision {place} of call {number} differs: the log has {logged or 'none'}, this procedure "
+                    f"decides {decided or 'none'}; resume with the same seed, space, settings and version"
+                )
+
+
+def _document(decision: Decision | None) -> dict[str, Any] | None:
+    return None if decision is None else decision_document(decision)

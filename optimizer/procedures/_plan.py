@@ -1,0 +1,213 @@
+"""Plans: what a procedure will do, before it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from optimizer.errors import InvalidArgumentError
+
+from ._arguments import real, whole
+from ._limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Offer", "Plan", "Stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Part of a plan in which a number of configurations trains the same number of epochs.
+
+    Parameters
+    ----------
+    name : str
+        As ``"bracket 2, rung 0"``.
+    configurations : int
+    epochs : int
+        That each of them trains in this stage.
+    reaches : int
+        Epochs that each of them has then trained in all, along its lineage.
+    """
+
+    name: str
+    configurations: int
+    epochs: int
+    reaches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Time and cost of a search on some workers.
+
+    Parameters
+    ----------
+    workers : int
+    seconds : float
+    cost : float
+        Workers x hours x price.
+    """
+
+    workers: int
+    seconds: float
+    cost: float
+
+    def __str__(self) -> str:
+        return f"{self.workers} worker{'s' * (self.workers > 1)}: {self.seconds:.6g} s, {self.cost:.6g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Stages of a search with their configurations and epochs, and what follows from them.
+
+    Parameters
+    ----------
+    procedure : str
+    stages : tuple of Stage
+        Empty where the number of configurations is open.
+    epochs_each : int
+        Most epochs of one configuration, along its lineage.
+    chain : int
+        Epochs that follow one another at least, however many workers there are.
+    configurations : int or None
+        None where the number is open.
+    clones : int or None
+        Most configurations that are started as clones of others; None where the number is open.
+    most_epochs : int or None
+        Most epochs in all, clones included; None where the number is open. Those of the stages are what is expected.
+    concurrency : int or None
+        Most configurations that train beside each other; None is no limit.
+    limits : Limits
+    notes : tuple of str
+        Sentences for :meth:`explain`.
+    """
+
+    procedure: str
+    stages: tuple[Stage, ...]
+    epochs_each: int
+    chain: int
+    configurations: int | None
+    clones: int | None
+    most_epochs: int | None
+    concurrency: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def epochs(self) -> int | None:
+        """Epochs in all, as expected: those of the stages, up to the limit; None where the number is open."""
+        most = self.limits.max_total_epochs
+        if not self.stages:
+            return most
+        planned = sum(stage.configurations * stage.epochs for stage in self.stages)
+        return planned if most is None else min(planned, most)
+
+    def units(self, partitions: int) -> int | None:
+        """Count training units: one per epoch and partition.
+
+        Parameters
+        ----------
+        partitions : int
+
+        Returns
+        -------
+        int or None
+        """
+        whole("partitions", partitions)
+        return None if self.epochs is None else self.epochs * partitions
+
+    def seconds(self, unit_seconds: float, *, workers: int, partitions: int | None = None) -> float | None:
+        """Bound the time from below: the work of all workers, or the longest chain of epochs.
+
+        Parameters
+        ----------
+        unit_seconds : float
+            Seconds of one configuration over one partition.
+        workers : int
+        partitions : int, optional
+            By default one per worker. More workers than partitions do not help.
+
+        Returns
+        -------
+        float or None
+            None where the number of epochs is open.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A value that is not positive.
+        """
+        unit_seconds = real("unit_seconds", unit_seconds, 0, above=True)
+        whole("workers", workers)
+        count = workers if partitions is None else whole("partitions", partitions)
+        units = self.units(count)
+        if units is None or self.epochs is None:
+            return None
+        at_once = min(workers, count, *(() if self.concurrency is None else (self.concurrency,)))
+        return unit_seconds * max(units / at_once, min(self.chain, self.epochs) * count)
+
+    def front(
+        self, unit_seconds: float, *, partitions: int, price: float, workers: Sequence[int] = ()
+    ) -> tuple[Offer, ...]:
+        """List the numbers of workers that are worth their price: no other is as fast and as cheap.
+
+        Parameters
+        ----------
+        unit_seconds : float
+        partitions : int
+        price : float
+            Of a worker for an hour.
+        workers : sequence of int
+            Numbers to compare; by default from 1 to that of the partitions.
+
+        Returns
+        -------
+        tuple of Offer
+            The cheapest first; empty where the number of epochs is open. Costs that differ by rounding alone are equal.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A value that is not allowed.
+        """
+        price = real("price", price, 0)
+        if isinstance(workers, (str, int)):
+            raise InvalidArgumentError(f"workers={workers!r}: a sequence of numbers, as (1, 2, 4)")
+        offers = []
+        for count in workers or range(1, whole("partitions", partitions) + 1):
+            seconds = self.seconds(unit_seconds, workers=count, partitions=partitions)
+            if seconds is not None:
+                offers.append(Offer(count, seconds, count * seconds / 3600 * price))
+        worth: list[Offer] = []
+        for offer in sorted(offers, key=lambda offer: (offer.seconds, offer.workers)):
+            if not worth or offer.cost < worth[-1].cost * (1 - 1e-9):
+                worth.append(offer)
+        return tuple(reversed(worth))
+
+    def explain(self) -> str:
+        """Describe the plan: a line for the whole, one per stage, and what is special.
+
+        Returns
+        -------
+        str
+            Lines of text, without a newline at the end.
+        """
+        return str(self)
+
+    def __str__(self) -> str:
+        count = "any number of" if self.configurations is None else f"{self.configurations:,}"
+        clones = "" if self.clones == 0 else f" and {'' if self.clones is None else f'{self.clones:,} '}clones"
+        epochs = "any number of epochs" if self.epochs is None else f"{self.epochs:,} epochs"
+        lines = [f"{self.procedure}: {count} configurations{clones}, {epochs} in all, at most {self.epochs_each} each"]
+        lines += [
+            f"  {stage.name}: {stage.configurations:,} x {stage.epochs} epochs, up to epoch {stage.reaches}"
+            for stage in self.stages
+        ]
+        if self.concurrency is not None:
+            lines.append(f"  at most {self.concurrency} beside each other")
+        if self.limits.max_configurations is not None:
+            lines.append(f"  ends with {self.limits.max_configurations:,} configurations")
+        if self.limits.max_total_epochs is not None:
+            lines.append(f"  ends with {self.limits.max_total_epochs:,} epochs")
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

@@ -1,0 +1,284 @@
+"""The template of every procedure: ``ask(results) -> decisions``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import InvalidArgumentError
+
+from ._arguments import one_of, plain, whole
+from ._decisions import Continue, Pause, Source, Start, Stop
+from ._errors import ProcedureError
+from ._ledger import Ledger
+from ._limits import Limits
+from ._results import OutOfTime
+from ._trial import WORST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ._decisions import Decision
+    from ._plan import Plan
+    from ._results import Result
+    from ._stoppers import Stopper
+    from ._trial import Trial
+
+__all__ = ["Procedure"]
+
+
+class Procedure(ABC):
+    """Model-selection procedure: decides after epochs which configurations start, go on, pause and stop (Section 3.3).
+
+    A state machine without a clock, driven by a coordinator and by :func:`simulate` alike. What it decides is a
+    function of its arguments and of what it was told, in the order of the calls; the order of the results within one
+    call does not matter. So its state is its log: see :func:`replay`.
+
+    An algorithm is a subclass with :meth:`decide` and :meth:`plan`. :meth:`decide` calls :meth:`start`,
+    :meth:`carry_on`, :meth:`pause` and :meth:`stop`. It has to decide about every trial that has finished what it was
+    granted, and to start or continue one where none is running, for otherwise the search is over. What holds for every
+    procedure is here: a configuration that measures no finite number is stopped and counts as worst, stoppers, limits,
+    and the end.
+
+    Parameters
+    ----------
+    metric : str
+        The metric that decides. Default ``"loss"``.
+    mode : {"min", "max"}
+        Which way it is better. Default ``"min"``.
+    stoppers : sequence of Stopper
+        Rules that end configurations early, in the order in which they are asked.
+    limits : Limits, optional
+        None by default.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not allowed.
+
+    Attributes
+    ----------
+    ledger : Ledger
+        All that is known of the configurations; to be read only.
+    """
+
+    def __init__(
+        self, *, metric: str = "loss", mode: str = "min", stoppers: Sequence[Stopper] = (), limits: Limits | None = None
+    ) -> None:
+        if not isinstance(metric, str) or not metric:
+            raise InvalidArgumentError(f"metric={metric!r}: the name of the metric that decides")
+        for stopper in stoppers:
+            if not callable(getattr(stopper, "reason", None)):
+                raise InvalidArgumentError(f"stoppers has {stopper!r}: a rule with a method reason, as Patience(3)")
+        if not isinstance(limits, Limits | None):
+            raise InvalidArgumentError(f"limits={limits!r}: Limits(max_configurations=..., max_total_epochs=...)")
+        self.ledger = Ledger(metric, one_of("mode", mode, ("min", "max")))
+        self.stoppers = tuple(stoppers)
+        self.limits = limits or Limits()
+        self._decisions: list[Decision] = []
+        self._done = False
+
+    @abstractmethod
+    def decide(self, fresh: Sequence[Trial], idle: int) -> None:
+        """Make the decisions of one call.
+
+        Parameters
+        ----------
+        fresh : sequence of Trial
+            Those that finished epochs or ended since the last call, in the order of their starts.
+        idle : int
+            Slots that could train further configurations.
+        """
+
+    @abstractmethod
+    def plan(self) -> Plan:
+        """Lay out the search before it runs.
+
+        Returns
+        -------
+        Plan
+        """
+
+    @property
+    def metric(self) -> str:
+        """The metric that decides."""
+        return self.ledger.metric
+
+    @property
+    def mode(self) -> str:
+        """``"min"`` or ``"max"``."""
+        return self.ledger.mode
+
+    @property
+    def done(self) -> bool:
+        """Whether the search is over: every configuration has ended, and none will start."""
+        return self._done
+
+    @property
+    def best(self) -> Trial | None:
+        """The configuration with the best epoch of all that were measured, stopped ones included."""
+        return self.ledger.best
+
+    def ask(self, results: Sequence[Result] = (), *, idle: int = 0) -> list[Decision]:
+        """Tell what has happened since the last call, and get the decisions.
+
+        Parameters
+        ----------
+        results : sequence of EpochResult, Ended and OutOfTime
+            In any order. Results of ended configurations are ignored.
+        idle : int
+            Slots that could train another configuration now: a procedure whose number of configurations is open starts
+            some. Ask again with ``idle`` whenever a worker finds nothing to train. Default 0.
+
+        Returns
+        -------
+        list of Start, Continue, Pause and Stop
+
+        Raises
+        ------
+        ProcedureError
+            A result that cannot be; the procedure is as before.
+        InvalidArgumentError
+            ``idle`` is not a number of slots.
+        """
+        idle = whole("idle", idle, 0, "the slots that could train another configuration")
+        fresh = self.ledger.tell(results)
+        self._decisions = []
+        over = next((result.reason for result in results if isinstance(result, OutOfTime)), "")
+        if self._done:
+            return []
+        if over:
+            self._end(over)
+            return self._decisions
+        for trial in fresh:
+            self.hear(trial)
+            self._end_early(trial)
+        self.decide(fresh, idle)
+        if forgotten := [trial.trial_id for trial in fresh if trial.waiting]:
+            raise ProcedureError(f"{type(self).__name__} decided nothing about {', '.join(forgotten)}")
+        if not self.ledger.runs:
+            self._end("the search is over" if self.may_start else f"the search is over: {self._limit}")
+        return self._decisions
+
+    def hear(self, trial: Trial) -> None:  # noqa: B027 - most procedures read the ledger
+        """Hear of a trial that finished epochs or ended, in the order of the log; by default not used.
+
+        Parameters
+        ----------
+        trial : Trial
+        """
+
+    @property
+    def may_start(self) -> bool:
+        """Whether the limits allow another configuration."""
+        most = self.limits.max_configurations
+        return (most is None or len(self.ledger) < most) and self._granted(1) > 0
+
+    def start(
+        self, params: Mapping[str, Any], epochs: int, *, source: Source | None = None, reason: str = ""
+    ) -> Trial | None:
+        """Start a configuration, if the limits allow it.
+
+        Parameters
+        ----------
+        params : mapping
+            Plain data.
+        epochs : int
+            To train before the next decision; fewer where the limit of epochs is near.
+        source : Source, optional
+        reason : str
+
+        Returns
+        -------
+        Trial or None
+            None where a limit is reached.
+        """
+        if not self.may_start:
+            return None
+        granted = self._granted(epochs)
+        trial = self.ledger.start(plain(params), granted, source, reason)
+        trial.cut = granted < epochs
+        self._decisions.append(Start(trial.trial_id, dict(trial.params), granted, source, reason))
+        return trial
+
+    def carry_on(self, trial: Trial, epochs: int, reason: str = "") -> bool:
+        """Continue a configuration, or stop it where the limit of epochs is reached.
+
+        Parameters
+        ----------
+        trial : Trial
+        epochs : int
+            Beyond those that it was granted; fewer where the limit of epochs is near.
+        reason : str
+
+        Returns
+        -------
+        bool
+            Whether it goes on.
+        """
+        granted = self._granted(epochs)
+        if not granted:
+            self.stop(trial, self._no_epochs)
+            return False
+        self.ledger.carry_on(trial, granted, reason)
+        trial.cut = granted < epochs
+        self._decisions.append(Continue(trial.trial_id, granted, reason))
+        return True
+
+    def pause(self, trial: Trial, reason: str) -> None:
+        """Pause a configuration.
+
+        Parameters
+        ----------
+        trial : Trial
+        reason : str
+        """
+        self.ledger.rest(trial, "paused", reason)
+        self._decisions.append(Pause(trial.trial_id, reason))
+
+    def stop(self, trial: Trial, reason: str) -> None:
+        """End a configuration.
+
+        Parameters
+        ----------
+        trial : Trial
+        reason : str
+        """
+        self._finish(trial, "stopped", reason)
+
+    def _finish(self, trial: Trial, status: str, reason: str) -> None:
+        self.ledger.rest(trial, status, reason)
+        self._decisions.append(Stop(trial.trial_id, reason))
+        self.hear(trial)
+
+    @property
+    def _no_epochs(self) -> str:
+        return f"limit of {self.limits.max_total_epochs} epochs"
+
+    @property
+    def _limit(self) -> str:
+        return f"limit of {self.limits.max_configurations} configurations" if self._granted(1) else self._no_epochs
+
+    def _granted(self, epochs: int) -> int:
+        most = self.limits.max_total_epochs
+        return epochs if most is None else max(0, min(epochs, most - self.ledger.epochs))
+
+    def _end_early(self, trial: Trial) -> None:
+        if not trial.running or not trial.scores:
+            return
+        if WORST in trial.scores:
+            value = trial.metrics[trial.scores.index(WORST)][self.metric]
+            self._finish(trial, "diverged", f"diverged: {self.metric} is {value}")
+            return
+        for stopper in self.stoppers:
+            if reason := stopper.reason(trial, self.ledger):
+                self.stop(trial, reason)
+                return
+        if trial.cut and trial.waiting:
+            self.stop(trial, self._no_epochs)
+
+    def _end(self, reason: str) -> None:
+        for trial in [trial for trial in self.ledger if trial.live]:
+            earlier = f"{reason}; {trial.reason}" if trial.status == "paused" else reason
+            self.stop(trial, earlier)
+        self._done = True

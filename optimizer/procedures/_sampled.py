@@ -1,0 +1,62 @@
+"""What procedures that draw configurations from a sampler share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import InvalidArgumentError
+
+from ._procedure import Procedure
+from ._sampling import Sampler
+
+if TYPE_CHECKING:
+    from ._trial import Trial
+
+__all__ = ["Sampled"]
+
+
+class Sampled(Procedure):
+    """Procedure whose new configurations come from a sampler.
+
+    Parameters
+    ----------
+    sampler : Sampler
+    **settings
+        Of :class:`Procedure`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No sampler, or a setting that is not allowed.
+    """
+
+    def __init__(self, sampler: Sampler, **settings: Any) -> None:
+        super().__init__(**settings)
+        if not isinstance(sampler, Sampler):
+            raise InvalidArgumentError(f"sampler={sampler!r}: a Sampler, as RandomSampler(space, seed)")
+        self.sampler = sampler
+        self._suggested = 0
+
+    def hear(self, trial: Trial) -> None:
+        """See :meth:`Procedure.hear`."""
+        self.sampler.hear(trial)
+
+    def draw(self, epochs: int, reason: str = "") -> Trial | None:
+        """Start the sampler's next configuration; None where there is none, or a limit is reached.
+
+        Parameters
+        ----------
+        epochs : int
+        reason : str
+
+        Returns
+        -------
+        Trial or None
+        """
+        if not self.may_start:
+            return None
+        params = self.sampler.suggest(self._suggested, self.ledger)
+        if params is None:
+            return None
+        self._suggested += 1
+        return self.start(params, epochs, reason=reason)

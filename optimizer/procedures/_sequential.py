@@ -1,0 +1,87 @@
+"""Configurations of a sampler, each trained for the same epochs: the loop of HyperOpt, and of every one-shot search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._arguments import whole, whole_or_none
+from ._plan import Plan, Stage
+from ._sampled import Sampled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._sampling import Sampler
+    from ._trial import Trial
+
+__all__ = ["Sequential"]
+
+
+class Sequential(Sampled):
+    """Train configurations of a sampler for the same number of epochs, some of them beside each other.
+
+    A sampler that learns needs ``concurrency``: it is asked for the next configuration when one has ended. As many as
+    workers emulate task-parallel HyperOpt (Section 3.6.3).
+
+    Parameters
+    ----------
+    sampler : Sampler
+    configurations : int
+    epochs : int
+        Of each.
+    concurrency : int, optional
+        Most configurations beside each other; by default all.
+    **settings
+        Of :class:`Procedure`: ``metric``, ``mode``, ``stoppers``, ``limits``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not allowed.
+
+    Examples
+    --------
+    >>> from optimizer.procedures import EpochResult, ListedSampler
+    >>> rates = ListedSampler([{"lr": 0.1}, {"lr": 0.01}])
+    >>> search = Sequential(rates, configurations=2, epochs=1, concurrency=1)
+    >>> search.ask()
+    [Start(trial_id='c000', params={'lr': 0.1}, epochs=1, source=None, reason='')]
+    >>> for decision in search.ask([EpochResult("c000", 1, {"loss": 0.7})]):
+    ...     print(decision)
+    Stop(trial_id='c000', reason='finished its 1 epochs')
+    Start(trial_id='c001', params={'lr': 0.01}, epochs=1, source=None, reason='')
+    """
+
+    def __init__(
+        self, sampler: Sampler, *, configurations: int, epochs: int, concurrency: int | None = None, **settings: Any
+    ) -> None:
+        super().__init__(sampler, **settings)
+        self.configurations = whole("configurations", configurations)
+        self.epochs = whole("epochs", epochs)
+        self.concurrency = whole_or_none("concurrency", concurrency, why="None trains all beside each other")
+
+    def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # noqa: ARG002 - the number is set
+        """See :meth:`Procedure.decide`."""
+        for trial in fresh:
+            if trial.waiting:
+                self.stop(trial, f"finished its {self.epochs} epochs")
+        beside = self.configurations if self.concurrency is None else self.concurrency
+        while len(self.ledger) < self.configurations and self.ledger.runs < beside:
+            if self.draw(self.epochs) is None:
+                break
+
+    def plan(self) -> Plan:
+        """See :meth:`Procedure.plan`."""
+        count = min(self.configurations, self.limits.max_configurations or self.configurations)
+        waves = -(-count // (self.concurrency or count))
+        return Plan(
+            procedure=type(self).__name__,
+            stages=(Stage("all", count, self.epochs, self.epochs),),
+            epochs_each=self.epochs,
+            chain=waves * self.epochs,
+            configurations=count,
+            clones=0,
+            most_epochs=count * self.epochs,
+            concurrency=self.concurrency,
+            limits=self.limits,
+        )

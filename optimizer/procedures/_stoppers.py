@@ -1,0 +1,166 @@
+"""Early stopping: rules that end a configuration of any procedure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Protocol
+
+from optimizer.errors import InvalidArgumentError
+
+from ._arguments import real, whole
+
+if TYPE_CHECKING:
+    from ._ledger import Ledger
+    from ._trial import Trial
+
+__all__ = ["MedianRule", "Patience", "Stopper", "Threshold"]
+
+
+class Stopper(Protocol):
+    """Rule that ends configurations early. A function of the ledger: it keeps nothing of its own."""
+
+    def reason(self, trial: Trial, ledger: Ledger) -> str:
+        """Say why a configuration that has just finished an epoch ends; an empty string where it goes on.
+
+        Parameters
+        ----------
+        trial : Trial
+        ledger : Ledger
+
+        Returns
+        -------
+        str
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Stop a configuration whose metric has not improved for some epochs.
+
+    Parameters
+    ----------
+    epochs : int
+        Epochs in a row without a better value.
+    min_delta : float
+        What counts as better is better by more than this. Default 0.
+
+    Raises
+    ------
+    InvalidArgumentError
+        ``epochs`` is below 1, or ``min_delta`` negative.
+
+    Examples
+    --------
+    >>> from optimizer.procedures import EpochResult, Listed
+    >>> search = Listed([{"lr": 0.1}], epochs=9, stoppers=[Patience(2)])
+    >>> _ = search.ask([])
+    >>> search.ask([EpochResult("c000", epoch, {"loss": 1.0}) for epoch in (1, 2, 3)])
+    [Stop(trial_id='c000', reason='patience: no better loss than 1 for 2 epochs')]
+    """
+
+    epochs: int
+    min_delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        whole("epochs", self.epochs, why="the epochs in a row that may pass without a better value")
+        real("min_delta", self.min_delta, 0)
+
+    def reason(self, trial: Trial, ledger: Ledger) -> str:
+        """See :meth:`Stopper.reason`."""
+        best, since = trial.scores[0], 0
+        for score in trial.scores[1:]:
+            if score > best + self.min_delta:
+                best, since = score, 0
+            else:
+                since += 1
+        if since < self.epochs:
+            return ""
+        return f"patience: no better {ledger.metric} than {ledger.value(best):g} for {since} epochs"
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """Stop a configuration that is good enough, or that is still too bad after some epochs.
+
+    Parameters
+    ----------
+    reach : float, optional
+        Value of the metric that is good enough.
+    floor : float, optional
+        Value that a configuration has to be at least as good as, once it has trained ``after`` epochs.
+    after : int
+        Default 1.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Neither is given, one is no number, or ``after`` is below 1.
+    """
+
+    reach: float | None = None
+    floor: float | None = None
+    after: int = 1
+
+    def __post_init__(self) -> None:
+        if self.reach is None and self.floor is None:
+            raise InvalidArgumentError("reach=None, floor=None: a threshold needs one of them")
+        for name in ("reach", "floor"):
+            if (value := getattr(self, name)) is not None:
+                real(name, value)
+        whole("after", self.after)
+
+    def reason(self, trial: Trial, ledger: Ledger) -> str:
+        """See :meth:`Stopper.reason`."""
+        score = trial.scores[-1]
+        if self.reach is not None and score >= ledger.score(self.reach):
+            return f"threshold: {ledger.metric} has reached {self.reach:g}"
+        if self.floor is not None and trial.finished >= self.after and score < ledger.score(self.floor):
+            return f"threshold: {ledger.metric} is worse than {self.floor:g} after {trial.finished} epochs"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class MedianRule:
+    """Stop a configuration whose best value is worse than the median of what others had on average by then.
+
+    The others are all that have reached its epoch, whether they train, wait or have ended; each counts with the mean of
+    its values up to that epoch (Golovin et al., Google Vizier, 2017, Section 3.2.2). A clone's epochs count from the
+    start of its lineage.
+
+    Parameters
+    ----------
+    warm_up : int
+        Epochs in which nobody is stopped. Default 1.
+    min_trials : int
+        Others that have to have reached the epoch. Default 4.
+
+    Raises
+    ------
+    InvalidArgumentError
+        ``warm_up`` is negative, or ``min_trials`` below 1.
+    """
+
+    warm_up: int = 1
+    min_trials: int = 4
+
+    def __post_init__(self) -> None:
+        whole("warm_up", self.warm_up, 0)
+        whole("min_trials", self.min_trials)
+
+    def reason(self, trial: Trial, ledger: Ledger) -> str:
+        """See :meth:`Stopper.reason`."""
+        epoch = len(trial.curve)
+        if epoch <= self.warm_up:
+            return ""
+        means = [other.sums[epoch - 1] / epoch for other in ledger if other is not trial and len(other.sums) >= epoch]
+        if len(means) < self.min_trials:
+            return ""
+        middle = median(means)
+        best = max(trial.curve)
+        if best >= middle:
+            return ""
+        return (
+            f"median rule: best {ledger.metric} {ledger.value(best):g} is worse than {ledger.value(middle):g}, "
+            f"the median of {len(means)} others at epoch {epoch}"
+        )

@@ -1,0 +1,227 @@
+"""The contract of a procedure, as tests.
+
+A project of its own subclasses :class:`ProcedureContract` in a test module, and pytest collects the rest::
+
+    class TestMyProcedure(ProcedureContract):
+        def make(self, **settings):
+            return MyProcedure(RandomSampler(SPACE, seed=1), **settings)
+
+The procedure should be small, some twenty configurations: it is resumed at each of its calls.
+"""
+
+# ruff: noqa: S101, S311  (a test suite that ships with the package; its random numbers decide an order)
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import zlib
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from optimizer.procedures import (
+    DivergedLogError,
+    Ended,
+    EpochResult,
+    Exchange,
+    Limits,
+    OutOfTime,
+    Patience,
+    Start,
+    Stop,
+    replay,
+)
+
+from ._rehearsal import Rehearsal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from optimizer.procedures import Procedure
+
+__all__ = ["ProcedureContract"]
+
+_SEEDS = range(5)
+
+
+class ProcedureContract(ABC):
+    """What every procedure holds: it is a function of what it was told, ends, and lets nothing block it."""
+
+    @abstractmethod
+    def make(self, **settings: Any) -> Procedure:
+        """Make a new procedure, the same each time.
+
+        Parameters
+        ----------
+        **settings
+            Of :class:`Procedure`: ``metric``, ``mode``, ``stoppers``, ``limits``. A procedure without an end needs
+            limits of its own where none are given.
+
+        Returns
+        -------
+        Procedure
+        """
+
+    def measure(self, trial_id: str, epoch: int) -> float:
+        """Give the metric of an epoch: a number from 0 to 1 that only depends on the arguments.
+
+        Parameters
+        ----------
+        trial_id : str
+        epoch : int
+
+        Returns
+        -------
+        float
+        """
+        return zlib.crc32(f"{trial_id} {epoch}".encode()) / 2**32
+
+    def rehearse(
+        self, seed: int = 0, measure: Callable[[str, int], float | None] | None = None, **settings: Any
+    ) -> Rehearsal:
+        """Run a new procedure to its end.
+
+        Parameters
+        ----------
+        seed : int
+            Of the order in which epochs finish.
+        measure : callable, optional
+        **settings
+            Of :meth:`make`.
+
+        Returns
+        -------
+        Rehearsal
+        """
+        return Rehearsal(self.make(**settings), measure or self.measure, seed).run()
+
+    def test_it_ends_and_every_configuration_has_a_reason(self) -> None:
+        """Whatever the order in which epochs finish."""
+        for seed in _SEEDS:
+            run = self.rehearse(seed)
+            assert run.granted
+            assert run.granted.keys() == run.reasons.keys()
+            assert not [trial for trial in run.procedure.ledger if trial.live]
+            assert run.procedure.ask([], idle=5) == []
+
+    def test_the_same_results_give_the_same_decisions(self) -> None:
+        """Two runs with the same order."""
+        for seed in _SEEDS:
+            assert self.rehearse(seed).log == self.rehearse(seed).log
+
+    def test_the_order_of_results_within_a_call_does_not_matter(self) -> None:
+        """Those of one call, shuffled."""
+        for seed in _SEEDS:
+            shuffle = random.Random(seed).shuffle
+            procedure = self.make()
+            for exchange in self.rehearse(seed).log:
+                results = list(exchange.results)
+                shuffle(results)
+                assert tuple(procedure.ask(results, idle=exchange.idle)) == exchange.decisions
+
+    def test_a_run_resumes_from_its_log_at_any_call(self) -> None:
+        """Through JSON; from there it decides what the other one decided."""
+        log = self.rehearse(1).log
+        written = json.loads(json.dumps([exchange.document() for exchange in log], allow_nan=False))
+        assert [Exchange.of(document).document() for document in written] == written
+        step = max(1, len(log) // 40)
+        for end in range(0, len(log) + 1, step):
+            resumed = self.make()
+            replay(resumed, [Exchange.of(document) for document in written[:end]])
+            for exchange in log[end:]:
+                assert tuple(resumed.ask(exchange.results, idle=exchange.idle)) == exchange.decisions
+            assert resumed.done
+
+    def test_another_log_is_refused(self) -> None:
+        """One whose last decision was another."""
+        log = self.rehearse(1).log
+        last = max(place for place, exchange in enumerate(log) if exchange.decisions)
+        changed = Exchange(log[last].results, log[last].idle, (*log[last].decisions[:-1], Stop("c000", "by nobody")))
+        try:
+            replay(self.make(), [*log[:last], changed])
+        except DivergedLogError as error:
+            assert "by nobody" in str(error)
+        else:
+            raise AssertionError("a log with another decision was replayed")
+
+    def test_it_trains_no_more_than_its_plan_says(self) -> None:
+        """Configurations, epochs of each and in all."""
+        for seed in _SEEDS:
+            run = self.rehearse(seed)
+            plan = run.procedure.plan()
+            clones = [trial for trial in run.procedure.ledger if trial.source is not None]
+            assert plan.configurations is None or len(run.granted) - len(clones) <= plan.configurations
+            assert plan.clones is None or len(clones) <= plan.clones
+            assert plan.most_epochs is None or sum(run.finished.values()) <= plan.most_epochs
+            assert max(len(trial.curve) for trial in run.procedure.ledger) <= plan.epochs_each
+            assert str(plan) == str(self.make().plan()), "a plan does not change while the search runs"
+
+    def test_nothing_is_decided_twice(self) -> None:
+        """A call that tells nothing new, between the calls of a run."""
+        procedure = self.make()
+        for exchange in self.rehearse(2).log:
+            assert tuple(procedure.ask(exchange.results, idle=exchange.idle)) == exchange.decisions
+            assert procedure.ask([]) == []
+
+    def test_a_failure_blocks_nothing(self) -> None:
+        """Every third configuration fails, or measures no number; or every one does."""
+        for wrong in (None, math.nan, math.inf, -math.inf):
+            for every in (1, 3):
+
+                def measure(trial_id: str, epoch: int, wrong: float | None = wrong, every: int = every) -> float | None:
+                    return wrong if int(trial_id[1:]) % every == 0 else self.measure(trial_id, epoch)
+
+                run = self.rehearse(every, measure)
+                assert run.granted.keys() == run.reasons.keys()
+                best = run.procedure.best
+                assert best is None or best.number % every
+                assert best is not None or every == 1 or len(run.granted) == 1
+                after = [
+                    exchange for exchange in run.log for decision in exchange.decisions if _clones(decision, every)
+                ]
+                assert not after, "what failed is cloned"
+
+    def test_the_user_may_stop_any_configuration(self) -> None:
+        """Each of the first four, right after its start; what is late is ignored."""
+        run = Rehearsal(self.make(), self.measure)
+        run.tell([])
+        for name in list(run.granted)[:4]:
+            if name not in run.reasons:
+                run.reasons[name] = "stopped by the user"
+                run.tell([Ended(name, "stopped by the user")])
+                assert run.procedure.ask([EpochResult(name, 1, {run.procedure.metric: 0.0})]) == []
+        if not run.procedure.done:
+            run.run()
+        assert run.granted.keys() == run.reasons.keys()
+
+    def test_it_ends_when_time_is_over(self) -> None:
+        """After a few calls: all that is left is stopped, with that reason."""
+        run = Rehearsal(self.make(), self.measure).run(calls=4)
+        if not run.procedure.done:
+            run.tell([OutOfTime("the money is spent")])
+            assert "the money is spent" in " ".join(run.reasons.values())
+        assert run.procedure.done
+        assert run.granted.keys() == run.reasons.keys()
+
+    def test_limits_hold(self) -> None:
+        """Of configurations, of epochs, and both; what is cut short ends with the reason."""
+        for configurations, epochs in ((1, None), (3, None), (None, 1), (None, 7), (None, 20), (4, 9)):
+            for seed in _SEEDS:
+                limits = Limits(configurations or 40, epochs)
+                run = self.rehearse(seed, limits=limits)
+                assert len(run.granted) <= (configurations or 40)
+                assert epochs is None or sum(run.finished.values()) <= epochs
+                assert run.granted.keys() == run.reasons.keys()
+
+    def test_stoppers_are_asked(self) -> None:
+        """With no progress, nobody trains beyond the patience."""
+        run = self.rehearse(3, lambda _, __: 0.5, stoppers=[Patience(1)])
+        assert max(run.finished.values()) <= 2  # noqa: PLR2004 - the first epoch, and one without progress
+        assert run.granted.keys() == run.reasons.keys()
+
+
+def _clones(decision: object, every: int) -> bool:
+    return (
+        isinstance(decision, Start) and decision.source is not None and int(decision.source.trial_id[1:]) % every == 0
+    )

@@ -1,0 +1,152 @@
+"""A coordinator that trains nothing: it carries decisions out, and holds them against what a coordinator can do."""
+
+# ruff: noqa: S101, S311  (a test suite that ships with the package; its random numbers decide an order)
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from optimizer.procedures import Continue, Ended, EpochResult, Exchange, Pause, Start, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from optimizer.procedures import Decision, Procedure, Result
+
+__all__ = ["Rehearsal"]
+
+_CALLS = 20_000
+
+
+class Rehearsal:
+    """Drive a procedure with epochs that finish in random order.
+
+    It keeps its own books, from the decisions alone: a decision that no coordinator could carry out fails.
+
+    Parameters
+    ----------
+    procedure : Procedure
+        New.
+    measure : callable
+        ``measure(trial_id, epoch)``: the metric, or None where the trial fails in that epoch.
+    seed : int
+        Of the order in which epochs finish. Default 0.
+    slots : int
+        Configurations that could train beside each other; fewer are reported as idle slots. Default 3.
+    """
+
+    def __init__(
+        self, procedure: Procedure, measure: Callable[[str, int], float | None], seed: int = 0, slots: int = 3
+    ) -> None:
+        self.procedure = procedure
+        self.log: list[Exchange] = []
+        self.granted: dict[str, int] = {}
+        self.finished: dict[str, int] = {}
+        self.reasons: dict[str, str] = {}
+        self._measure = measure
+        self._random = random.Random(seed)
+        self._slots = slots
+        self._paused: set[str] = set()
+
+    @property
+    def training(self) -> list[str]:
+        """Trials that have an epoch to train."""
+        return [
+            name
+            for name, granted in self.granted.items()
+            if name not in self.reasons and name not in self._paused and self.finished[name] < granted
+        ]
+
+    def run(self, calls: int = _CALLS) -> Rehearsal:
+        """Go on until the procedure is done, or for some calls.
+
+        Parameters
+        ----------
+        calls : int
+
+        Returns
+        -------
+        Rehearsal
+            This one.
+        """
+        if not self.log:
+            self.tell([])
+        while not self.procedure.done and len(self.log) < calls:
+            assert self.training, "it is not done, and nothing has an epoch to train"
+            self.tell(self.results())
+        assert self.procedure.done or calls < _CALLS, f"not done after {calls} calls"
+        return self
+
+    def results(self) -> list[Result]:
+        """Finish an epoch of some of those that train, in random order.
+
+        Returns
+        -------
+        list of EpochResult and Ended
+        """
+        training = self.training
+        some = self._random.sample(training, self._random.randint(1, len(training)))
+        results: list[Result] = []
+        for name in some:
+            epoch = self.finished[name] + 1
+            measured = self._measure(name, epoch)
+            if measured is None:
+                results.append(Ended(name, "failed"))
+                self.reasons[name] = "failed"
+            else:
+                results.append(EpochResult(name, epoch, {self.procedure.metric: measured}))
+                self.finished[name] = epoch
+        return results
+
+    def tell(self, results: list[Result]) -> None:
+        """Tell results and carry out the decisions; then offer the idle slots.
+
+        Parameters
+        ----------
+        results : list of EpochResult, Ended and OutOfTime
+        """
+        self._call(results, 0)
+        while not self.procedure.done:
+            idle = self._slots - len(self.training)
+            if idle <= 0 or not self._call([], idle):
+                break
+
+    def _call(self, results: list[Result], idle: int) -> bool:
+        exchange = Exchange.with_procedure(self.procedure, results, idle=idle)
+        self.log.append(exchange)
+        for decision in exchange.decisions:
+            self._carry_out(decision)
+        waiting = [
+            name
+            for name, granted in self.granted.items()
+            if name not in self.reasons and name not in self._paused and self.finished[name] == granted
+        ]
+        assert not waiting, f"no decision about {waiting}, which have trained all that they were granted"
+        return bool(exchange.decisions)
+
+    def _carry_out(self, decision: Decision) -> None:
+        name = decision.trial_id
+        match decision:
+            case Start():
+                assert name == f"c{len(self.granted):03d}", "ids are c000, c001, ... in the order of starts"
+                assert decision.epochs >= 1
+                if decision.source is not None:
+                    done = self.finished[decision.source.trial_id]
+                    assert 1 <= decision.source.epoch <= done, f"{decision.source} is cloned, but has finished {done}"
+                self.granted[name] = decision.epochs
+                self.finished[name] = 0
+            case Continue():
+                assert name not in self.reasons, f"{name} has ended: {self.reasons[name]}"
+                assert decision.epochs >= 1
+                self._paused.discard(name)
+                self.granted[name] += decision.epochs
+            case Pause():
+                assert decision.reason
+                assert name not in self.reasons
+                self._paused.add(name)
+            case Stop():
+                assert decision.reason
+                assert name not in self.reasons, f"{name} has ended before: {self.reasons[name]}"
+                self._paused.discard(name)
+                self.reasons[name] = decision.reason

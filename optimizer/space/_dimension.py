@@ -1,0 +1,117 @@
+"""Dimensions: the domains of a space with their places in a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ._range import Range
+from ._tree import Choice, Group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ._plain import Value
+    from ._tree import Domain
+
+__all__ = ["Dimension", "beside", "dimensions", "within"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A domain and its place: what a sampler such as TPE has to know of it.
+
+    Parameters
+    ----------
+    path : str
+        Name that no other dimension has, with the branches above it: ``"net[cnn].channels"``.
+    name : str
+        Place in a configuration, dotted where it is nested: ``"channels"``. Branches of one choice may share it.
+    domain : Range, Choice or Constant
+        The values.
+    parent : (str, str), optional
+        Path of the choice and name of the branch that it belongs to; None outside of any branch.
+    """
+
+    path: str
+    name: str
+    domain: Domain
+    parent: tuple[str, str] | None = None
+
+    @property
+    def kind(self) -> str:
+        """One of uniform, log_uniform, integer, log_integer, choice."""
+        return self.domain.kind
+
+    @property
+    def low(self) -> float | None:
+        """The least value; None of a choice."""
+        return self.domain.low if isinstance(self.domain, Range) else None
+
+    @property
+    def high(self) -> float | None:
+        """The upper bound; None of a choice."""
+        return self.domain.high if isinstance(self.domain, Range) else None
+
+    @property
+    def step(self) -> float | None:
+        """Distance of neighbouring values; None where there is none."""
+        return self.domain.step if isinstance(self.domain, Range) else None
+
+    @property
+    def log(self) -> bool:
+        """Whether the scale is logarithmic."""
+        return isinstance(self.domain, Range) and self.domain.log
+
+    @property
+    def integral(self) -> bool:
+        """Whether all values are integers by their kind; an option of a choice may be anything."""
+        return isinstance(self.domain, Range) and self.domain.integral
+
+    @property
+    def choices(self) -> tuple[Value, ...] | None:
+        """The options of a choice, or its branches' names; None of a range."""
+        return self.domain.options if isinstance(self.domain, Choice) else None
+
+    @property
+    def count(self) -> int | None:
+        """Number of values; None if continuous."""
+        if isinstance(self.domain, Range):
+            return self.domain.count
+        return len(self.domain.options) if isinstance(self.domain, Choice) else 1
+
+    @property
+    def condition(self) -> Mapping[str, tuple[Value, ...]]:
+        """Names in the configuration, and the values of which each must have one; without branch and functions."""
+        return MappingProxyType(dict(self.domain.where.needs))
+
+    def __str__(self) -> str:
+        reasons = [f"{self.parent[0]} = {self.parent[1]!r}"] if self.parent else []
+        reasons += [str(self.domain.where)] if self.domain.where else []
+        return f"{self.domain}{' where ' if reasons else ''}{' and '.join(reasons)}"
+
+
+def beside(prefix: str, name: str) -> str:
+    """Make the path of what lies in a nested mapping or a branch."""
+    return f"{prefix}.{name}" if prefix else name
+
+
+def within(path: str, branch: Any) -> str:
+    """Make the path of a branch."""
+    return f"{path}[{branch}]"
+
+
+def dimensions(
+    group: Group, path: str = "", nested: str = "", parent: tuple[str, str] | None = None
+) -> Iterator[Dimension]:
+    """List the dimensions and constants of a tree, a choice before its branches."""
+    for name, entry in group.entries:
+        here, there = beside(path, name), beside(nested, name)
+        if isinstance(entry, Group):
+            yield from dimensions(entry, here, there, parent)
+            continue
+        yield Dimension(here, there, entry, parent)
+        if isinstance(entry, Choice) and entry.branches is not None:
+            for option, branch in zip(entry.options, entry.branches, strict=True):
+                yield from dimensions(branch, within(here, option), nested, (here, str(option)))

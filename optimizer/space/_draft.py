@@ -1,0 +1,112 @@
+"""Configurations while they are drawn: which dimension is live, given those before it."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from ._dimension import beside, within
+from ._errors import SpaceError
+from ._plain import Value, same
+from ._tree import Choice, Group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ._dimension import Dimension
+    from ._layout import Layout
+
+__all__ = ["Draft", "drafted"]
+
+
+class Draft:
+    """Values so far.
+
+    Parameters
+    ----------
+    layout : Layout
+
+    Attributes
+    ----------
+    values : dict
+        Value of each live dimension and constant, by path.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.values: dict[str, Value] = {}
+        self._named: dict[str, Value] = {}
+
+    def copy(self) -> Draft:
+        """Make a draft with the same values, to go on from here in another way."""
+        other = Draft(self.layout)
+        other.values, other._named = dict(self.values), dict(self._named)
+        return other
+
+    def put(self, dimension: Dimension, value: Value) -> None:
+        """Set the value of a live dimension."""
+        self.values[dimension.path] = self._named[dimension.name] = value
+
+    def live(self, dimension: Dimension) -> bool:
+        """Tell whether a dimension is live, when all before it are set.
+
+        Raises
+        ------
+        SpaceError
+            The function of its ``where=`` failed.
+        """
+        if dimension.parent is not None:
+            path, branch = dimension.parent
+            if self.values.get(path) != branch:
+                return False
+        where = dimension.domain.where
+        if where.test is not None:
+            return answer(where.test, self.params(), dimension.path)
+        return all(
+            name in self._named and any(same(self._named[name], value) for value in values)
+            for name, values in where.needs
+        )
+
+    def params(self) -> dict[str, Any]:
+        """Make the configuration."""
+        return _assembled(self.layout.root, self.values, "")
+
+
+def drafted(layout: Layout, choose: Callable[[Dimension], Value]) -> Draft:
+    """Set every live dimension to what is chosen for it."""
+    draft = Draft(layout)
+    for dimension in layout.order:
+        if draft.live(dimension):
+            draft.put(dimension, choose(dimension))
+    return draft
+
+
+def answer(test: Callable[[dict[str, Any]], bool], params: dict[str, Any], owner: str) -> bool:
+    """Ask a user's condition.
+
+    Raises
+    ------
+    SpaceError
+        It failed.
+    """
+    try:
+        return bool(test(deepcopy(params)))
+    except Exception as error:
+        raise SpaceError(
+            f"{owner}: its where= failed with {type(error).__name__}: {error}; it was given {params!r}, where "
+            "dimensions that are not live are missing"
+        ) from error
+
+
+def _assembled(group: Group, values: Mapping[str, Value], prefix: str) -> dict[str, Any]:
+    params: dict[str, Any] = {}
+    for name, entry in group.entries:
+        path = beside(prefix, name)
+        if isinstance(entry, Group):
+            params[name] = _assembled(entry, values, path)
+        elif path in values:
+            params[name] = values[path]
+            if isinstance(entry, Choice) and entry.branches is not None:
+                branch = entry.branches[entry.options.index(values[path])]
+                params |= _assembled(branch, values, within(path, values[path]))
+    return params

@@ -1,0 +1,117 @@
+"""Configurations made of others: perturbed, with one dimension drawn anew, or mutated."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import nearest
+
+from ._check import read
+from ._draft import drafted
+from ._errors import SpaceError
+from ._plain import plain, real, same
+from ._sample import accepted
+from ._streams import below, share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from ._dimension import Dimension
+    from ._layout import Layout
+    from ._plain import Value
+    from ._streams import Stream
+    from ._where import Test
+
+__all__ = ["mutate", "perturb", "resample"]
+
+
+def perturb(
+    layout: Layout,
+    where: Test | None,
+    params: Mapping[str, Any],
+    seed: int,
+    number: int,
+    factors: Sequence[float],
+    chance: float,
+    only: Collection[str] | None,
+) -> dict[str, Any]:
+    """See :meth:`Space.perturb`."""
+    chance = real(chance, "resample")
+    if not 0 <= chance <= 1:
+        raise SpaceError(f"resample={chance!r} is no probability: give a number from 0 to 1")
+    factors = [real(factor, "factors") for factor in factors]
+    if not factors or min(factors) <= 0:
+        raise SpaceError(f"factors={factors!r}: give one or more numbers above 0")
+    names = None if only is None else {_known(layout, name, "only") for name in only}
+    old = read(layout, where, params)
+
+    def changed(dimension: Dimension, value: Value, stream: Stream) -> Value:
+        path = dimension.path
+        if names is not None and dimension.name not in names:
+            return value
+        if share(stream.word(path, "resample")) < chance:
+            return dimension.domain.draw(stream.word(path))
+        factor = factors[below(stream.word(path, "factor"), len(factors))]
+        return dimension.domain.moved(value, factor)
+
+    return _changed(layout, where, "perturb", seed, number, old, changed)
+
+
+def resample(
+    layout: Layout, where: Test | None, params: Mapping[str, Any], name: str, seed: int, number: int
+) -> dict[str, Any]:
+    """See :meth:`Space.resample`."""
+    name, old = _known(layout, name, "resample"), read(layout, where, params)
+    if not any(dimension.name == name and dimension.path in old for dimension in layout.order):
+        raise SpaceError(f"{name!r} is not live in {dict(params)!r}: there is nothing to draw anew")
+
+    def changed(dimension: Dimension, value: Value, stream: Stream) -> Value:
+        return dimension.domain.draw(stream.word(dimension.path)) if dimension.name == name else value
+
+    return _changed(layout, where, "resample", seed, number, old, changed)
+
+
+def mutate(layout: Layout, where: Test | None, params: Mapping[str, Any], seed: int, number: int) -> dict[str, Any]:
+    """See :meth:`Space.mutate`."""
+    old = read(layout, where, params)
+    live = [dimension.path for dimension in layout.declared if dimension.path in old and dimension.domain.several]
+    if not live:
+        raise SpaceError(f"no live dimension of {dict(params)!r} has a second value: nothing can be mutated")
+
+    def changed(dimension: Dimension, value: Value, stream: Stream) -> Value:
+        if dimension.path != live[below(stream.word("which"), len(live))]:
+            return value
+        drawn = (dimension.domain.draw(stream.word(dimension.path, turn)) for turn in itertools.count())
+        return next(other for other in drawn if not same(other, value))
+
+    return _changed(layout, where, "mutate", seed, number, old, changed)
+
+
+def _changed(
+    layout: Layout,
+    where: Test | None,
+    purpose: str,
+    seed: int,
+    number: int,
+    old: Mapping[str, Value],
+    changed: Callable[[Dimension, Value, Stream], Value],
+) -> dict[str, Any]:
+    """Change what is live; draw what comes to life, and drop what no longer is."""
+
+    def made(stream: Stream) -> dict[str, Any]:
+        def chosen(dimension: Dimension) -> Value:
+            if dimension.path in old:
+                return changed(dimension, old[dimension.path], stream)
+            return dimension.domain.draw(stream.word(dimension.path))
+
+        return drafted(layout, chosen).params()
+
+    return accepted(where, purpose, seed, number, made)
+
+
+def _known(layout: Layout, name: Any, field: str) -> str:
+    names = [dimension.name for dimension in layout.declared]
+    if name not in names:
+        raise SpaceError(f"{field}: no dimension {name!r}{nearest(str(name), names)}; there are {', '.join(names)}")
+    return str(plain(name, field))

@@ -1,0 +1,52 @@
+"""Random configurations, and the rejection of those that a space's own condition forbids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._draft import answer, drafted
+from ._errors import SpaceError
+from ._plain import whole
+from ._streams import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._layout import Layout
+    from ._where import Test
+
+__all__ = ["accepted", "sample"]
+
+_ATTEMPTS = 1000
+
+
+def sample(layout: Layout, where: Test | None, seed: int, number: int) -> dict[str, Any]:
+    """See :meth:`Space.sample`."""
+    return accepted(
+        where,
+        "sample",
+        seed,
+        number,
+        lambda stream: drafted(layout, lambda dimension: dimension.domain.draw(stream.word(dimension.path))).params(),
+    )
+
+
+def accepted(
+    where: Test | None, purpose: str, seed: int, number: int, make: Callable[[Stream], dict[str, Any]]
+) -> dict[str, Any]:
+    """Make configurations, each of a stream of its own, until the space's condition holds.
+
+    Raises
+    ------
+    SpaceError
+        A seed or number that is no whole number, or no configuration was accepted.
+    """
+    seed, number = whole(seed, "seed"), whole(number, "number", least=0)
+    for attempt in range(_ATTEMPTS):
+        params = make(Stream(purpose, seed, number, attempt))
+        if where is None or answer(where, params, "the space"):
+            return params
+    raise SpaceError(
+        f"none of {_ATTEMPTS} configurations satisfies the space's where=, the last of which is {params!r}: change the "
+        "domains so that more of them do"
+    )

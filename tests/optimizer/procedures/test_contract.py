@@ -1,0 +1,156 @@
+"""Every procedure, held to the contract; and the contract, held to procedures that break it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from optimizer.procedures import (
+    ASHA,
+    PBT,
+    AgingEvolution,
+    Grid,
+    Hyperband,
+    Limits,
+    Listed,
+    Procedure,
+    ProcedureError,
+    RandomSampler,
+    RandomSearch,
+    Replay,
+    Sampler,
+    Schedule,
+    Segment,
+    Sequential,
+    SuccessiveHalving,
+)
+from optimizer.procedures.testing import ProcedureContract
+from optimizer.space import Space, choice, log_uniform
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from optimizer.procedures import Ledger, Plan, Trial
+
+SPACE = Space({"lr": log_uniform(1e-5, 1e-1), "batch": choice([32, 64, 128])})
+
+
+class TestGrid(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return Grid(SPACE, points=3, epochs=3, **settings)
+
+
+class TestRandomSearch(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return RandomSearch(SPACE, configurations=8, epochs=3, concurrency=3, seed=4, **settings)
+
+
+class Climber(Sampler):
+    """Learns: a suggestion depends on all that it was asked and told before."""
+
+    def __init__(self) -> None:
+        self._heard: list[tuple[str, int, str]] = []
+
+    def suggest(self, number: int, ledger: Ledger) -> Mapping[str, Any]:
+        best = ledger.best
+        return {"number": number, "heard": str(self._heard[-9:]), "best": best and best.best_score}
+
+    def hear(self, trial: Trial) -> None:
+        self._heard.append((trial.trial_id, trial.finished, trial.status))
+
+
+class TestSequential(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return Sequential(Climber(), configurations=9, epochs=2, concurrency=2, **settings)
+
+
+class TestSuccessiveHalving(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return SuccessiveHalving(RandomSampler(SPACE), configurations=13, max_epochs=9, **settings)
+
+
+class TestHyperband(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return Hyperband(RandomSampler(SPACE), max_epochs=9, mode="max", **settings)
+
+
+class TestHyperbandInTurn(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return Hyperband(Climber(), max_epochs=8, eta=2, brackets="in turn", **settings)
+
+
+class TestAsha(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return ASHA(RandomSampler(SPACE), max_epochs=9, **{"limits": Limits(max_configurations=20), **settings})
+
+
+class TestAshaOfTheSeeds(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        limits = {"limits": Limits(max_configurations=20), **settings}
+        return ASHA(Climber(), max_epochs=9, rungs="additive", concurrency=3, **limits)
+
+
+class TestPBT(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return PBT(SPACE, population=6, epochs=7, ready=2, seed=5, **settings)
+
+
+class TestRollingPBT(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return PBT(SPACE, population=6, epochs=6, generations="rolling", only=["lr"], **settings)
+
+
+class TestAgingEvolution(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return AgingEvolution(SPACE, population=4, configurations=12, epochs=2, sample=3, concurrency=3, **settings)
+
+
+class TestReplay(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return Replay(Schedule((Segment({"lr": 0.1}, 2), Segment({"lr": 0.2}, 1), Segment({"lr": 0.1}, 4))), **settings)
+
+
+class Forgetful(Listed):
+    """Says nothing about what has finished."""
+
+    def decide(self, fresh: Sequence[Trial], idle: int) -> None:
+        super().decide([], idle)
+
+
+class Moody(Listed):
+    """Decides by how often it was asked, not by what it was told."""
+
+    asked = 0
+
+    def decide(self, fresh: Sequence[Trial], idle: int) -> None:
+        Moody.asked += 1
+        for trial in fresh:
+            if trial.waiting:
+                self.stop(trial, f"call {Moody.asked}")
+        super().decide(fresh, idle)
+
+
+class Greedy(Listed):
+    """Trains more than it says."""
+
+    def plan(self) -> Plan:
+        return Listed([{"lr": 0.1}], epochs=1).plan()
+
+
+@pytest.mark.parametrize(
+    ("broken", "test", "error"),
+    [
+        (Forgetful, "test_it_ends_and_every_configuration_has_a_reason", ProcedureError),
+        (Moody, "test_the_same_results_give_the_same_decisions", AssertionError),
+        (Moody, "test_a_run_resumes_from_its_log_at_any_call", Exception),
+        (Greedy, "test_it_trains_no_more_than_its_plan_says", AssertionError),
+    ],
+)
+def test_the_contract_finds_what_breaks_it(broken: type[Listed], test: str, error: type[Exception]) -> None:
+    class Contract(ProcedureContract):
+        def make(self, **settings: Any) -> Procedure:
+            return broken([{"lr": 0.1}, {"lr": 0.2}], epochs=2, **settings)
+
+    with pytest.raises(error):
+        getattr(Contract(), test)()

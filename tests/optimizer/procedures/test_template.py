@@ -1,0 +1,446 @@
+"""What every procedure has from the template: results, stoppers, limits, its log, its plan."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from optimizer.errors import InvalidArgumentError
+from optimizer.procedures import (
+    ASHA,
+    PBT,
+    AgingEvolution,
+    Continue,
+    DivergedLogError,
+    Ended,
+    EpochResult,
+    Exchange,
+    Grid,
+    Hyperband,
+    Limits,
+    Listed,
+    ListedSampler,
+    LogError,
+    MedianRule,
+    OutOfTime,
+    Patience,
+    Pause,
+    ProcedureError,
+    RandomSampler,
+    RandomSearch,
+    Replay,
+    Schedule,
+    Segment,
+    Sequential,
+    Source,
+    Start,
+    Stop,
+    SuccessiveHalving,
+    Threshold,
+    decision_document,
+    read_decision,
+    read_result,
+    replay,
+    result_document,
+    schedule_of,
+)
+from optimizer.space import Space, choice, log_uniform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from optimizer.procedures import Decision, Procedure, Result
+
+SPACE = Space({"lr": log_uniform(1e-5, 1e-1)})
+DRAWS = RandomSampler(SPACE)
+LISTED = ListedSampler([{"lr": 0.1}])
+
+
+def listed(count: int, epochs: int = 9, **settings: Any) -> Listed:
+    search = Listed([{"number": number} for number in range(count)], epochs=epochs, **settings)
+    search.ask()
+    return search
+
+
+def epochs(search: Procedure, number: int, *losses: float) -> list[Decision]:
+    """Tell epochs of a configuration, one call each; return what was decided in the last."""
+    decisions: list[Decision] = []
+    for loss in losses:
+        trial = search.ledger[f"c{number:03d}"]
+        decisions = search.ask([EpochResult(trial.trial_id, trial.finished + 1, {search.metric: loss})])
+    return decisions
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Hyperband(DRAWS, max_epochs=0), r"max_epochs=0: at least 1; the epochs of the best"),
+        (lambda: Hyperband(DRAWS, max_epochs=9, eta=1), r"eta=1: at least 2; one of eta"),
+        (lambda: Hyperband(DRAWS, max_epochs=9, eta=2.5), r"eta=2.5: a whole number, at least 2"),
+        (lambda: Hyperband(DRAWS, max_epochs=True), r"max_epochs=True: a whole number"),
+        (lambda: Hyperband(DRAWS, max_epochs=9, brackets="in tern"), r"brackets='in tern'; did you mean 'in turn'"),
+        (lambda: Hyperband("tpe", max_epochs=9), r"sampler='tpe': a Sampler, as RandomSampler"),
+        (lambda: SuccessiveHalving(DRAWS, configurations=0, max_epochs=9), r"configurations=0: at least 1"),
+        (
+            lambda: SuccessiveHalving(DRAWS, configurations=9, max_epochs=9, min_epochs=10),
+            r"min_epochs=10: at most max_epochs=9",
+        ),
+        (lambda: ASHA(DRAWS, max_epochs=9, min_epochs=0), r"min_epochs=0: at least 1"),
+        (lambda: ASHA(DRAWS, max_epochs=9, eta=1), r"eta=1: at least 2"),
+        (lambda: ASHA(DRAWS, max_epochs=9, rungs="sums"), r"rungs='sums'.*one of: milestones, additive"),
+        (lambda: ASHA(DRAWS, max_epochs=9, concurrency=-1), r"concurrency=-1: at least 1; None trains"),
+        (lambda: PBT(SPACE, population=1, epochs=9), r"population=1: at least 2; the worst"),
+        (lambda: PBT(SPACE, population=4, epochs=9, quantile=0.6), r"quantile=0.6: a number, above 0 to 0.5"),
+        (lambda: PBT(SPACE, population=4, epochs=9, quantile=0), r"quantile=0: a number, above 0 to 0.5"),
+        (lambda: PBT(SPACE, population=4, epochs=9, resample=1.1), r"resample=1.1: a number, from 0 to 1"),
+        (lambda: PBT(SPACE, population=4, epochs=9, factors=()), r"factors is empty"),
+        (lambda: PBT(SPACE, population=4, epochs=9, factors=(0.8, -1)), r"factors=-1: a number"),
+        (lambda: PBT(SPACE, population=4, epochs=9, ready=10), r"ready=10: at most epochs=9"),
+        (lambda: PBT(SPACE, population=4, epochs=9, only="lr"), r"only='lr': a list of names"),
+        (lambda: PBT(LISTED, population=4, epochs=9), r"a search space, or ListedSampler"),
+        (lambda: PBT(SPACE, population=4, epochs=9, generations="none"), r"generations='none'"),
+        (lambda: PBT(SPACE, population=4, epochs=9, seed=-1), r"seed=-1: at least 0"),
+        (
+            lambda: AgingEvolution(SPACE, population=4, configurations=3, epochs=1),
+            r"configurations=3: at least population=4",
+        ),
+        (
+            lambda: AgingEvolution(SPACE, population=4, configurations=9, epochs=1, sample=5),
+            r"sample=5: at most population=4",
+        ),
+        (lambda: AgingEvolution(SPACE, population=1, configurations=9, epochs=1), r"population=1: at least 2"),
+        (lambda: Sequential(LISTED, configurations=2, epochs=0), r"epochs=0: at least 1"),
+        (lambda: Sequential(LISTED, configurations=2, epochs=1, concurrency=0), r"concurrency=0: at least 1"),
+        (lambda: Sequential(LISTED, configurations=2.0, epochs=1), r"configurations=2.0: a whole number"),
+        (lambda: RandomSearch({"lr": [1]}, configurations=2, epochs=1), r"a search space, or ListedSampler"),
+        (lambda: Grid({"lr": [1]}, epochs=1), r"a search space, or Listed"),
+        (lambda: Listed([], epochs=1), r"configurations is empty"),
+        (lambda: Listed([{"lr": {1, 2}}], epochs=1), r"is not plain data"),
+        (lambda: Listed([{"lr": math.nan}], epochs=1), r"is not plain data"),
+        (lambda: Listed([{1: 2}], epochs=1), r"the names of a configuration are strings"),
+        (lambda: Listed(["lr"], epochs=1), r"'lr' is not a configuration"),
+        (lambda: Listed([{"lr": 1}], epochs=1, metric=""), r"metric='': the name of the metric"),
+        (lambda: Listed([{"lr": 1}], epochs=1, mode="up"), r"mode='up'; one of: min, max"),
+        (lambda: Listed([{"lr": 1}], epochs=1, mode="maxx"), r"mode='maxx'; did you mean 'max'"),
+        (lambda: Listed([{"lr": 1}], epochs=1, stoppers=[3]), r"stoppers has 3: a rule with a method reason"),
+        (lambda: Listed([{"lr": 1}], epochs=1, limits=9), r"limits=9: Limits"),
+        (lambda: Limits(max_configurations=0), r"max_configurations=0: at least 1; None is no limit"),
+        (lambda: Limits(max_total_epochs=2.5), r"max_total_epochs=2.5: a whole number"),
+        (lambda: Patience(0), r"epochs=0: at least 1"),
+        (lambda: Patience(3, min_delta=-0.1), r"min_delta=-0.1: a number, at least 0"),
+        (Threshold, r"reach=None, floor=None"),
+        (lambda: Threshold(reach=math.nan), r"reach=nan: a number"),
+        (lambda: Threshold(floor=1, after=0), r"after=0: at least 1"),
+        (lambda: MedianRule(warm_up=-1), r"warm_up=-1: at least 0"),
+        (lambda: MedianRule(min_trials=0), r"min_trials=0: at least 1"),
+        (lambda: Replay(Schedule(())), r"segments is empty"),
+        (lambda: Replay([{"lr": 1}]), r"a Schedule, as of schedule_of"),
+        (lambda: Schedule((Segment({"lr": 1}, 0),)), r"epochs=0: at least 1"),
+        (lambda: listed(1).ask(idle=-1), r"idle=-1: at least 0"),
+        (lambda: listed(1).plan().seconds(0, workers=1), r"unit_seconds=0: a number"),
+        (lambda: listed(1).plan().seconds(1, workers=0), r"workers=0: at least 1"),
+        (lambda: listed(1).plan().units(0), r"partitions=0: at least 1"),
+        (lambda: listed(1).plan().front(1, partitions=2, price=-1), r"price=-1: a number, at least 0"),
+        (lambda: listed(1).plan().front(1, partitions=2, price=1, workers=3), r"workers=3: a sequence"),
+    ],
+)
+def test_a_bad_value_is_refused_where_it_is_given(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (EpochResult("c001", 1, {"loss": 1.0}), r"no trial 'c001'; did you mean 'c000'"),
+        (Ended("d7", "failed"), r"no trial 'd7'"),
+        (EpochResult("c000", 2, {"loss": 1.0}), r"c000 reports epoch 2: its next is 1; report each once"),
+        (EpochResult("c000", 0, {"loss": 1.0}), r"c000 reports epoch 0: its next is 1"),
+        (EpochResult("c000", 1, {"losss": 1.0, "f1": 0.2}), r"no metric 'loss'; did you mean 'losss'\?; there are: f1"),
+        (EpochResult("c000", 1, {}), r"no metric 'loss'; there are: none"),
+        (EpochResult("c000", 1, {"loss": "low"}), r"loss='low': a number"),  # type: ignore[dict-item]
+        (EpochResult("c000", 1, {"loss": True}), r"loss=True: a number"),
+        (Ended("c000", ""), r"status='': a word for why"),
+        (Ended("c000", "paused"), r"status='paused'"),
+    ],
+)
+def test_a_result_that_cannot_be_changes_nothing(result: Result, message: str) -> None:
+    search = listed(1, epochs=1)
+    with pytest.raises(ProcedureError, match=message):
+        search.ask([result])
+    assert search.ledger["c000"].finished == 0
+    assert epochs(search, 0, 1.0) == [Stop("c000", "finished its 1 epochs")]
+
+
+def test_of_results_with_one_that_cannot_be_none_is_taken_in() -> None:
+    search = listed(2)
+    good = EpochResult("c000", 1, {"loss": 1.0})
+    with pytest.raises(ProcedureError, match="c001 reports epoch 7"):
+        search.ask([good, EpochResult("c001", 7, {"loss": 1.0})])
+    with pytest.raises(ProcedureError, match="c000 reports epoch 1: its next is 2"):
+        search.ask([good, good])
+    search.ask([good])
+    assert search.ledger["c000"].finished == 1
+
+
+def test_epochs_beyond_those_granted_are_refused() -> None:
+    search = SuccessiveHalving(DRAWS, configurations=3, max_epochs=3)
+    search.ask()
+    epochs(search, 0, 1.0)
+    with pytest.raises(ProcedureError, match="c000 reports epoch 2: it was granted 1"):
+        epochs(search, 0, 1.0)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    search = listed(1)
+    assert search.ask([EpochResult("c000", 1, {"loss": np.float32(0.5)})]) == []
+    assert search.ledger["c000"].scores == [-0.5]
+
+
+@pytest.mark.parametrize(("wrong", "shown"), [(math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf")])
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_what_is_no_finite_number_is_the_worst_in_both_modes(mode: str, wrong: float, shown: str) -> None:
+    search = listed(3, mode=mode)
+    assert epochs(search, 0, wrong) == [Stop("c000", f"diverged: loss is {shown}")]
+    epochs(search, 1, 1e300 if mode == "min" else -1e300)
+    assert [trial.trial_id for trial in search.ledger.ranked(search.ledger)][0] == "c001"
+    assert search.best is search.ledger["c001"]
+
+
+def test_ties_go_to_the_one_that_was_started_first() -> None:
+    search = listed(1100, epochs=1)
+    search.ask([EpochResult(f"c{number:03d}", 1, {"loss": 1.0}) for number in (1002, 999, 5)])
+    ranked = [trial.trial_id for trial in search.ledger.ranked(search.ledger) if trial.finished]
+    assert ranked == ["c005", "c999", "c1002"]
+    assert search.best is search.ledger["c005"]
+
+
+def test_the_best_is_that_of_all_that_were_measured() -> None:
+    search = listed(3, epochs=4)
+    epochs(search, 0, 3.0, 0.5, 2.0, 2.0)
+    epochs(search, 1, 1.0)
+    search.ask([Ended("c001", "stopped by the user")])
+    epochs(search, 2, 0.1)
+    search.ask([Ended("c002", "failed")])
+    assert search.best is search.ledger["c000"]
+    assert search.best.best_epoch == 2
+
+
+def test_patience_counts_epochs_without_a_better_value() -> None:
+    search = listed(2, stoppers=[Patience(2, min_delta=0.1)])
+    assert epochs(search, 0, 1.0, 0.8, 0.75, 0.6, 0.55) == []
+    assert epochs(search, 0, 0.51) == [Stop("c000", "patience: no better loss than 0.6 for 2 epochs")]
+    assert epochs(search, 1, 1.0, 1.0) == []
+
+
+def test_patience_where_larger_is_better() -> None:
+    search = listed(1, metric="accuracy", mode="max", stoppers=[Patience(1)])
+    assert epochs(search, 0, 0.5, 0.6) == []
+    assert epochs(search, 0, 0.6) == [Stop("c000", "patience: no better accuracy than 0.6 for 1 epochs")]
+
+
+@pytest.mark.parametrize(("mode", "good", "bad"), [("min", 0.1, 0.9), ("max", 0.9, 0.1)])
+def test_thresholds(mode: str, good: float, bad: float) -> None:
+    search = listed(3, mode=mode, stoppers=[Threshold(reach=good, floor=0.5, after=2)])
+    assert epochs(search, 0, good) == [Stop("c000", f"threshold: loss has reached {good:g}")]
+    assert epochs(search, 1, bad) == []
+    assert epochs(search, 1, bad) == [Stop("c001", "threshold: loss is worse than 0.5 after 2 epochs")]
+    assert epochs(search, 2, bad, 0.5, 0.5) == []
+
+
+def test_the_median_rule_compares_the_best_so_far_with_running_means() -> None:
+    """Of whoever has reached the epoch: those that train, and those that have ended."""
+    search = listed(6, stoppers=[MedianRule(warm_up=1, min_trials=3)])
+    epochs(search, 0, 4.0, 2.0)  # 3 on average
+    epochs(search, 1, 2.0, 0.0)  # 1
+    epochs(search, 2, 6.0, 4.0)  # 5
+    search.ask([Ended("c002", "stopped by the user")])
+    epochs(search, 3, 100.0)  # has not reached epoch 2
+    # The last value is above the median, which is 3; the best one is not.
+    assert epochs(search, 4, 2.9, 9.0) == []
+    # 5.95 has joined the others: the median of 1, 3, 5 and 5.95 is 4.
+    reason = "median rule: best loss 4.5 is worse than 4, the median of 4 others at epoch 2"
+    assert epochs(search, 5, 8.0) == []
+    assert epochs(search, 5, 4.5) == [Stop("c005", reason)]
+
+
+def test_the_median_rule_waits_for_enough_others_and_for_the_warm_up() -> None:
+    search = listed(5, stoppers=[MedianRule(warm_up=2, min_trials=3)])
+    for number in range(3):
+        epochs(search, number, 1.0, 1.0, 1.0)
+    assert epochs(search, 3, 9.0, 9.0) == []
+    assert isinstance(epochs(search, 3, 9.0)[0], Stop)
+    few = listed(3, stoppers=[MedianRule(warm_up=0, min_trials=3)])
+    epochs(few, 0, 1.0)
+    epochs(few, 1, 1.0)
+    assert epochs(few, 2, 9.0) == []
+
+
+def test_the_first_stopper_that_has_a_reason_gives_it() -> None:
+    search = listed(1, stoppers=[Patience(5), Threshold(reach=0.5), Patience(1)])
+    assert epochs(search, 0, 0.4) == [Stop("c000", "threshold: loss has reached 0.5")]
+
+
+def test_a_stopped_member_of_a_rung_is_not_promoted_and_blocks_nobody() -> None:
+    search = SuccessiveHalving(DRAWS, configurations=3, max_epochs=3, stoppers=[Threshold(reach=0.1)])
+    search.ask()
+    epochs(search, 0, 0.05)
+    epochs(search, 1, 0.3)
+    decisions = epochs(search, 2, 0.2)
+    assert [decision.trial_id for decision in decisions if isinstance(decision, Continue)] == ["c002"]
+
+
+def test_when_time_is_over_all_stop() -> None:
+    search = SuccessiveHalving(DRAWS, configurations=3, max_epochs=3)
+    search.ask()
+    epochs(search, 0, 1.0)
+    assert search.ask([EpochResult("c001", 1, {"loss": 0.5}), OutOfTime()]) == [
+        Stop("c000", "time is over; rung 0: waits for 2 others"),
+        Stop("c001", "time is over"),
+        Stop("c002", "time is over"),
+    ]
+    assert search.done
+    assert search.best is search.ledger["c001"]
+
+
+def test_params_are_copies_that_nobody_changes() -> None:
+    params: dict[str, Any] = {"layers": [1, 2]}
+    search = Listed([params], epochs=1)
+    (start,) = search.ask()
+    assert isinstance(start, Start)
+    params["layers"].append(3)
+    assert start.params == {"layers": [1, 2]}
+
+
+DECISIONS: list[Decision] = [
+    Start("c000", {"lr": 0.1, "net": {"width": [1, 2]}}, 3, Source("c009", 4), "clone"),
+    Start("c001", {}, 1),
+    Continue("c000", 2, "promoted"),
+    Pause("c000", "waits"),
+    Stop("c000", "done"),
+]
+RESULTS: list[Result] = [
+    EpochResult("c000", 1, {"loss": 0.1, "accuracy": -math.inf}),
+    Ended("c000", "failed"),
+    OutOfTime("the money is spent"),
+]
+
+
+def test_documents_are_json_and_read_back() -> None:
+    for decision in DECISIONS:
+        assert read_decision(json.loads(json.dumps(decision_document(decision), allow_nan=False))) == decision
+    for result in RESULTS:
+        assert read_result(json.loads(json.dumps(result_document(result), allow_nan=False))) == result
+    nan = read_result(result_document(EpochResult("c000", 1, {"loss": math.nan})))
+    assert isinstance(nan, EpochResult)
+    assert math.isnan(nan.metrics["loss"])
+
+
+def changed(document: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in {**document, **fields}.items() if value is not ...}
+
+
+STARTED = decision_document(DECISIONS[0])
+MEASURED = result_document(RESULTS[0])
+
+
+@pytest.mark.parametrize(
+    ("read", "document", "message"),
+    [
+        (read_decision, None, "None is no document of a decision"),
+        (read_decision, {}, "decision=None"),
+        (read_decision, changed(STARTED, decision="begin"), "decision='begin'.*one of: start, continue, pause, stop"),
+        (read_decision, changed(STARTED, decision=["start"]), "decision="),
+        (read_decision, changed(STARTED, epochs="3"), "epochs='3'.*of type int"),
+        (read_decision, changed(STARTED, epochs=True), "epochs=True"),
+        (read_decision, changed(STARTED, epochs=0), "epochs=0.*at least 1"),
+        (read_decision, changed(STARTED, reason=...), "see reason"),
+        (read_decision, changed(STARTED, colour="red"), "see colour"),
+        (read_decision, changed(STARTED, source="c009"), "source='c009'"),
+        (read_decision, changed(STARTED, source={"trial": "c009"}), "see epoch"),
+        (read_result, changed(MEASURED, result="end"), "result='end'"),
+        (read_result, changed(MEASURED, metrics={"loss": "low"}), r"metrics\['loss'\]='low'.*nan, inf, -inf"),
+        (read_result, changed(MEASURED, metrics={"loss": None}), r"metrics\['loss'\]=None"),
+        (read_result, changed(MEASURED, epoch=1.5), "epoch=1.5.*of type int"),
+        (Exchange.of, [], "is no exchange"),
+        (Exchange.of, {"results": [], "idle": -1, "decisions": []}, "idle=-1"),
+        (Exchange.of, {"results": {}, "idle": 0, "decisions": []}, "results={}: a list"),
+        (Schedule.of, {}, "is no schedule"),
+        (Schedule.of, [{"params": {}}], "is no segment"),
+        (Schedule.of, [{"params": {}, "epochs": 0}], "epochs=0"),
+    ],
+)
+def test_a_document_is_read_strictly(read: Callable[[Any], object], document: Any, message: str) -> None:
+    with pytest.raises(LogError, match=message):
+        read(document)
+
+
+def test_a_replay_names_the_first_decision_that_differs() -> None:
+    log = [Exchange.with_procedure(RandomSearch(SPACE, configurations=3, epochs=1), [])]
+    with pytest.raises(DivergedLogError, match=r"decision 0 of call 0 differs: the log has Start.*decides Start"):
+        replay(RandomSearch(SPACE, configurations=3, epochs=1, seed=1), log)
+    with pytest.raises(DivergedLogError, match=r"decision 2 of call 0 differs.*decides none"):
+        replay(RandomSearch(SPACE, configurations=2, epochs=1), log)
+    with pytest.raises(DivergedLogError, match=r"decision 3 of call 0 differs: the log has none"):
+        replay(RandomSearch(SPACE, configurations=4, epochs=1), log)
+    with pytest.raises(DivergedLogError, match=r"call 1 of the log cannot be told.*c000 reports epoch 2"):
+        replay(
+            RandomSearch(SPACE, configurations=3, epochs=1),
+            [*log, Exchange((EpochResult("c000", 2, {"loss": 1.0}),), 0, ())],
+        )
+
+
+def test_a_schedule_of_what_was_not_trained_is_refused() -> None:
+    search = listed(1)
+    with pytest.raises(ProcedureError, match="c000 has finished 0 epochs"):
+        schedule_of(search.ledger, "c000")
+    epochs(search, 0, 1.0)
+    with pytest.raises(ProcedureError, match="no schedule up to epoch 2"):
+        schedule_of(search.ledger, "c000", 2)
+
+
+def test_a_clone_of_what_was_not_trained_is_refused() -> None:
+    search = listed(1)
+    with pytest.raises(ProcedureError, match="a clone of c000 after epoch 1: it has finished 0"):
+        search.start({"lr": 1}, 1, source=Source("c000", 1))
+
+
+def test_a_plan_counts_units_and_bounds_seconds() -> None:
+    """Two configurations beside each other, 6 in all, 4 epochs each, over 3 partitions of 2 s."""
+    plan = RandomSearch(SPACE, configurations=6, epochs=4, concurrency=2).plan()
+    assert plan.epochs == 24
+    assert plan.units(3) == 72
+    assert plan.seconds(2, workers=3) == 72
+    assert plan.seconds(2, workers=1, partitions=3) == 144
+    one = Listed([{"lr": 1}], epochs=5).plan()
+    assert one.seconds(1.0, workers=4) == 20
+    assert one.seconds(1.0, workers=9, partitions=4) == 20
+    assert "at most 2 beside each other" in plan.explain()
+
+
+def test_a_plan_with_a_limit_of_epochs_says_so() -> None:
+    plan = Hyperband(DRAWS, max_epochs=25, limits=Limits(max_configurations=9, max_total_epochs=100)).plan()
+    assert plan.epochs == 100
+    assert str(plan).splitlines()[-2:] == ["  ends with 9 configurations", "  ends with 100 epochs"]
+
+
+def test_a_search_without_an_end_has_a_plan_without_seconds() -> None:
+    plan = ASHA(DRAWS, max_epochs=9).plan()
+    assert (plan.epochs, plan.units(2), plan.seconds(1.0, workers=2)) == (None, None, None)
+    assert plan.front(1.0, partitions=4, price=2.0) == ()
+    assert "rungs at epochs 1 -> 3 -> 9; goes on until it is told that time is over" in str(plan)
+    assert ASHA(DRAWS, max_epochs=9, limits=Limits(max_total_epochs=60)).plan().seconds(1.0, workers=2) == 60
+
+
+def test_the_front_has_no_offer_that_another_one_beats() -> None:
+    """Two configurations of 3 epochs over 4 partitions: more than two workers are no faster."""
+    plan = Listed([{"a": 1}, {"a": 2}], epochs=3).plan()
+    offers = plan.front(3600.0, partitions=4, price=0.5)
+    assert [(offer.workers, offer.seconds, offer.cost) for offer in offers] == [(2, 43200.0, 12.0)]
+    waste = plan.front(3600.0, partitions=4, price=0.5, workers=(1, 3))
+    assert [(offer.workers, offer.cost) for offer in waste] == [(1, 12.0), (3, 18.0)]
+    assert str(waste[0]) == "1 worker: 86400 s, 12"
