@@ -13,21 +13,34 @@ udfs.check_packages()
 
 from cerebro_spark.data import prepare
 from cerebro_spark.hopper import SparkBackend
-from cerebro_spark.tune import GridSearch, Selection, TrialResult, TunedModel
+from cerebro_spark.tune import (
+    ASHA,
+    GridSearch,
+    Hyperband,
+    RandomSearch,
+    Selection,
+    SuccessiveHalving,
+    TrialResult,
+    TunedModel,
+)
 from optimizer import __version__
 from udfs.shards import PreparedData
 from udfs.store import Store
 from udfs.training import METRICS, Metric, ModelTrainer, TrainingFunctions
 
 __all__ = [
+    "ASHA",
     "METRICS",
     "GridSearch",
+    "Hyperband",
     "Metric",
     "ModelTrainer",
     "PreparedData",
+    "RandomSearch",
     "Selection",
     "SparkBackend",
     "Store",
+    "SuccessiveHalving",
     "TrainingFunctions",
     "TrialResult",
     "TunedModel",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         RunFinished,
         RunStarted,
         TrialFinished,
+        TrialStarted,
         UnitFinished,
         WorkerLost,
     )
@@ -38,7 +39,10 @@ class Callback:
         """Hear that one trial was trained, or evaluated, on one shard."""
 
     def epoch_finished(self, event: EpochFinished) -> None:
-        """Hear that an epoch is over, with each trial's metrics."""
+        """Hear that trials have finished an epoch, with the metrics of each."""
+
+    def trial_started(self, event: TrialStarted) -> None:
+        """Hear that a procedure started a trial while the run went on."""
 
     def trial_finished(self, event: TrialFinished) -> None:
         """Hear that a trial ended, and why."""

@@ -15,6 +15,7 @@ __all__ = [
     "RunFinished",
     "RunStarted",
     "TrialFinished",
+    "TrialStarted",
     "TrialState",
     "UnitFinished",
     "WorkerLost",
@@ -30,7 +31,7 @@ class TrialState:
     trial_id : str
     params : mapping
     status : str
-        ``"running"``, ``"finished"``, or why it ended early.
+        ``"running"``, ``"paused"``, ``"finished"``, or why it ended early.
     units : int
         Training units that earlier parts of the run have trained.
     history : tuple of mapping
@@ -52,13 +53,13 @@ class RunStarted:
     ----------
     run_id : str
     trials : tuple of TrialState
-        All of them. A resumed run's have histories.
+        Those that there are: procedures start others later. A resumed run's have histories.
     epoch : int
         The first one to be trained; later than 0 where a run is resumed.
     num_epochs : int
-        Of the whole run.
-    num_units : int
-        Training units of the whole run.
+        The most that a configuration trains.
+    num_units : int or None
+        Training units of the whole run; ``None`` where its procedure starts as many configurations as it likes.
     seconds : float
         That earlier parts of the run took.
     metric : str
@@ -71,7 +72,7 @@ class RunStarted:
     trials: tuple[TrialState, ...]
     epoch: int
     num_epochs: int
-    num_units: int
+    num_units: int | None
     seconds: float
     metric: str
     larger_is_better: bool
@@ -130,6 +131,18 @@ class EpochFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialStarted:
+    """A procedure started a trial while the run went on.
+
+    Attributes
+    ----------
+    trial : TrialState
+    """
+
+    trial: TrialState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFinished:
     """A trial ended: after its last epoch, or early.
 
@@ -141,11 +154,14 @@ class TrialFinished:
         ``"failed"`` (it took its workers with it).
     traceback : str
         Of a trial that ended early, in its worker's words.
+    reason : str
+        Why the procedure ended it.
     """
 
     trial_id: str
     status: str
     traceback: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,5 +214,5 @@ class RunFailed:
     error: str
 
 
-Event = RunStarted | UnitFinished | EpochFinished | TrialFinished | WorkerLost | RunFinished | RunFailed
+Event = RunStarted | UnitFinished | EpochFinished | TrialStarted | TrialFinished | WorkerLost | RunFinished | RunFailed
 """Any event of a run."""

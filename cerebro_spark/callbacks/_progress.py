@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         RunFinished,
         RunStarted,
         TrialFinished,
+        TrialStarted,
+        TrialState,
         UnitFinished,
         WorkerLost,
     )
@@ -71,8 +73,7 @@ class ProgressTable(Callback):
         self._start, self._epoch = event, event.epoch
         self._began = time.monotonic() - event.seconds
         for trial in event.trials:
-            last = trial.history[-1].get(event.metric) if trial.history else None
-            self._rows[trial.trial_id] = _Row(trial.trial_id, trial.params, trial.status, trial.units, last)
+            self._add(trial, event.metric)
         self._live.start()
         self._ticker.start()
 
@@ -91,6 +92,12 @@ class ProgressTable(Callback):
         with self._lock:
             for trial_id, metrics in event.metrics.items():
                 self._rows[trial_id].metric = metrics.get(self._start.metric)
+
+    def trial_started(self, event: TrialStarted) -> None:
+        """Show the trial."""
+        assert self._start is not None  # noqa: S101 - the first event
+        with self._lock:
+            self._add(event.trial, self._start.metric)
 
     def trial_finished(self, event: TrialFinished) -> None:
         """Show how it ended."""
@@ -116,8 +123,8 @@ class ProgressTable(Callback):
         assert self._start is not None  # noqa: S101 - the first event
         with self._lock:
             title = (
-                f"epoch {self._epoch + 1}, {sum(row.total for row in self._rows.values())} of {self._start.num_units} "
-                f"units, {len(self._workers)} workers, {time.monotonic() - self._began:.0f} s"
+                f"epoch {self._epoch + 1}, {self._units(self._start.num_units)} units, {len(self._workers)} workers, "
+                f"{time.monotonic() - self._began:.0f} s"
             )
             if self._losses:
                 title += f", {self._losses} workers lost"
@@ -131,6 +138,14 @@ class ProgressTable(Callback):
             if len(self._rows) > _ROWS:
                 table.caption = f"and {len(self._rows) - _ROWS} more"
         return table
+
+    def _add(self, trial: TrialState, metric: str) -> None:
+        last = trial.history[-1].get(metric) if trial.history else None
+        self._rows[trial.trial_id] = _Row(trial.trial_id, trial.params, trial.status, trial.units, last)
+
+    def _units(self, planned: int | None) -> str:
+        done = sum(row.total for row in self._rows.values())
+        return f"{done}" if planned is None else f"{done} of {planned}"
 
     def _place(self, row: _Row) -> tuple[float, str]:
         assert self._start is not None  # noqa: S101 - the first event

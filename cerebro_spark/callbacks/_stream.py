@@ -13,6 +13,7 @@ from cerebro_spark.callbacks._events import (
     RunFinished,
     RunStarted,
     TrialFinished,
+    TrialStarted,
     UnitFinished,
     WorkerLost,
 )
@@ -34,6 +35,7 @@ _METHODS: dict[type[Event], str] = {
     RunStarted: "run_started",
     UnitFinished: "unit_finished",
     EpochFinished: "epoch_finished",
+    TrialStarted: "trial_started",
     TrialFinished: "trial_finished",
     WorkerLost: "worker_lost",
     RunFinished: "run_finished",

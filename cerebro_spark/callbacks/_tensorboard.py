@@ -12,7 +12,14 @@ from cerebro_spark.errors import MissingPackageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cerebro_spark.callbacks._events import EpochFinished, RunFailed, RunFinished, RunStarted
+    from cerebro_spark.callbacks._events import (
+        EpochFinished,
+        RunFailed,
+        RunFinished,
+        RunStarted,
+        TrialStarted,
+        TrialState,
+    )
 
 __all__ = ["TensorBoard"]
 
@@ -47,9 +54,11 @@ class TensorBoard(Callback):
     def run_started(self, event: RunStarted) -> None:
         """Open the files; those of a resumed run get the epochs that are over."""
         for trial in event.trials:
-            self._writers[trial.trial_id] = self._open(str(self._folder / trial.trial_id))
-            for epoch, metrics in enumerate(trial.history):
-                self._write(trial.trial_id, epoch, metrics)
+            self._add(trial)
+
+    def trial_started(self, event: TrialStarted) -> None:
+        """Open the trial's file."""
+        self._add(event.trial)
 
     def epoch_finished(self, event: EpochFinished) -> None:
         """Write the metrics."""
@@ -63,6 +72,11 @@ class TensorBoard(Callback):
     def run_failed(self, event: RunFailed) -> None:  # noqa: ARG002 - the files have it all
         """Close the files."""
         self._close()
+
+    def _add(self, trial: TrialState) -> None:
+        self._writers[trial.trial_id] = self._open(str(self._folder / trial.trial_id))
+        for epoch, metrics in enumerate(trial.history):
+            self._write(trial.trial_id, epoch, metrics)
 
     def _write(self, trial_id: str, epoch: int, metrics: Mapping[str, float]) -> None:
         writer = self._writers[trial_id]

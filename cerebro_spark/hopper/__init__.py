@@ -2,6 +2,7 @@
 
 from cerebro_spark.hopper._backend import SparkBackend, check_free
 from cerebro_spark.hopper._coordinator import Coordinator
+from cerebro_spark.hopper._director import Director
 from cerebro_spark.hopper._epochs import ROUNDS
 from cerebro_spark.hopper._events import Event, Loss, Observer
 from cerebro_spark.hopper._holdings import Holdings
@@ -16,6 +17,7 @@ __all__ = [
     "ROUNDS",
     "Coordinator",
     "Death",
+    "Director",
     "Event",
     "Finding",
     "Holdings",

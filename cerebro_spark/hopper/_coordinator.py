@@ -14,6 +14,7 @@ from cerebro_spark.hopper._state import RunState
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from cerebro_spark.hopper._director import Director
     from cerebro_spark.hopper._events import Event, Loss, Observer
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Placement
@@ -27,15 +28,14 @@ class Coordinator:
 
     Parameters
     ----------
-    trials : sequence of Trial
+    director : Director
+        Has the trials, and decides about them.
     workers : mapping of str to collection of int
         Workers that are awaited, and the partitions of the training data of each; others may attach too.
     rows : mapping of int to int
         Training rows of each partition.
     validates : bool
         Whether there are validation shards, one per partition.
-    epochs : int
-        That each trial trains, those of earlier parts of the run included.
     policy : str
         One of :data:`optimizer.hopper.POLICIES`.
     seed : int
@@ -50,6 +50,8 @@ class Coordinator:
     close : callable
         Called with trials that have finished an epoch or ended early, and the events since the last call, with no lock
         held. One call at a time.
+    decided : callable
+        Called with trials that decisions have ended or paused, with no lock held.
     earlier_s : float
         Seconds that earlier parts of the run took: its clock goes on. Default 0.
     replay : mapping of int to sequence of Placement, optional
@@ -60,12 +62,11 @@ class Coordinator:
 
     def __init__(  # noqa: PLR0913 - what a run is made of
         self,
-        trials: Sequence[Trial],
+        director: Director,
         *,
         workers: Mapping[str, Collection[int]],
         rows: Mapping[int, int],
         validates: bool,
-        epochs: int,
         policy: str,
         seed: int,
         rounds: str,
@@ -73,22 +74,25 @@ class Coordinator:
         rejoin_s: float,
         model_bytes: int,
         close: Callable[[Sequence[Trial], Sequence[Event]], None],
+        decided: Callable[[Sequence[Trial]], None],
         earlier_s: float = 0.0,
         replay: Mapping[int, Sequence[Placement]] | None = None,
         observer: Observer | None = None,
     ) -> None:
-        state = RunState(trials, workers, epochs=epochs, validates=validates, earlier_s=earlier_s, observer=observer)
+        state = RunState(director.trials, workers, validates=validates, earlier_s=earlier_s, observer=observer)
         self._state = state
         self._liveness = Liveness(state, unit_timeout_s)
         self._recovery = Recovery(state, rejoin_s)
         self._epochs = Epochs(
             state,
+            director,
             rows=rows,
             policy=policy,
             seed=seed,
             rounds=rounds,
             replay=replay or {},
             close=close,
+            decided=decided,
         )
         self._answers = Answers(
             state,
@@ -100,6 +104,11 @@ class Coordinator:
         )
         with state.changed:
             self._epochs.step()
+
+    def out_of_time(self, reason: str) -> None:
+        """End all trials, because the time is over; whatever was trained counts."""
+        with self._state.changed:
+            self._epochs.out_of_time(reason)
 
     def shut_down(self) -> None:
         """Wait until the results of the last epochs are written, once the run is over."""

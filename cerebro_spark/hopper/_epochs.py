@@ -1,4 +1,4 @@
-"""Epochs: sees when a trial's is over, has its results written, and lets it enter the next."""
+"""Epochs: sees when a trial's is over, has the director decide what comes next, and lets trials enter epochs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from optimizer.hopper import Hopper, UnitTimes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from cerebro_spark.hopper._director import Director
     from cerebro_spark.hopper._events import Event
     from cerebro_spark.hopper._state import RunState
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Placement
+    from optimizer.procedures import Decision
 
 __all__ = ["ROUNDS", "Epochs"]
 
 #: When a trial enters its next epoch, the default first. ``"rolling"``: as soon as its own results are written.
-#: ``"together"``: once those of all trials are, as in the papers, so that workers idle at the end of each epoch.
+#: ``"together"``: once those of all trials in training are, as in the papers, so that workers idle at the end of each
+#: epoch.
 ROUNDS = ("rolling", "together")
 
 
@@ -28,6 +31,8 @@ class Epochs:
     Parameters
     ----------
     state : RunState
+    director : Director
+        Decides about trials that have finished an epoch or ended early.
     rows : mapping of int to int
         Training rows of each partition.
     policy : str
@@ -39,12 +44,15 @@ class Epochs:
         By epoch, visits to follow instead of the policy.
     close : callable
         Called with trials that have finished an epoch or ended early, and the events since the last call, with no lock
-        held. One call at a time.
+        held: writes their results. One call at a time.
+    decided : callable
+        Called with the trials that the director's decisions have ended or paused, with no lock held: writes that.
     """
 
     def __init__(
         self,
         state: RunState,
+        director: Director,
         *,
         rows: Mapping[int, int],
         policy: str,
@@ -52,18 +60,22 @@ class Epochs:
         rounds: str,
         replay: Mapping[int, Sequence[Placement]],
         close: Callable[[Sequence[Trial], Sequence[Event]], None],
+        decided: Callable[[Sequence[Trial]], None],
     ) -> None:
         self._state = state
+        self._director = director
         self._together = rounds == "together"
-        self._finish = close
+        self._results = close
+        self._decided = decided
         self._times = UnitTimes(rows={partition: max(1, count) for partition, count in rows.items()})
         self._closing: set[str] = set()
         self._over: list[Trial] = []
         self._written = 0
-        # Trials that ended before this part of the run are written already.
-        self._ended = {trial.trial_id for trial in state.trials if not trial.running}
+        # Failures that the director knows of.
+        self._failed = {trial.trial_id for trial in state.trials if trial.failed}
         # For the store and the tracking server take their time.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="epochs")
+        self._replayed = any(replay.values())
         state.hopper = self._new_hopper(policy, seed, replay)
         self._enter()
         # A trial of a resumed run may have nothing to train in its epoch.
@@ -77,32 +89,44 @@ class Epochs:
         if state.over:
             return
         over = self._finished()
-        over += [trial for trial in state.trials if not trial.running and trial.trial_id not in self._ended]
-        if not over:
-            self._end_run()
-            return
-        self._closing |= {trial.trial_id for trial in over}
-        self._ended |= {trial.trial_id for trial in over if not trial.running}
-        self._over += over
-        self._writer.submit(self._close)
+        failed = [trial for trial in state.trials if trial.failed and trial.trial_id not in self._failed]
+        if failed and (not self._together or over or not self._training()):
+            over += failed
+            self._failed |= {trial.trial_id for trial in failed}
+        if over:
+            self._closing |= {trial.trial_id for trial in over}
+            self._over += over
+            self._writer.submit(self._close)
+        elif not self._closing and not state.running:
+            state.over = True
+            state.changed.notify_all()
+
+    def out_of_time(self, reason: str) -> None:
+        """End all trials, because the time is over."""
+        self._writer.submit(self._end, reason)
 
     def shut_down(self) -> None:
         """Wait for results that are being written."""
         self._writer.shutdown(cancel_futures=True)
 
+    def _training(self) -> list[Trial]:
+        return [
+            trial
+            for trial in self._state.running
+            if trial.trial_id not in self._closing and trial.epoch < trial.granted
+        ]
+
     def _finished(self) -> list[Trial]:
         state = self._state
-        running = [trial for trial in state.running if trial.trial_id not in self._closing]
-        if self._together:
-            running = self._behind(running)
         busy = {assignment.trial.trial_id for assignment in state.assignments}
         busy |= {trial_id for trial_id, _ in state.evaluations}
+        training = self._training()
         finished = [
             trial
-            for trial in running
+            for trial in training
             if trial.trial_id not in busy and trial.durable and len(trial.done(trial.epoch)) == len(state.partitions)
         ]
-        return [] if self._together and len(finished) < len(running) else finished
+        return [] if self._together and len(finished) < len(training) else finished
 
     def _close(self) -> None:
         state = self._state
@@ -112,58 +136,70 @@ class Epochs:
             events, self._written = tuple(state.events[self._written :]), len(state.events)
         if not trials:
             return
-        running = [trial for trial in trials if trial.running]
         try:
-            self._finish(trials, events)
+            self._results(trials, events)
+            decisions = self._director.ask(trials)
         except BaseException as error:  # noqa: BLE001 - raised again where the run was started
             state.fail(error)
             return
         with state.changed:
             self._closing -= {trial.trial_id for trial in trials}
-            for trial in running:
+            for trial in trials:
                 trial.evaluated.clear()
-                if not trial.running:
-                    self._ended.add(trial.trial_id)
-                    state.observer.trial_ended(trial)
-            if state.running:
-                for name in state.holdings.level():
-                    state.hopper.hold(name, state.holdings[name])
-                self._enter()
+        self._carry_out(decisions)
+
+    def _end(self, reason: str) -> None:
+        try:
+            decisions = self._director.out_of_time(reason)
+        except BaseException as error:  # noqa: BLE001 - raised again where the run was started
+            self._state.fail(error)
+            return
+        self._carry_out(decisions)
+
+    def _carry_out(self, decisions: Sequence[Decision]) -> None:
+        state = self._state
+        with state.changed:
+            changed = self._director.carry_out(decisions)
+            for trial in changed:
+                if trial.trial_id not in state.trial:
+                    state.add(trial)
+                    state.observer.trial_started(trial)
+                if not trial.running and trial.status != "paused":
+                    state.cancel_evaluation(trial)
+                    state.hopper.stop(trial.trial_id)
+                    if not trial.failed or trial.trial_id not in self._failed:
+                        self._failed.add(trial.trial_id)
+                        state.observer.trial_ended(trial)
+            for name in state.holdings.level() if state.running else ():
+                state.hopper.hold(name, state.holdings[name])
+        try:
+            self._decided([trial for trial in changed if not trial.running])
+        except BaseException as error:  # noqa: BLE001 - raised again where the run was started
+            state.fail(error)
+            return
+        with state.changed:
+            self._enter()
             self.step()
 
-    def _end_run(self) -> None:
-        state = self._state
-        if not self._closing and not state.running:
-            state.over = True
-            state.changed.notify_all()
-
     def _enter(self) -> None:
-        """Let trials enter their next epoch."""
+        """Let trials enter their next epoch, where they may train more."""
         state = self._state
-        running = [trial for trial in state.running if trial.trial_id not in self._closing]
-        for trial in self._behind(running) if self._together else running:
+        for trial in self._training():
             if state.entered.get(trial.trial_id) != trial.epoch:
                 state.enter(trial)
-
-    def _behind(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Give the trials that are in the earliest epoch that any is in."""
-        epoch = min((trial.epoch for trial in self._state.running), default=0)
-        return [trial for trial in trials if trial.epoch == epoch]
 
     def _new_hopper(self, policy: str, seed: int, replay: Mapping[int, Sequence[Placement]]) -> Hopper:
         state = self._state
         nobody: dict[int, list[str]] = {partition: [] for partition in state.partitions}
-        if any(replay.values()):
+        if self._replayed:
             hopper = Hopper.replay(replay, nobody, times=self._times)
         else:
             hopper = Hopper((), nobody, policy=policy, times=self._times, seed=seed)
-            # Those that ended too: the order of "fixed" depends on a trial's place among all.
-            for trial in state.trials:
-                hopper.add(trial.trial_id)
-        # Nothing is pending until a trial enters its epoch.
+        # Nothing is pending until a trial enters its epoch. Those that ended are there too: the order of "fixed"
+        # depends on a trial's place among all.
         for trial in state.trials:
-            if trial.running:
+            if not self._replayed:
+                hopper.add(trial.trial_id, state.partitions, epoch=trial.epoch)
+            elif trial.running:
                 hopper.enter(trial.trial_id, trial.epoch, state.partitions)
-            elif not any(replay.values()):
-                hopper.stop(trial.trial_id)
         return hopper

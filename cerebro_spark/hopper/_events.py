@@ -25,6 +25,9 @@ class Observer(Protocol):
     def worker_lost(self, loss: Loss) -> None:
         """Note that a worker was lost."""
 
+    def trial_started(self, trial: Trial) -> None:
+        """Note that a trial started while the run went on."""
+
     def trial_ended(self, trial: Trial) -> None:
         """Note that a trial ended; its ``status`` says how."""
 
@@ -36,6 +39,9 @@ class Unobserved:
         """Ignore it."""
 
     def worker_lost(self, loss: Loss) -> None:
+        """Ignore it."""
+
+    def trial_started(self, trial: Trial) -> None:
         """Ignore it."""
 
     def trial_ended(self, trial: Trial) -> None:

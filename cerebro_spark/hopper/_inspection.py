@@ -88,15 +88,15 @@ def _prepared(store: Store, name: str) -> Iterator[Finding]:
 def _run(store: Store, run: str) -> Iterator[Finding]:
     try:
         journal = Journal(store, run)
-        spec = journal.spec()
+        journal.spec()
     except CerebroError as error:
         yield Finding(f"run {run!r}", str(error))
         return
     yield Finding(f"settings of run {run!r}")
     yield _checked(f"units of run {run!r}", journal.events)
+    yield _checked(f"decisions of run {run!r}", journal.orders)
     checkpoints = Checkpoints(store, run)
-    for number in range(len(spec.configs)):
-        trial_id = spec.trial_id(number)
+    for trial_id in journal.trial_ids():
         yield _checked(f"results of {trial_id} in run {run!r}", lambda trial_id=trial_id: journal.results(trial_id))  # type: ignore[misc]
         records = checkpoints.records(trial_id)
         names = [name for name in store.list("runs", run, "checkpoints", trial_id) if _RECORD.fullmatch(name)]

@@ -12,6 +12,7 @@ from cerebro_spark.errors import RunError
 from cerebro_spark.hopper._epochs import ROUNDS
 from cerebro_spark.hopper._events import Event
 from cerebro_spark.hopper._trial import Trial
+from optimizer.procedures import Exchange, LogError
 from udfs.documents import DamagedError, document, typed, write_document
 from udfs.hopper import Checkpoints
 from udfs.names import check_name
@@ -30,6 +31,7 @@ _NO_EVENTS = "put a copy of it back, or delete it: the run goes on, without thes
 
 # Runs of earlier releases have a file per epoch, epoch-0000.json.
 _PART = re.compile(r"part-([0-9]{6,})\.json")
+_ORDER = re.compile(r"order-([0-9]{6,})\.json")
 
 _SPEC: dict[str, type] = {
     "run": str,
@@ -43,6 +45,8 @@ _SPEC: dict[str, type] = {
     "metric": str,
     "larger_is_better": bool,
 }
+# Fields that the first runs did not have: those were grids, and had no other way.
+_ADDED = {"rounds": "together", "procedure": "GridSearch"}
 _EVENT: dict[str, type] = {
     "kind": str,
     "trial_id": str,
@@ -53,10 +57,10 @@ _EVENT: dict[str, type] = {
     "ended": float,
     "seconds": float,
 }
-# Fields that the first runs did not have.
+# The same for events.
 _LATER: dict[str, type] = {"fetched_bytes": int, "from_store": bool}
 # How trials end whose files may be intact at an earlier checkpoint.
-_RESUMABLE = ("running", "finished", "lost its state")
+_RESUMABLE = ("running", "paused", "stopped", "finished", "lost its state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +73,12 @@ class RunSpec:
     prepared : str
         Name of the prepared data in the store.
     configs : list of dict
-        Params by place; the id of the n-th is :meth:`trial_id`.
+        Params of a grid's configurations by place, or those of one configuration, for workers to try.
     trainer : str
         Name of the user's function, ``module:name``, for people to recognise: nothing is imported by it.
-    epochs, seed : int
+    epochs : int
+        The most that a configuration trains.
+    seed : int
     policy : str
     replicas : int
         Workers that keep each shard.
@@ -80,6 +86,8 @@ class RunSpec:
     larger_is_better : bool
     rounds : str
         One of :data:`ROUNDS`.
+    procedure : str
+        Class of the search.
     """
 
     run: str
@@ -93,17 +101,7 @@ class RunSpec:
     metric: str
     larger_is_better: bool
     rounds: str
-
-    @staticmethod
-    def trial_id(number: int) -> str:
-        """Id of the n-th configuration.
-
-        Examples
-        --------
-        >>> RunSpec.trial_id(3)
-        'c003'
-        """
-        return f"c{number:03d}"
+    procedure: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,23 +144,54 @@ class Journal:
             known = ", ".join(self.store.list("runs")) or "none"
             raise RunError(f"{self.store.uri} has no run {self.run!r}; runs: {known}")
         with self._document("run.json", remedy=_NO_RUN) as data:
-            spec = RunSpec(**{name: typed(data, name, kind) for name, kind in _SPEC.items()}, rounds=_rounds(data))
+            settings: dict[str, Any] = {name: typed(data, name, kind) for name, kind in _SPEC.items()}
+            added = {name: typed(data, name, str) if name in data else first for name, first in _ADDED.items()}
+            spec = RunSpec(**settings | added)
             check_name(spec.prepared, "prepared data")
             if spec.run != self.run or not all(isinstance(params, dict) for params in spec.configs):
                 raise ValueError(f"it has the settings of {spec.run!r}")
+            if spec.rounds not in ROUNDS:
+                raise ValueError(f"rounds is {spec.rounds!r}")
         return spec
 
     def close(self, trials: Sequence[Trial], events: Sequence[Event]) -> None:
         """Write the state of trials that have finished an epoch or ended, and the units since the last call."""
         if events:
-            write_document(self.store, [asdict(event) for event in events], *self._next_part())
+            write_document(self.store, [asdict(event) for event in events], *self._next("events", _PART))
         for trial in trials:
             self.write_trial(trial)
 
-    def _next_part(self) -> tuple[str, ...]:
-        folder = ("runs", self.run, "events")
-        parts = [int(part.group(1)) for part in map(_PART.fullmatch, self.store.list(*folder)) if part]
-        return (*folder, f"part-{max(parts, default=-1) + 1:06d}.json")
+    def order(self, exchange: Exchange) -> None:
+        """Write what the procedure was told, and what it decided."""
+        write_document(self.store, exchange.document(), *self._next("orders", _ORDER))
+
+    def orders(self) -> list[Exchange]:
+        """Read what the procedure was told and decided so far.
+
+        Raises
+        ------
+        RunError
+            A record of it is damaged, or missing.
+        """
+        orders = []
+        for number, name in enumerate(sorted(self.store.list("runs", self.run, "orders"))):
+            with self._document("orders", name, remedy=_NO_RUN) as data:
+                if name != f"order-{number:06d}.json":
+                    raise ValueError(f"order-{number:06d}.json is missing")
+                try:
+                    orders.append(Exchange.of(data))
+                except LogError as error:
+                    raise ValueError(str(error)) from error
+        return orders
+
+    def forget_orders(self) -> None:
+        """Let the procedure decide anew: for a grid that is given more epochs."""
+        self.store.delete("runs", self.run, "orders")
+
+    def _next(self, folder: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
+        place = ("runs", self.run, folder)
+        numbers = [int(found.group(1)) for found in map(pattern.fullmatch, self.store.list(*place)) if found]
+        return (*place, f"{pattern.pattern.partition('-')[0]}-{max(numbers, default=-1) + 1:06d}.json")
 
     def write_trial(self, trial: Trial) -> None:
         """Write the state of a trial."""
@@ -172,31 +201,37 @@ class Journal:
             "traceback": trial.traceback,
             "history": trial.history,
             "seconds": trial.seconds,
+            "reason": trial.reason,
         }
         write_document(self.store, data, "runs", self.run, "trials", f"{trial.trial_id}.json")
 
-    def trials(self, spec: RunSpec, num_shards: int) -> list[Trial]:
-        """Read the trials, each as far as the store has it intact.
+    def trial(self, trial_id: str, params: dict[str, Any], num_shards: int) -> Trial:
+        """Read a trial as far as the store has it intact; a new one where the store has nothing.
 
-        The bytes of each trial's last checkpoint are read once. Where it is damaged, the trial is as it was at the one
-        before, or at its beginning; one that had finished, or had lost its state, is running again.
+        The bytes of its last checkpoint are read once. Where it is damaged, the trial is as it was at the one before,
+        or at its beginning; one that had lost its state, in a run of an earlier release, is running again.
 
         Parameters
         ----------
-        spec : RunSpec
+        trial_id : str
+        params : dict
         num_shards : int
             Shards to train on: as many units make an epoch.
 
         Raises
         ------
         RunError
-            The record of a trial is damaged.
+            The record of the trial is damaged.
         """
-        checkpoints = Checkpoints(self.store, self.run)
-        return [
-            self._trial(spec.trial_id(number), params, checkpoints, num_shards)
-            for number, params in enumerate(spec.configs)
-        ]
+        trial = Trial(trial_id, params, **self.results(trial_id))
+        if trial.status in _RESUMABLE:
+            self._read_checkpoints(trial, Checkpoints(self.store, self.run), num_shards)
+        return trial
+
+    def trial_ids(self) -> list[str]:
+        """List the trials that have results or checkpoints."""
+        results = [name.removesuffix(".json") for name in self.store.list("runs", self.run, "trials")]
+        return sorted({*results, *self.store.list("runs", self.run, "checkpoints")})
 
     def events(self) -> list[Event]:
         """Read the units up to the last epoch of a trial that was over.
@@ -213,7 +248,7 @@ class Journal:
         return events
 
     def results(self, trial_id: str) -> dict[str, Any]:
-        """Read a trial's status, history and seconds, by the names of :class:`Trial`; nothing where it has none yet.
+        """Read a trial's results, by the names of :class:`Trial`; nothing where it has none yet.
 
         Raises
         ------
@@ -228,13 +263,8 @@ class Journal:
                 "traceback": typed(data, "traceback", str),
                 "history": [_metrics(metrics) for metrics in typed(data, "history", list)],
                 "seconds": typed(data, "seconds", float),
+                "reason": typed(data, "reason", str) if "reason" in data else "",
             }
-
-    def _trial(self, trial_id: str, params: dict[str, Any], checkpoints: Checkpoints, num_shards: int) -> Trial:
-        trial = Trial(trial_id, params, **self.results(trial_id))
-        if trial.status in _RESUMABLE:
-            self._read_checkpoints(trial, checkpoints, num_shards)
-        return trial
 
     def _read_checkpoints(self, trial: Trial, checkpoints: Checkpoints, num_shards: int) -> None:
         """Take a trial to its last intact checkpoint, and give it back to training where a later one is damaged."""
@@ -250,7 +280,6 @@ class Journal:
             )
             # Epochs that are trained again are written again.
             del trial.history[complete:]
-            trial.status = "running"
         if trial.status == "lost its state":
             trial.status, trial.traceback = "running", ""
 
@@ -261,14 +290,6 @@ class Journal:
                 yield data
         except DamagedError as error:
             raise RunError(f"run {self.run!r}: {error}") from error
-
-
-def _rounds(data: Any) -> str:
-    # Runs of earlier releases had no other way, and go on as they began.
-    rounds = typed(data, "rounds", str) if "rounds" in data else "together"
-    if rounds not in ROUNDS:
-        raise ValueError(f"rounds is {rounds!r}")
-    return rounds
 
 
 def _list(data: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cerebro_spark.callbacks import RunStarted, TrialFinished, TrialState
+from cerebro_spark.callbacks import RunStarted, TrialFinished, TrialStarted, TrialState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,12 +36,31 @@ class Publisher:
         """Publish the loss of a worker."""
         self._stream.publish(loss)
 
+    def trial_started(self, trial: Trial) -> None:
+        """Publish the start of a trial."""
+        self._stream.publish(TrialStarted(trial=_state(trial)))
+
     def trial_ended(self, trial: Trial) -> None:
         """Publish the end of a trial."""
-        self._stream.publish(TrialFinished(trial_id=trial.trial_id, status=trial.status, traceback=trial.traceback))
+        ended = TrialFinished(
+            trial_id=trial.trial_id, status=trial.status, traceback=trial.traceback, reason=trial.reason
+        )
+        self._stream.publish(ended)
 
 
-def run_started(spec: RunSpec, trials: Sequence[Trial], epoch: int, num_shards: int, seconds: float) -> RunStarted:
+def _state(trial: Trial) -> TrialState:
+    return TrialState(
+        trial_id=trial.trial_id,
+        params=dict(trial.params),
+        status=trial.status,
+        units=trial.version,
+        history=tuple(dict(metrics) for metrics in trial.history),
+    )
+
+
+def run_started(
+    spec: RunSpec, trials: Sequence[Trial], epoch: int, num_units: int | None, seconds: float
+) -> RunStarted:
     """Describe a run that starts, or starts again.
 
     Parameters
@@ -50,25 +69,17 @@ def run_started(spec: RunSpec, trials: Sequence[Trial], epoch: int, num_shards: 
     trials : sequence of Trial
     epoch : int
         The first to be trained.
-    num_shards : int
+    num_units : int or None
+        Training units of the whole run, where its procedure knows them.
     seconds : float
         That earlier parts of the run took.
     """
     return RunStarted(
         run_id=spec.run,
-        trials=tuple(
-            TrialState(
-                trial_id=trial.trial_id,
-                params=dict(trial.params),
-                status=trial.status,
-                units=trial.version,
-                history=tuple(dict(metrics) for metrics in trial.history),
-            )
-            for trial in trials
-        ),
+        trials=tuple(map(_state, trials)),
         epoch=epoch,
         num_epochs=spec.epochs,
-        num_units=len(trials) * spec.epochs * num_shards,
+        num_units=num_units,
         seconds=seconds,
         metric=spec.metric,
         larger_is_better=spec.larger_is_better,

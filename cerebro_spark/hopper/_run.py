@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.callbacks import EpochFinished, EventStream, RunFailed, RunFinished
 from cerebro_spark.errors import RunError
 from cerebro_spark.hopper._coordinator import Coordinator
+from cerebro_spark.hopper._director import Director
 from cerebro_spark.hopper._metrics import epoch_metrics
 from cerebro_spark.hopper._publisher import Publisher, run_started
 from udfs.driver import WorkerJobs
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._probe import Probed
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Placement
+    from optimizer.procedures import Procedure
     from udfs.shards import PreparedData
 
 __all__ = ["Outcome", "Run"]
@@ -69,7 +71,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Trials, data, and where to train them.
+    """A procedure, data, and where to train what it starts.
 
     Parameters
     ----------
@@ -78,12 +80,17 @@ class Run:
     backend : SparkBackend
     prepared : PreparedData
     trainer_fn : callable
-    trials : list of Trial
+    procedure : Procedure
+        New; with a run that is resumed, one of the same arguments.
     probed : Probed
-        The first configuration, as it was tried on the driver.
+        A configuration, as it was tried on the driver.
     unit_timeout_s : float, optional
+    max_seconds : float, optional
+        After which the procedure is told that its time is over.
     lease : Lease
         Of the run, held.
+    given : mapping of str to Trial
+        Trials that are not read from the store, by id.
     replay : mapping of int to sequence of Placement, optional
         Visits to follow, by epoch.
     """
@@ -93,50 +100,65 @@ class Run:
     backend: SparkBackend
     prepared: PreparedData
     trainer_fn: Callable[[dict[str, Any]], Any]
-    trials: list[Trial]
+    procedure: Procedure
     probed: Probed
     lease: Lease
     unit_timeout_s: float | None = None
+    max_seconds: float | None = None
+    given: Mapping[str, Trial] = field(default_factory=dict)
     replay: Mapping[int, Sequence[Placement]] | None = None
 
-    def execute(self, callbacks: Sequence[Callback] = ()) -> Outcome:
-        """Train until every trial has ended, and until the callbacks have heard of it.
+    def execute(self, callbacks: Sequence[Callback] = ()) -> tuple[list[Trial], Outcome]:
+        """Train until the procedure has ended every trial, and until the callbacks have heard of it.
 
         Parameters
         ----------
         callbacks : sequence of Callback
 
+        Returns
+        -------
+        tuple of list of Trial and Outcome
+            All trials, in the order of their starts.
+
         Raises
         ------
         RunError
-            All workers were lost too often, or the store does not take the checkpoints.
+            All workers were lost too often, the store does not take the checkpoints, or the procedure decides something
+            else than before.
         """
         earlier = self.journal.events()
         earlier_s = max((event.ended for event in earlier), default=0.0)
-        running = [trial for trial in self.trials if trial.running]
-        epoch = min((len(trial.history) for trial in running), default=self.spec.epochs)
+        director = Director(self.procedure, self.journal, slots=self.backend.num_workers, trial=self._trial)
+        director.begin()
+        trials = director.trials
+        running = [trial for trial in trials if trial.running]
+        epoch = min((trial.epoch for trial in running), default=self.spec.epochs)
+        planned = self.procedure.plan().units(len(self.prepared.partitions))
         with EventStream(callbacks) as stream:
-            stream.publish(run_started(self.spec, self.trials, epoch, len(self.prepared.partitions), earlier_s))
+            stream.publish(run_started(self.spec, trials, epoch, planned, earlier_s))
             try:
                 if running:
-                    outcome = self._train(stream, earlier, earlier_s)
+                    outcome = self._train(director, stream, earlier, earlier_s)
                 else:
                     outcome = Outcome(tuple(earlier), 0.0, 0, (), 0.0, 0.0, {}, 0)
             except BaseException as error:
                 stream.publish(RunFailed(run_id=self.spec.run, error=f"{type(error).__name__}: {error}"))
                 raise
             stream.publish(RunFinished(run_id=self.spec.run, seconds=outcome.seconds))
-        return outcome
+        return trials, outcome
 
-    def _train(self, stream: EventStream, earlier: list[Event], earlier_s: float) -> Outcome:
+    def _trial(self, trial_id: str, params: dict[str, Any]) -> Trial:
+        given = self.given.get(trial_id)
+        return self.journal.trial(trial_id, params, len(self.prepared.partitions)) if given is None else given
+
+    def _train(self, director: Director, stream: EventStream, earlier: list[Event], earlier_s: float) -> Outcome:
         secret = secrets.token_bytes(32)
         shares = self._shares()
         coordinator = Coordinator(
-            self.trials,
+            director,
             workers={name: partitions for name, partitions in shares.items() if partitions},
             rows={shard.partition: shard.rows for shard in self.prepared.shards if shard.split == "train"},
             validates=self.prepared.test_fraction > 0,
-            epochs=self.spec.epochs,
             policy=self.spec.policy,
             seed=self.spec.seed,
             rounds=self.spec.rounds,
@@ -144,6 +166,7 @@ class Run:
             rejoin_s=self.backend.rejoin_s,
             model_bytes=self.probed.model_bytes,
             close=partial(self._close, stream),
+            decided=self._decided,
             earlier_s=earlier_s,
             replay=self.replay,
             observer=Publisher(stream),
@@ -155,12 +178,14 @@ class Run:
             self._workers(shares, endpoint.location, secret),
             restarts=self.backend.restarts,
         )
+        over = False
         try:
             with self.backend.occupied():
                 jobs.start()
                 try:
                     while not coordinator.wait(_LOOK_S):
                         self.lease.check()
+                        over = self._end_in_time(coordinator, over=over)
                 except BaseException as error:
                     coordinator.fail(error)
                     raise
@@ -220,6 +245,17 @@ class Run:
             for name, partitions in shares.items()
         ]
 
+    def _end_in_time(self, coordinator: Coordinator, *, over: bool) -> bool:
+        """Tell the procedure once that the time is over; gives whether it was told."""
+        if over or self.max_seconds is None or coordinator.seconds < self.max_seconds:
+            return over
+        coordinator.out_of_time(f"the {self.max_seconds:g} seconds are over")
+        return True
+
+    def _decided(self, trials: Sequence[Trial]) -> None:
+        for trial in trials:
+            self.journal.write_trial(trial)
+
     def _close(self, stream: EventStream, trials: Sequence[Trial], events: Sequence[Event]) -> None:
         """Compute the metrics of finished epochs, write the journal, and tell the callbacks once it is durable."""
         running = [trial for trial in trials if trial.running]
@@ -228,14 +264,12 @@ class Run:
             metrics = epoch_metrics(trial, trial.epoch, self.probed.results)
             finished.setdefault(trial.epoch, {})[trial.trial_id] = dict(metrics)
             trial.history.append(metrics)
-            trial.status = "finished" if trial.epoch >= self.spec.epochs else "running"
         try:
             self.journal.close(trials, events)
         except BaseException:
             # An epoch is over once the store has its results.
             for trial in running:
                 trial.history.pop()
-                trial.status = "running"
             raise
         for epoch, of_trials in sorted(finished.items()):
             stream.publish(EpochFinished(epoch=epoch, metrics=of_trials))

@@ -12,7 +12,7 @@ from cerebro_spark.hopper._events import Unobserved
 from cerebro_spark.hopper._holdings import Holdings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from cerebro_spark.hopper._events import Event, Loss, Observer
     from cerebro_spark.hopper._trial import Trial
@@ -57,11 +57,10 @@ class RunState:
 
     Parameters
     ----------
-    trials : sequence of Trial
+    trials : list of Trial
+        Of the director, who adds to it.
     workers : mapping of str to collection of int
         Workers that are awaited at first, and the partitions of each.
-    epochs : int
-        That each trial trains.
     validates : bool
         Whether there are validation shards, one per partition.
     earlier_s : float
@@ -86,16 +85,15 @@ class RunState:
 
     def __init__(
         self,
-        trials: Sequence[Trial],
+        trials: list[Trial],
         workers: Mapping[str, Collection[int]],
         *,
-        epochs: int,
         validates: bool,
         earlier_s: float,
         observer: Observer | None,
     ) -> None:
         self.changed = threading.Condition(threading.RLock())
-        self.trials = list(trials)
+        self.trials = trials
         self.trial = {trial.trial_id: trial for trial in self.trials}
         self.holdings = Holdings(workers)
         self.partitions = tuple(sorted(set().union(*workers.values())))
@@ -111,7 +109,6 @@ class RunState:
         self.checkpoint_seconds = 0.0
         self.error: BaseException | None = None
         self.over = False
-        self._epochs = epochs
         self._validates = validates
         self._started = time.monotonic() - earlier_s
 
@@ -123,7 +120,7 @@ class RunState:
     @property
     def epoch(self) -> int:
         """The earliest epoch that a running trial is in."""
-        return min((trial.epoch for trial in self.running), default=self._epochs)
+        return min((trial.epoch for trial in self.running), default=0)
 
     @property
     def running(self) -> list[Trial]:
@@ -146,10 +143,15 @@ class RunState:
                 (trial.trial_id, partition) for partition in self.partitions if partition not in trial.evaluated
             }
 
+    def add(self, trial: Trial) -> None:
+        """Add a trial that the director has started."""
+        self.trial[trial.trial_id] = trial
+        self.hopper.add(trial.trial_id, self.partitions)
+
     def enter(self, trial: Trial) -> None:
         """Schedule what remains of a trial's epoch: the next one, or one with units that are done again."""
         self.entered[trial.trial_id] = trial.epoch
-        ahead = max(0, self._epochs - trial.epoch - 1)
+        ahead = max(0, trial.granted - trial.epoch - 1)
         self.hopper.enter(trial.trial_id, trial.epoch, trial.done(trial.epoch), ahead=ahead)
 
     def cancel_evaluation(self, trial: Trial) -> None:

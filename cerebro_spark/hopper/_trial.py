@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Death", "Trial"]
 
+_UNBROKEN = ("running", "paused", "stopped", "finished")
+
 # A trial that took so many workers with it, one after the other, is tried alone.
 _SUSPECT = 2
 
@@ -53,6 +55,10 @@ class Trial:
         Losses of workers that had it, since it last got past such a unit.
     unreadable : int
         Times in a row that the store did not give its checkpoint.
+    granted : int
+        Epochs that it may train, as its procedure decided so far.
+    reason : str
+        Reason of the last decision about it.
     """
 
     trial_id: str
@@ -68,6 +74,8 @@ class Trial:
     evaluated: dict[int, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
     deaths: list[Death] = field(default_factory=list)
     unreadable: int = 0
+    granted: int = 0
+    reason: str = ""
     seconds: float = 0.0
     state_bytes: int = 0
     records: dict[int, Record] = field(default_factory=dict)
@@ -79,8 +87,13 @@ class Trial:
 
     @property
     def running(self) -> bool:
-        """Whether the trial is still in training."""
+        """Whether the trial is still in training, or waits for a decision."""
         return self.status == "running"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended by an error of its own, not by a decision."""
+        return self.status not in _UNBROKEN
 
     @property
     def suspect(self) -> bool:

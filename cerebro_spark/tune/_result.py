@@ -17,7 +17,8 @@ class TrialResult:
     trial_id : str
     params : dict
     status : str
-        ``"finished"``, or why it ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
+        ``"finished"``: the procedure ended it after one of its epochs; ``reason`` says why. ``"stopped"``: before
+        its first. Or why it ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
         ``"failed"`` (it took its workers with it).
     metric : float
         Value of the search's metric after the last epoch; NaN where there is none.
@@ -29,6 +30,8 @@ class TrialResult:
         Time in training units.
     traceback : str
         Error that ended it early, in its worker's words.
+    reason : str
+        Reason of the procedure's last decision about it.
     """
 
     trial_id: str
@@ -39,3 +42,4 @@ class TrialResult:
     visits: tuple[tuple[int, int], ...]
     seconds: float
     traceback: str
+    reason: str = ""

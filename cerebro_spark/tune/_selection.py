@@ -13,9 +13,11 @@ from cerebro_spark.errors import InvalidArgumentError, NoModelError
 from cerebro_spark.hopper import Journal, Lease, Run, RunSpec, Trial, probe
 from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._placements import placements
+from cerebro_spark.tune._repeat import Repeat
 from cerebro_spark.tune._result import TrialResult
 from cerebro_spark.tune._tracking import Followers, tracked
 from optimizer.errors import nearest
+from optimizer.procedures import Listed
 from udfs.hopper import Checkpoints
 from udfs.shards import PreparedData
 from udfs.training import initial_seed, open_session
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper import Outcome, Probed, SparkBackend
     from optimizer.hopper import Placement
+    from optimizer.procedures import Procedure
     from udfs.store import Store
 
 __all__ = ["Selection", "train", "trainer_name"]
@@ -269,8 +272,14 @@ class Selection(Model, MLWritable):
         followers = Followers(callbacks=callbacks, experiment=experiment, tensorboard=tensorboard, progress=progress)
         journal = Journal(store, run_id)
         spec = journal.spec()
-        if num_epochs is not None:
-            spec = replace(spec, epochs=max(num_epochs, spec.epochs))
+        if spec.procedure != "GridSearch":
+            raise InvalidArgumentError(
+                f"run {run_id!r} is a {spec.procedure}, whose settings are not in the store: make the search again and "
+                f"call its resume({run_id!r})"
+            )
+        longer = num_epochs is not None and num_epochs > spec.epochs
+        if num_epochs is not None and longer:
+            spec = replace(spec, epochs=num_epochs)
         prepared = PreparedData.load(store, spec.prepared)
         if trainer_name(trainer_fn) != spec.trainer:
             _LOG.warning(
@@ -282,14 +291,12 @@ class Selection(Model, MLWritable):
         backend.admit()
         probed = probe(trainer_fn, spec.configs[0], prepared, spec.seed, backend)
         with Lease(store, run_id) as lease:
-            trials = journal.trials(spec, len(prepared.partitions))
-            for trial in trials:
-                if trial.status == "finished" and len(trial.history) < spec.epochs:
-                    trial.status = "running"
+            if longer:
+                journal.forget_orders()
             return train(
                 spec,
                 prepared,
-                trials,
+                Listed(spec.configs, epochs=spec.epochs, metric=spec.metric, mode=_mode(spec)),
                 trainer_fn=trainer_fn,
                 probed=probed,
                 backend=backend,
@@ -333,19 +340,22 @@ class Selection(Model, MLWritable):
         spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay")
         backend.admit()
         probed = probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend)
-        trials = [
-            Trial(before.trial_id, before.params)
-            if before.status == "finished"
-            else Trial(before.trial_id, before.params, before.status, before.traceback)
-            for before in self._trials
-        ]
         finished = [trial for trial in self._trials if trial.status == "finished"]
+        others = {
+            trial.trial_id: Trial(trial.trial_id, trial.params, trial.status, trial.traceback, reason=trial.reason)
+            for trial in self._trials
+            if trial.status != "finished"
+        }
+        again = Repeat(
+            [(trial.params, max(1, trial.epoch)) for trial in self._trials], metric=spec.metric, mode=_mode(spec)
+        )
         with Lease(self.prepared.store, spec.run) as lease:
             Journal(self.prepared.store, spec.run).begin(spec)
             return train(
                 spec,
                 self.prepared,
-                trials,
+                again,
+                given=others,
                 trainer_fn=self.trainer_fn,
                 probed=probed,
                 backend=backend,
@@ -370,6 +380,7 @@ class Selection(Model, MLWritable):
             tuple(trial.visits),
             trial.seconds,
             trial.traceback,
+            trial.reason,
         )
 
     def _place(self, result: TrialResult) -> tuple[bool, float, str]:
@@ -381,6 +392,10 @@ class Selection(Model, MLWritable):
         )
 
 
+def _mode(spec: RunSpec) -> str:
+    return "max" if spec.larger_is_better else "min"
+
+
 def trainer_name(trainer_fn: Callable[..., Any]) -> str:
     """Name a user's function as ``module:name``, for people to recognise; nothing is imported by it."""
     return f"{getattr(trainer_fn, '__module__', '?')}:{getattr(trainer_fn, '__qualname__', '?')}"
@@ -389,7 +404,7 @@ def trainer_name(trainer_fn: Callable[..., Any]) -> str:
 def train(  # noqa: PLR0913 - what a run is made of
     spec: RunSpec,
     prepared: PreparedData,
-    trials: Sequence[Trial],
+    procedure: Procedure,
     *,
     trainer_fn: Callable[[dict[str, Any]], Any],
     probed: Probed,
@@ -398,27 +413,31 @@ def train(  # noqa: PLR0913 - what a run is made of
     followers: Followers,
     parameters: Mapping[str, Any],
     unit_timeout_s: float | None = None,
+    max_seconds: float | None = None,
+    given: Mapping[str, Trial] | None = None,
     replay: Mapping[int, Sequence[Placement]] | None = None,
 ) -> Selection:
-    """Train some trials to their end, with those following who are to follow.
+    """Train what a procedure starts, with those following who are to follow.
 
     Parameters
     ----------
     spec : RunSpec
         Of a run that its journal has.
     prepared : PreparedData
-    trials : sequence of Trial
-        New ones, or as far as the store has them.
+    procedure : Procedure
+        New.
     trainer_fn : callable
     probed : Probed
-        The first configuration, as it was tried on the driver.
+        A configuration, as it was tried on the driver.
     backend : SparkBackend
     lease : Lease
         Of the run, held.
     followers : Followers
     parameters : mapping
         Settings of the search, for MLflow.
-    unit_timeout_s : float, optional
+    unit_timeout_s, max_seconds : float, optional
+    given : mapping of str to Trial, optional
+        Trials that are not read from the store, by id.
     replay : mapping of int to sequence of Placement, optional
         Visits to follow, by epoch.
 
@@ -433,13 +452,16 @@ def train(  # noqa: PLR0913 - what a run is made of
         backend=backend,
         prepared=prepared,
         trainer_fn=trainer_fn,
-        trials=list(trials),
+        procedure=procedure,
         probed=probed,
         lease=lease,
         unit_timeout_s=unit_timeout_s,
+        max_seconds=max_seconds,
+        given=given or {},
         replay=replay,
     )
     with tracked(followers, run=spec.run, parameters=parameters) as following:
-        selection = Selection(spec, prepared, tuple(trials), run.execute(following.callbacks), trainer_fn)
+        trials, outcome = run.execute(following.callbacks)
+        selection = Selection(spec, prepared, tuple(trials), outcome, trainer_fn)
         following.finish(selection)
     return selection

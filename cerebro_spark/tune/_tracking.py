@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from cerebro_spark.callbacks import EpochFinished, RunStarted, TrialFinished
+    from cerebro_spark.callbacks import EpochFinished, RunStarted, TrialFinished, TrialStarted, TrialState
     from cerebro_spark.hopper import Outcome, RunSpec
     from cerebro_spark.tune._model import TunedModel
     from cerebro_spark.tune._result import TrialResult
@@ -181,10 +181,12 @@ class _MLflow(Callback):
     def run_started(self, event: RunStarted) -> None:
         """Log the params of each trial; of a resumed run also the epochs that are over."""
         for trial in event.trials:
-            self._params[trial.trial_id] = trial.params
-            self._metrics[trial.trial_id] = dict(enumerate(trial.history))
-            if trial.status != "running":
-                self._statuses[trial.trial_id] = trial.status
+            self._add(trial)
+        self._log()
+
+    def trial_started(self, event: TrialStarted) -> None:
+        """Log the params of a trial."""
+        self._add(event.trial)
         self._log()
 
     def epoch_finished(self, event: EpochFinished) -> None:
@@ -210,6 +212,12 @@ class _MLflow(Callback):
             self._client.set_tag(self._child(trial_id), "status", status)
             self._client.set_terminated(self._child(trial_id), "FINISHED" if status == "finished" else "FAILED")
             del self._statuses[trial_id]
+
+    def _add(self, trial: TrialState) -> None:
+        self._params[trial.trial_id] = trial.params
+        self._metrics[trial.trial_id] = dict(enumerate(trial.history))
+        if trial.status not in {"running", "paused"}:
+            self._statuses[trial.trial_id] = trial.status
 
     def _child(self, trial_id: str) -> str:
         if trial_id not in self._children:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cerebro_spark.hopper import Journal, RunSpec
+from cerebro_spark.hopper import Journal
 from optimizer.errors import CerebroError
 from udfs.handlers import framework
 from udfs.hopper import Checkpoints
@@ -73,7 +73,6 @@ def doors(folder: Path) -> dict[str, Callable[[bytes], Any]]:
     keras = importlib.import_module("keras")
 
     store = Store.from_uri(str(folder / "store"))
-    spec = RunSpec("run", "data", [{}], "m:f", 1, 0, "fixed", 1, "loss", larger_is_better=False, rounds="rolling")
 
     def written(data: bytes) -> str:
         path = folder / "opened.bin"
@@ -106,7 +105,7 @@ def doors(folder: Path) -> dict[str, Callable[[bytes], Any]]:
         "keras weights": lambda data: fit_weights(dense(), written(data), "dense"),
         "run.json": lambda data: document(data, journal.spec, "runs", "run", "run.json"),
         "trial.json": lambda data: document(
-            data, lambda: journal.trials(spec, 1), "runs", "run", "trials", "c000.json"
+            data, lambda: journal.trial("c000", {}, 1), "runs", "run", "trials", "c000.json"
         ),
         "events.json": lambda data: document(data, journal.events, "runs", "run", "events", "part-000000.json"),
         "record.json": lambda data: document(

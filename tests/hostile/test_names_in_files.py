@@ -57,6 +57,7 @@ def run(store: Store) -> str:
         "loss",
         larger_is_better=False,
         rounds="rolling",
+        procedure="GridSearch",
     )
     Journal(store, "run").begin(spec)
     return "run"

@@ -24,8 +24,10 @@ from cerebro_spark.callbacks import (
     WorkerLost,
 )
 from cerebro_spark.hopper import Run, RunSpec, Trial
+from optimizer.procedures import Listed
 
-SPEC = RunSpec("first", "people", [{"lr": 0.1}, {"lr": 0.2}], "m:f", 2, 0, "fixed", 1, "val_accuracy", True, "rolling")
+CONFIGS = [{"lr": 0.1}, {"lr": 0.2}]
+SPEC = RunSpec("first", "people", CONFIGS, "m:f", 2, 0, "fixed", 1, "val_accuracy", True, "rolling", "GridSearch")
 
 
 def trials() -> tuple[TrialState, ...]:
@@ -118,16 +120,17 @@ def test_publishing_waits_for_no_callback() -> None:
 
 
 def run(trials: list[Trial]) -> Run:
-    journal: Any = SimpleNamespace(events=list)
+    journal: Any = SimpleNamespace(run="first", events=list, orders=list, order=lambda _: None)
     prepared: Any = SimpleNamespace(partitions=(0, 1))
     nothing: Any = None
     return Run(
         spec=SPEC,
         journal=journal,
-        backend=nothing,
+        backend=SimpleNamespace(num_workers=1),
         prepared=prepared,
         trainer_fn=nothing,
-        trials=trials,
+        procedure=Listed(SPEC.configs, epochs=2, metric="val_accuracy", mode="max"),
+        given={trial.trial_id: trial for trial in trials},
         probed=nothing,
         lease=nothing,
     )
@@ -140,7 +143,7 @@ def test_a_run_that_fails_says_so_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Run, "_train", fail)
     recorder = Recorder()
     with pytest.raises(OSError, match="the disk is full"):
-        run([Trial("c000", {"lr": 0.1})]).execute([recorder])
+        run([Trial("c000", {"lr": 0.1}), Trial("c001", {"lr": 0.2})]).execute([recorder])
     assert [type(event) for event in recorder.events] == [RunStarted, RunFailed]
     assert recorder.events[-1] == RunFailed(run_id="first", error="OSError: the disk is full")
 

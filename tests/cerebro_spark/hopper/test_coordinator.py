@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cerebro_spark.hopper import ROUNDS, Coordinator, Death, Trial, _epochs, _liveness, _protocol
+from cerebro_spark.hopper import ROUNDS, Coordinator, Death, Director, Trial, _epochs, _liveness, _protocol
+from optimizer.procedures import Listed
 from udfs.hopper import (
     Abort,
     Acknowledged,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cerebro_spark.hopper import Event, Loss, Observer
+    from optimizer.procedures import Procedure
 
 EPOCHS = 2
 
@@ -134,21 +137,29 @@ class World:
         policy: str,
         rounds: str = "rolling",
         observer: Observer | None = None,
+        procedure: Procedure | None = None,
     ) -> None:
         self.all_partitions = tuple(range(workers))
         self.store: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
         self.alive: dict[str, Player] = {}
         self.closed: list[tuple[str, int]] = []
-        self.trials = [Trial(f"c{number}", {"number": number}) for number in range(configs)]
+        params = [{"number": number} for number in range(configs)]
+        journal: Any = SimpleNamespace(run="run", orders=list, order=lambda _: None)
+        self.director = Director(
+            procedure or Listed(params, epochs=EPOCHS),
+            journal,
+            slots=workers,
+            trial=Trial,
+        )
+        self.director.begin()
         self.validates = validates
         self.coordinator = Coordinator(
-            self.trials,
+            self.director,
             workers={
                 f"w{number}": [(number + copy) % workers for copy in range(replicas)] for number in range(workers)
             },
             rows=dict.fromkeys(self.all_partitions, 10),
             validates=validates,
-            epochs=EPOCHS,
             policy=policy,
             seed=1,
             rounds=rounds,
@@ -156,9 +167,18 @@ class World:
             rejoin_s=60.0,
             model_bytes=80,
             close=self.close,
+            decided=lambda _: None,
             observer=observer,
         )
         self.players = [Player(f"w{number}", self) for number in range(workers)]
+
+    @property
+    def trials(self) -> list[Trial]:
+        return self.director.trials
+
+    def loss(self, trial: Trial) -> float:
+        """Of the epoch that a trial has just finished."""
+        return float(trial.params["number"]) / (1 + trial.epoch)
 
     def play(self, work: Callable[[Player, WorkUnit], None]) -> None:
         """Until the run is over: everybody who is here asks, works and stores in turn."""
@@ -181,9 +201,7 @@ class World:
                 if self.validates:
                     assert sorted(trial.evaluated) == list(self.all_partitions)
                 self.closed.append((trial.trial_id, trial.epoch))
-                trial.history.append({})
-                if trial.epoch == EPOCHS:
-                    trial.status = "finished"
+                trial.history.append({"loss": self.loss(trial)})
 
 
 @pytest.fixture(autouse=True)
@@ -289,7 +307,7 @@ def test_one_that_raises_ends_alone() -> None:
     world = World(3, 2, 1, validates=True, policy="longest-remaining-first")
     for player in world.players:
         player.join()
-    world.play(lambda player, unit: player.work(fails="raised" if unit.trial_id == "c1" else None))
+    world.play(lambda player, unit: player.work(fails="raised" if unit.trial_id == "c001" else None))
     assert [trial.status for trial in world.trials] == ["finished", "raised", "finished"]
     assert "user's" in world.trials[1].traceback
 
@@ -309,7 +327,7 @@ def test_a_configuration_that_kills_whoever_has_it_is_tried_alone_and_ended(poli
     together: list[list[str]] = []
 
     def work(player: Player, unit: WorkUnit) -> None:
-        if unit.trial_id != "c0" or not isinstance(unit, kind):
+        if unit.trial_id != "c000" or not isinstance(unit, kind):
             player.work()
             return
         together.append([other.unit.trial_id for other in world.alive.values() if other.unit is not None])
@@ -319,7 +337,7 @@ def test_a_configuration_that_kills_whoever_has_it_is_tried_alone_and_ended(poli
     assert [trial.status for trial in world.trials] == ["failed", "finished", "finished", "finished"]
     # Several workers may evaluate it at once, before the first of them dies.
     assert len(together) == 3 if kind is TrainUnit else 3 <= len(together) <= 4
-    assert together[-1] == ["c0"], "others had units while it was tried alone"
+    assert together[-1] == ["c000"], "others had units while it was tried alone"
     doing = "training" if kind is TrainUnit else "evaluating"
     text = f"its worker died {len(together)} times while {doing} it, the last time with no other trial running"
     assert world.trials[0].traceback == f"{text}: out of memory"
@@ -336,15 +354,15 @@ def test_nobody_gets_a_unit_while_a_suspect_is_tried_and_everybody_does_after_it
     killer.deaths += [Death("w0", None), Death("w1", None)]
     for player in world.players:
         player.ask()
-    assert sorted(player.unit.trial_id for player in world.players if player.unit) == ["c1", "c2"]
-    while first.unit is None or first.unit.trial_id != "c0":
+    assert sorted(player.unit.trial_id for player in world.players if player.unit) == ["c001", "c002"]
+    while first.unit is None or first.unit.trial_id != "c000":
         for player in world.players:
-            if player.unit is not None and player.unit.trial_id != "c0":
+            if player.unit is not None and player.unit.trial_id != "c000":
                 player.work()
             player.ask()
             while player.writing:
                 player.store()
-        holders = [player for player in world.players if player.unit and player.unit.trial_id == "c0"]
+        holders = [player for player in world.players if player.unit and player.unit.trial_id == "c000"]
         if holders:
             first, (second, third) = holders[0], [player for player in world.players if player is not holders[0]]
     assert (second.unit, third.unit) == (None, None)
@@ -490,12 +508,12 @@ def test_an_observer_hears_of_units_losses_and_ended_trials() -> None:
     world = World(2, 2, 1, validates=True, policy="fixed", observer=notes)
     for player in world.players:
         player.join()
-    world.play(lambda player, unit: player.work(fails="raised" if unit.trial_id == "c1" else None))
+    world.play(lambda player, unit: player.work(fails="raised" if unit.trial_id == "c001" else None))
     world.coordinator.lose("w0", "killed")
     assert notes.units == world.coordinator.events
     assert {event.kind for event in notes.units} == {"train", "evaluate"}
     assert [loss.why for loss in notes.losses] == ["killed"]
-    assert notes.ended == ["c1", "c0"]
+    assert notes.ended == ["c001", "c000"]
 
 
 def test_a_checkpoint_of_a_lost_attempt_is_not_counted() -> None:
@@ -511,9 +529,9 @@ def test_a_checkpoint_of_a_lost_attempt_is_not_counted() -> None:
 
 def test_a_store_that_takes_no_checkpoints_ends_the_run() -> None:
     world = World(1, 1, 1, validates=False, policy="fixed")
-    world.coordinator.answer(CheckpointFailed(worker="w0", trial_id="c0", error="disk full"))
+    world.coordinator.answer(CheckpointFailed(worker="w0", trial_id="c000", error="disk full"))
     assert world.coordinator.wait(0.0)
-    assert "checkpoint of c0 from worker w0: disk full" in str(world.coordinator.error)
+    assert "checkpoint of c000 from worker w0: disk full" in str(world.coordinator.error)
 
 
 @pytest.mark.parametrize("validates", [True, False])
@@ -528,7 +546,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(validates: bool) -> No
     first.ask()
     (trial,) = world.trials
     assert trial.version == 2
-    del world.store["c0", trial.digests[2]]
+    del world.store["c000", trial.digests[2]]
     world.coordinator.lose("w0", "killed")
     second.join()
     for version in (2, 2, 2, 1):
@@ -605,12 +623,12 @@ def test_what_no_worker_of_the_run_would_say_is_refused() -> None:
     stored = {"version": 1, "digest": "", "seconds": 0.1}
     with pytest.raises(RefusedError, match="checkpoint of 'c9', which is not a trial"):
         player.call(CheckpointStored, trial_id="c9", dropped=(), **stored)
-    with pytest.raises(RefusedError, match="checkpoint of 'c8', which is not a trial"):
-        player.call(CheckpointStored, trial_id="c0", dropped=("c8",), **stored)
-    with pytest.raises(RefusedError, match="checkpoint of 'c7', which is not a trial"):
-        world.coordinator.answer(CheckpointFailed(worker="w0", trial_id="c7", error="disk full"))
+    with pytest.raises(RefusedError, match="checkpoint of 'c008', which is not a trial"):
+        player.call(CheckpointStored, trial_id="c000", dropped=("c008",), **stored)
+    with pytest.raises(RefusedError, match="checkpoint of 'c007', which is not a trial"):
+        world.coordinator.answer(CheckpointFailed(worker="w0", trial_id="c007", error="disk full"))
     report = EvaluateReport(unit_id=player.unit.unit_id, seconds=1.0, fetched_bytes=0, sums={})
-    with pytest.raises(RefusedError, match="EvaluateReport of train c0 epoch 0"):
+    with pytest.raises(RefusedError, match="EvaluateReport of train c000 epoch 0"):
         player.call(NextUnit, report=report)
     assert not world.coordinator.wait(0.0)
     assert world.trials[0].stored == {}

@@ -27,7 +27,18 @@ def fill(store: Store) -> None:
     shard = Shard("train", 0, shard_path("train", 0), 9, 36, report["digest"])
     PreparedData(store, "data", (TensorGroup("x", (COLUMN,)),), (), (shard,), 0, 0.0, "f0").save()
     spec = RunSpec(
-        "run", "data", [{"lr": 1}], "module:f", 1, 0, "fixed", 1, "loss", larger_is_better=False, rounds="rolling"
+        "run",
+        "data",
+        [{"lr": 1}],
+        "module:f",
+        1,
+        0,
+        "fixed",
+        1,
+        "loss",
+        larger_is_better=False,
+        rounds="rolling",
+        procedure="GridSearch",
     )
     journal = Journal(store, "run")
     journal.begin(spec)
@@ -39,10 +50,10 @@ def fill(store: Store) -> None:
 def test_an_intact_store(store: Store) -> None:
     fill(store)
     findings = list(inspect_store(store))
-    assert [finding.defect for finding in findings] == [""] * 5
+    assert [finding.defect for finding in findings] == [""] * 6
     result = CliRunner().invoke(app, ["fsck", store.uri, "--verbose"])
     assert result.exit_code == 0
-    assert "5 intact, 0 damaged" in result.output
+    assert "6 intact, 0 damaged" in result.output
     assert "train shard 0 of 'data'" in result.output
 
 

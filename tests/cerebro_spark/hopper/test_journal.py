@@ -29,6 +29,7 @@ SPEC = RunSpec(
     metric="loss",
     larger_is_better=False,
     rounds="rolling",
+    procedure="Hyperband",
 )
 
 
@@ -48,11 +49,12 @@ def test_a_run_of_the_first_version_is_read(tmp_path: Path) -> None:
         today = json.dumps(json.loads(path.read_text())["content"])  # without a digest
         path.write_text(today.replace('"trial_id"', '"config"'))
         assert path.read_text() != today
+    added = {"rounds": "together", "procedure": "GridSearch"}
     settings = tmp_path / "runs/first/run.json"
-    settings.write_text(json.dumps({name: value for name, value in asdict(SPEC).items() if name != "rounds"}))
-    assert journal.spec() == replace(SPEC, rounds="together"), "there was no other way"
+    settings.write_text(json.dumps({name: value for name, value in asdict(SPEC).items() if name not in added}))
+    assert journal.spec() == replace(SPEC, **added), "there was no other way"
     assert journal.events() == [event]
-    (read,) = journal.trials(journal.spec(), 1)
+    read = journal.trial("c000", {"lr": 0.1}, 1)
     assert (read.trial_id, read.visits, read.history) == ("c000", [(0, 0)], [{"loss": 0.5}])
 
 
@@ -98,25 +100,25 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> Non
     folder = tmp_path / "runs/first/checkpoints/c000"
     (last,) = folder.glob("000004-*.safetensors")
     damage(last)
-    (trial,) = read(journal)
-    assert (trial.status, trial.version, trial.visits) == ("running", 3, [(0, 0), (0, 1), (1, 0)])
+    trial = read(journal)
+    assert (trial.version, trial.visits) == (3, [(0, 0), (0, 1), (1, 0)])
     assert trial.history == [{"loss": 0.5}], "the second epoch is trained again"
     assert {name: part.tolist() for name, part in trial.training_sums(1).items()} == {"loss": [3.0, 1.0]}
     damage(next(folder.glob("000003-*.json")))
-    (trial,) = read(journal)
-    assert (trial.status, trial.version, trial.history) == ("running", 0, []), "from the beginning"
+    trial = read(journal)
+    assert (trial.version, trial.history) == (0, []), "from the beginning"
 
 
 def test_a_trial_that_lost_its_state_goes_on_when_its_run_is_resumed(tmp_path: Path) -> None:
     journal = two_epochs(tmp_path, status="lost its state")
-    (trial,) = read(journal)
+    trial = read(journal)
     assert (trial.status, trial.version, len(trial.history)) == ("running", 4, 2)
     two_epochs(tmp_path, status="diverged", begin=False)
-    assert read(journal)[0].status == "diverged"
+    assert read(journal).status == "diverged"
 
 
 def test_a_trial_goes_back_to_the_checkpoints_before(tmp_path: Path) -> None:
-    (trial,) = read(two_epochs(tmp_path))
+    trial = read(two_epochs(tmp_path))
     assert trial.durable
     trial.forget_durable()
     assert trial.rewind() == 1
@@ -159,6 +161,7 @@ def two_epochs(folder: Path, status: str = "finished", *, begin: bool = True) ->
     return journal
 
 
-def read(journal: Journal) -> list[Trial]:
+def read(journal: Journal) -> Trial:
     journal.events()
-    return journal.trials(journal.spec(), 2)
+    journal.orders()
+    return journal.trial("c000", journal.spec().configs[0], 2)

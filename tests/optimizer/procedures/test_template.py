@@ -48,7 +48,7 @@ from optimizer.procedures import (
     result_document,
     schedule_of,
 )
-from optimizer.space import Space, choice, log_uniform
+from optimizer.space import Space, log_uniform
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,160 @@
+"""Director: asks the procedure of a run after epochs, and journals what was said before it is carried out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cerebro_spark.errors import RunError
+from optimizer.procedures import (
+    Continue,
+    DivergedLogError,
+    Ended,
+    EpochResult,
+    Exchange,
+    OutOfTime,
+    Pause,
+    Start,
+    Stop,
+    replay,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cerebro_spark.hopper._journal import Journal
+    from cerebro_spark.hopper._trial import Trial
+    from optimizer.procedures import Decision, Procedure, Result
+
+__all__ = ["Director"]
+
+
+class Director:
+    """Tells a procedure the results of trials, and keeps the trials as it decides.
+
+    One call at a time. Decisions are in the store before they are carried out, so that a run that is resumed asks
+    again with the same results and gets the same decisions.
+
+    Parameters
+    ----------
+    procedure : Procedure
+        New, with the arguments that the run began with.
+    journal : Journal
+    slots : int
+        Trials that can train beside each other.
+    trial : callable
+        Makes a trial of an id and params, as far as the store has it.
+
+    Attributes
+    ----------
+    trials : list of Trial
+        In the order of their starts; it grows.
+
+    Raises
+    ------
+    RunError
+        The procedure decides something else than the journal says: it has other arguments.
+    """
+
+    def __init__(
+        self, procedure: Procedure, journal: Journal, *, slots: int, trial: Callable[[str, dict[str, object]], Trial]
+    ) -> None:
+        self.trials: list[Trial] = []
+        self._procedure = procedure
+        self._journal = journal
+        self._slots = slots
+        self._trial = trial
+        self._told: dict[str, int] = {}
+        self._ended: set[str] = set()
+        orders = journal.orders()
+        try:
+            replay(procedure, orders)
+        except DivergedLogError as error:
+            raise RunError(f"run {journal.run!r} cannot go on: {error}") from error
+        for order in orders:
+            self._note(order.results)
+            self.carry_out(order.decisions)
+        self._asked = bool(orders)
+        # Trials whose last checkpoint is damaged, with the statuses that they had: they train up to there again.
+        self._again: dict[str, str] = {}
+        for each in self.trials:
+            told = self._told.get(each.trial_id, 0)
+            if not each.running and not each.failed and each.epoch < told:
+                self._again[each.trial_id], each.status, each.granted = each.status, "running", told
+
+    def begin(self) -> None:
+        """Ask for the first configurations; of a resumed run, tell what the procedure has not heard."""
+        fresh = [trial for trial in self.trials if self._results(trial)]
+        if fresh or not self._asked:
+            self.carry_out(self.ask(fresh))
+        while fresh := [trial for trial in self.trials if self._results(trial)]:
+            # Of a run that is given more epochs, or that an earlier release began: no procedure was told of these.
+            self.carry_out(self.ask(fresh))
+
+    def ask(self, trials: Sequence[Trial]) -> tuple[Decision, ...]:
+        """Tell the results of trials that have finished epochs or ended, and get the decisions."""
+        for trial in trials:
+            if trial.trial_id in self._again and trial.epoch >= trial.granted:
+                trial.status = self._again.pop(trial.trial_id)
+        busy = sum(trial.running and not self._results(trial) for trial in self.trials)
+        return self._exchange([result for trial in trials for result in self._results(trial)], busy)
+
+    def out_of_time(self, reason: str) -> tuple[Decision, ...]:
+        """Tell that the time is over."""
+        return self._exchange([OutOfTime(reason)], self._slots)
+
+    def carry_out(self, decisions: Sequence[Decision]) -> list[Trial]:
+        """Change the trials as decided; give those that are new or changed."""
+        by_id = {trial.trial_id: trial for trial in self.trials}
+        changed: list[Trial] = []
+        for decision in decisions:
+            match decision:
+                case Start():
+                    trial = self._trial(decision.trial_id, dict(decision.params))
+                    trial.granted, trial.reason = decision.epochs, decision.reason
+                    if not trial.failed:
+                        trial.status = "running"
+                    by_id[decision.trial_id] = trial
+                    self.trials.append(trial)
+                case Continue():
+                    trial = by_id[decision.trial_id]
+                    trial.granted += decision.epochs
+                    trial.status, trial.reason = "running", decision.reason
+                case Pause():
+                    trial = by_id[decision.trial_id]
+                    trial.status, trial.reason = "paused", decision.reason
+                case Stop():
+                    trial = by_id[decision.trial_id]
+                    trial.reason = decision.reason
+                    self._ended.add(trial.trial_id)
+                    if not trial.failed:
+                        trial.status = self._status(trial)
+            changed.append(trial)
+        return changed
+
+    def _exchange(self, results: Sequence[Result], busy: int) -> tuple[Decision, ...]:
+        exchange = Exchange.with_procedure(self._procedure, results, idle=max(0, self._slots - busy))
+        self._note(results)
+        self._journal.order(exchange)
+        return exchange.decisions
+
+    def _results(self, trial: Trial) -> list[Result]:
+        """Give what the procedure has not been told of a trial; epochs that are trained again are no news."""
+        told = self._told.get(trial.trial_id, 0)
+        found: list[Result] = [
+            EpochResult(trial.trial_id, epoch + 1, trial.history[epoch]) for epoch in range(told, len(trial.history))
+        ]
+        if trial.failed and trial.trial_id not in self._ended:
+            found.append(Ended(trial.trial_id, trial.status))
+        return found
+
+    def _note(self, results: Sequence[Result]) -> None:
+        for result in results:
+            if isinstance(result, EpochResult):
+                self._told[result.trial_id] = result.epoch
+            elif isinstance(result, Ended):
+                self._ended.add(result.trial_id)
+
+    def _status(self, trial: Trial) -> str:
+        if self._procedure.ledger[trial.trial_id].status == "diverged":
+            return "diverged"
+        return "finished" if trial.history else "stopped"

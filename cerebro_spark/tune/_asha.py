@@ -1,0 +1,90 @@
+"""``ASHA``: successive halving that waits for nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cerebro_spark.errors import InvalidArgumentError
+from cerebro_spark.tune._sampled import SampledSearch
+from optimizer import procedures
+from udfs.driver import hint_keywords
+
+__all__ = ["ASHA"]
+
+
+@hint_keywords
+@dataclass(kw_only=True, eq=False)
+class ASHA(SampledSearch):
+    """Promote a configuration as soon as it is among the best 1 / ``eta`` that have reached its rung (Li et al., 2020).
+
+    The search has no end of its own: give ``max_configurations``, ``max_total_epochs`` or ``max_seconds``.
+
+    Parameters
+    ----------
+    search_space : mapping or Space
+        Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
+    max_epochs : int
+        Of the last rung (R).
+    min_epochs : int
+        Fewest epochs of the first rung (r). Default 1.
+    eta : int
+        Default 3.
+    rungs : {"milestones", "additive"}
+        Epochs in all at each rung, 1, 3 and 9 (the default), or epochs that each rung adds, 1 + 3 + 9, as in the seeds.
+    concurrency : int, optional
+        Configurations beside each other; by default as many as find a worker idle.
+    **settings
+        Of :class:`Search`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value is not allowed, there is no limit, or there is no such parameter.
+    TrainerError
+        ``trainer_fn`` cannot be sent to the workers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pyspark.sql import SparkSession
+    >>> from cerebro_spark import SparkBackend, Store
+    >>> from optimizer.space import choice, log_uniform
+    >>> search = ASHA(
+    ...     backend=SparkBackend(SparkSession.active(), num_workers=2),
+    ...     store=Store.from_uri(tempfile.mkdtemp()),
+    ...     trainer_fn=lambda params: ...,
+    ...     search_space={"lr": log_uniform(1e-5, 1e-1), "batch": choice([32, 128])},
+    ...     max_epochs=9,
+    ...     max_configurations=20,
+    ...     feature_columns=["age", "hours"],
+    ...     label_columns=["label"],
+    ...     metric="accuracy",
+    ... )
+    >>> search.plan().epochs_each
+    9
+    """
+
+    max_epochs: int
+    min_epochs: int = 1
+    eta: int = 3
+    rungs: str = "milestones"
+    concurrency: int | None = None
+
+    def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.ASHA:
+        """See :meth:`Search.procedure`."""
+        if self.max_configurations is None and self.max_total_epochs is None and self.max_seconds is None:
+            raise InvalidArgumentError(
+                "ASHA starts configurations as long as it may: give max_configurations, max_total_epochs or max_seconds"
+            )
+        return procedures.ASHA(
+            self._sampler(),
+            max_epochs=self.max_epochs,
+            min_epochs=self.min_epochs,
+            eta=self.eta,
+            rungs=self.rungs,
+            concurrency=self.concurrency,
+            metric=metric,
+            mode=mode,
+            stoppers=self.stoppers,
+            limits=self._limits(),
+        )

@@ -1,0 +1,77 @@
+"""``Hyperband``: successive halving in brackets, from many short trials to few long ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cerebro_spark.tune._sampled import SampledSearch
+from optimizer import procedures
+from udfs.driver import hint_keywords
+
+__all__ = ["Hyperband"]
+
+
+@hint_keywords
+@dataclass(kw_only=True, eq=False)
+class Hyperband(SampledSearch):
+    """Run successive halving in several brackets, from many configurations at once to a few trained in full.
+
+    Bracket ``s`` starts ``n = ceil((s_max + 1) eta^s / (s + 1))`` configurations for ``floor(R eta^-s)`` epochs
+    (Li et al., 2018).
+
+    Parameters
+    ----------
+    search_space : mapping or Space
+        Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
+    max_epochs : int
+        Of the best configurations (R).
+    eta : int
+        Default 3.
+    brackets : {"together", "in turn"}
+        Default ``"together"``: workers have more configurations to choose from.
+    **settings
+        Of :class:`Search`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value is not allowed, or there is no such parameter.
+    TrainerError
+        ``trainer_fn`` cannot be sent to the workers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pyspark.sql import SparkSession
+    >>> from cerebro_spark import SparkBackend, Store
+    >>> from optimizer.space import choice, log_uniform
+    >>> search = Hyperband(
+    ...     backend=SparkBackend(SparkSession.active(), num_workers=2),
+    ...     store=Store.from_uri(tempfile.mkdtemp()),
+    ...     trainer_fn=lambda params: ...,
+    ...     search_space={"lr": log_uniform(1e-5, 1e-1), "batch": choice([32, 128])},
+    ...     max_epochs=9,
+    ...     feature_columns=["age", "hours"],
+    ...     label_columns=["label"],
+    ...     metric="accuracy",
+    ... )
+    >>> search.plan().configurations, search.plan().epochs_each
+    (17, 9)
+    """
+
+    max_epochs: int
+    eta: int = 3
+    brackets: str = "together"
+
+    def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.Hyperband:
+        """See :meth:`Search.procedure`."""
+        return procedures.Hyperband(
+            self._sampler(),
+            max_epochs=self.max_epochs,
+            eta=self.eta,
+            brackets=self.brackets,
+            metric=metric,
+            mode=mode,
+            stoppers=self.stoppers,
+            limits=self._limits(),
+        )

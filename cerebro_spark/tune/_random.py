@@ -1,0 +1,76 @@
+"""``RandomSearch``: configurations drawn at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cerebro_spark.tune._sampled import SampledSearch
+from optimizer import procedures
+from udfs.driver import hint_keywords
+
+__all__ = ["RandomSearch"]
+
+
+@hint_keywords
+@dataclass(kw_only=True, eq=False)
+class RandomSearch(SampledSearch):
+    """Train configurations that are drawn at random, each for the same number of epochs.
+
+    Parameters
+    ----------
+    search_space : mapping or Space
+        Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
+    num_configurations : int
+        The first are those of a smaller search.
+    num_epochs : int
+        Of each.
+    concurrency : int, optional
+        Most configurations beside each other; by default all.
+    **settings
+        Of :class:`Search`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value is not allowed, or there is no such parameter.
+    TrainerError
+        ``trainer_fn`` cannot be sent to the workers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pyspark.sql import SparkSession
+    >>> from cerebro_spark import SparkBackend, Store
+    >>> from optimizer.space import choice, log_uniform
+    >>> search = RandomSearch(
+    ...     backend=SparkBackend(SparkSession.active(), num_workers=2),
+    ...     store=Store.from_uri(tempfile.mkdtemp()),
+    ...     trainer_fn=lambda params: ...,
+    ...     search_space={"lr": log_uniform(1e-5, 1e-1), "batch": choice([32, 128])},
+    ...     num_configurations=8,
+    ...     num_epochs=5,
+    ...     feature_columns=["age", "hours"],
+    ...     label_columns=["label"],
+    ...     metric="accuracy",
+    ... )
+    >>> search.plan().epochs
+    40
+    """
+
+    num_configurations: int
+    num_epochs: int
+    concurrency: int | None = None
+
+    def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.RandomSearch:
+        """See :meth:`Search.procedure`."""
+        return procedures.RandomSearch(
+            self.space,
+            configurations=self.num_configurations,
+            epochs=self.num_epochs,
+            concurrency=self.concurrency,
+            seed=self.seed,
+            metric=metric,
+            mode=mode,
+            stoppers=self.stoppers,
+            limits=self._limits(),
+        )

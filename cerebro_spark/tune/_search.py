@@ -1,0 +1,343 @@
+"""``Search``: what all searches have in common, an Estimator that runs a procedure over one DataFrame."""
+
+from __future__ import annotations
+
+import uuid
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+from pyspark.ml import Estimator
+
+from cerebro_spark.data import prepare
+from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
+from cerebro_spark.hopper import ROUNDS, Journal, Lease, RunSpec, probe
+from cerebro_spark.tune._selection import Selection, train, trainer_name
+from cerebro_spark.tune._tracking import Followers
+from optimizer.errors import nearest
+from optimizer.hopper import POLICIES
+from optimizer.procedures import Limits
+from udfs.names import check_name
+from udfs.shards import PreparedData
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from cerebro_spark.callbacks import Callback
+    from cerebro_spark.hopper import Probed, SparkBackend
+    from optimizer.procedures import Plan, Procedure, Stopper
+    from udfs.store import Store
+    from udfs.training import ModelTrainer, TrainingFunctions
+
+__all__ = ["Search"]
+
+# Settings of a search that are not logged as parameters: objects, and what follows the run.
+_NOT_LOGGED = {"backend", "store", "trainer_fn", "callbacks", "experiment", "tensorboard", "progress", "unit_timeout_s"}
+
+
+@dataclass(kw_only=True, eq=False)
+class Search(Estimator[Selection]):
+    """Base of the searches: a procedure decides which configurations train, on models that hop (Cerebro, section 3.3).
+
+    Each worker keeps its shards; a configuration trains on one shard at a time and hops to the next worker with its
+    optimiser, its schedule and its random numbers. So each is trained by sequential SGD, all of them in parallel, for
+    one copy of the data.
+
+    A search is a Spark ML ``Estimator``: a ``Pipeline`` may have it as its last stage, or followed by stages that read
+    the prediction. The configurations to compare are in ``search_space``; there are no Params.
+
+    Parameters
+    ----------
+    backend : SparkBackend
+    store : Store
+        Place of the prepared data and the checkpoints.
+    trainer_fn : callable
+        Takes a configuration's params (a dict), returns a :class:`ModelTrainer` or :class:`TrainingFunctions`. It runs
+        on the workers, and once on the driver.
+    feature_columns, label_columns, image_size
+        As for :func:`prepare`.
+    test_fraction : float
+        Share of the rows that is held out for validation, sharded like the rest. Default 0.25; with 0 the training
+        loss decides.
+    metric : str
+        Metric that decides: ``"loss"`` (default) or one of the trainer's, on the validation rows.
+    mode : {"min", "max"}, optional
+        Which way the metric is better; by default the metric says it.
+    num_shards : int, optional
+        Shards of the data; by default one per worker, those that may join later included.
+    replicas : int
+        Workers that keep each shard: with more than one, no trial waits for a lost worker. Default 1.
+    schedule : str
+        ``"longest-remaining-elsewhere"`` (default) and the others of :data:`optimizer.hopper.POLICIES` are online: they
+        follow measured times, and a run is repeated exactly by :meth:`Selection.replay`. ``"fixed"`` takes the order
+        from the seed alone.
+    rounds : {"rolling", "together"}
+        When a configuration begins its next epoch: as soon as the results of its own last one are written
+        (``"rolling"``, the default), or once all have finished it (``"together"``), as in the paper, where workers
+        idle at the end of each epoch. With ``schedule="fixed"`` both train the same models.
+    unit_timeout_s : float, optional
+        Time after which a unit is taken to hang, and its worker is ended; by default 20 times the configuration's
+        longest unit so far, and a minute.
+    stoppers : sequence of Stopper
+        Rules that end configurations early: :class:`Patience`, :class:`Threshold`, :class:`MedianRule`. Default none.
+    max_configurations, max_total_epochs : int, optional
+        Limits of the whole search. Default none.
+    max_seconds : float, optional
+        Seconds after which the search ends: every configuration keeps the epochs that it has finished. Default none.
+    errors : {"drop", "raise"}
+        Rows that cannot be learned from are left out, with a warning in the log that counts them (``"drop"``, the
+        default), or are an error; as for :func:`prepare`.
+    callbacks : sequence of Callback
+        Follow the run; see :mod:`cerebro_spark.callbacks`.
+    experiment : str or None
+        MLflow experiment to log to; ``None`` (default) logs nothing.
+    tensorboard : str, optional
+        Folder for TensorBoard's event files.
+    progress : bool
+        Show a live table.
+    seed : int
+        Decides shuffles, splits, initial weights and visits. Default 0.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value is not allowed, or there is no such parameter.
+    TrainerError
+        ``trainer_fn`` cannot be sent to the workers.
+    """
+
+    backend: SparkBackend
+    store: Store
+    trainer_fn: Callable[[dict[str, Any]], ModelTrainer | TrainingFunctions]
+    feature_columns: Sequence[str] | Mapping[str, Sequence[str]]
+    label_columns: Sequence[str]
+    image_size: int | None = None
+    test_fraction: float = 0.25
+    metric: str = "loss"
+    mode: str | None = None
+    num_shards: int | None = None
+    replicas: int = 1
+    schedule: str = POLICIES[0]
+    rounds: str = ROUNDS[0]
+    unit_timeout_s: float | None = None
+    stoppers: Sequence[Stopper] = ()
+    max_configurations: int | None = None
+    max_total_epochs: int | None = None
+    max_seconds: float | None = None
+    errors: str = "drop"
+    callbacks: Sequence[Callback] = ()
+    experiment: str | None = None
+    tensorboard: str | None = None
+    progress: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._check()
+
+    def _check(self) -> None:
+        self.procedure()
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise InvalidArgumentError(f"max_seconds={self.max_seconds!r}: more than 0, or None")
+        if self.mode not in {None, "min", "max"}:
+            raise InvalidArgumentError(f'mode={self.mode!r}: "min" or "max"')
+        for name, value, known in (("schedule", self.schedule, POLICIES), ("rounds", self.rounds, ROUNDS)):
+            if value not in known:
+                raise InvalidArgumentError(f"{name}={value!r}{nearest(value, known)}; one of: {', '.join(known)}")
+        if not 1 <= self.replicas <= self.backend.num_workers:
+            raise InvalidArgumentError(
+                f"replicas={self.replicas}: from 1 to the {self.backend.num_workers} workers that there are"
+            )
+        if self.num_shards is not None and self.num_shards < self.backend.num_workers:
+            raise InvalidArgumentError(
+                f"num_shards={self.num_shards}: fewer than the {self.backend.num_workers} workers leave some idle"
+            )
+        _ = self._followers
+        if not callable(self.trainer_fn):
+            raise InvalidArgumentError(f"trainer_fn={self.trainer_fn!r}: a function of a configuration's params")
+        try:
+            cloudpickle.dumps(self.trainer_fn)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            raise TrainerError(
+                f"trainer_fn cannot be sent to the workers ({error}): let it build what it needs itself, and hold no "
+                "session, connection or open file"
+            ) from error
+
+    @property
+    def _followers(self) -> Followers:
+        return Followers(
+            callbacks=self.callbacks, experiment=self.experiment, tensorboard=self.tensorboard, progress=self.progress
+        )
+
+    def prepare(self, df: DataFrame) -> PreparedData:
+        """Shuffle, split and write the shards, once; a later search over the same data finds them.
+
+        Rows that cannot be learned from are counted in a warning.
+
+        Parameters
+        ----------
+        df : DataFrame
+
+        Raises
+        ------
+        ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError
+            The data, the store or the cluster will not do; nothing was trained.
+        """
+        self.backend.admit()
+        return prepare(
+            df,
+            self.store,
+            feature_columns=self.feature_columns,
+            label_columns=self.label_columns,
+            num_shards=self.num_shards or self.backend.most_workers,
+            test_fraction=self.test_fraction,
+            seed=self.seed,
+            image_size=self.image_size,
+            errors=self.errors,
+        )
+
+    def fit(  # type: ignore[override]
+        self, data: DataFrame | PreparedData, params: Mapping[Any, Any] | None = None, *, run_id: str | None = None
+    ) -> Selection:
+        """Train the configurations that the procedure starts.
+
+        Parameters
+        ----------
+        data : DataFrame or PreparedData
+        params : mapping, optional
+            Spark ML's param map, which has to be empty: the configurations are in ``search_space``.
+        run_id : str, optional
+            Name of the run in the store; a new one by default.
+
+        Returns
+        -------
+        Selection
+            A Spark ML ``Model`` that predicts with the best configuration's network.
+
+        Raises
+        ------
+        ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError
+            As for :meth:`prepare`.
+        TrainerError, MetricError
+            The first configuration cannot be built or run on the data, or has no such metric; before anything is
+            trained.
+        InvalidArgumentError
+            ``params`` has entries, or a setting was changed to one that is not allowed.
+        RunError
+            The run stopped; :meth:`Selection.resume` goes on.
+        """
+        if params:
+            raise InvalidArgumentError(
+                f"{type(self).__name__} has no Params to fit with {params!r}: list the configurations in search_space"
+            )
+        self._check()
+        if run_id is not None:
+            check_name(run_id, "a run")
+        return self._search(data, run_id)
+
+    @abstractmethod
+    def procedure(self, *, metric: str = "loss", mode: str = "min") -> Procedure:
+        """Make the search's procedure, which decides what trains.
+
+        Parameters
+        ----------
+        metric : str
+            Name of the metric in the results. Default ``"loss"``.
+        mode : {"min", "max"}
+        """
+
+    @abstractmethod
+    def sample(self) -> dict[str, Any]:
+        """Give a configuration of the search space, for the driver and the workers to try."""
+
+    def plan(self) -> Plan:
+        """Lay out the search before it runs: stages, configurations, epochs, and time by workers."""
+        return self.procedure().plan()
+
+    def resume(self, run_id: str) -> Selection:
+        """Go on with a run of this search that stopped, from the last checkpoints that the store has.
+
+        The procedure asks again with the results that the store has, and gets the same decisions.
+
+        Parameters
+        ----------
+        run_id : str
+
+        Returns
+        -------
+        Selection
+
+        Raises
+        ------
+        RunError
+            There is no such run, its files are damaged, another driver is training it, or this search decides
+            something else than the run's did: it has other arguments.
+        """
+        self._check()
+        journal = Journal(self.store, run_id)
+        spec = journal.spec()
+        if spec.procedure != type(self).__name__:
+            raise RunError(
+                f"run {run_id!r} is a {spec.procedure}: resume it with one, not with a {type(self).__name__}"
+            )
+        prepared = PreparedData.load(self.store, spec.prepared)
+        self.backend.admit()
+        probed = probe(self.trainer_fn, spec.configs[0], prepared, spec.seed, self.backend)
+        with Lease(self.store, run_id) as lease:
+            return self._train(spec, prepared, probed, lease)
+
+    def _fit(self, dataset: DataFrame) -> Selection:
+        return self.fit(dataset)
+
+    def _limits(self) -> Limits:
+        return Limits(max_configurations=self.max_configurations, max_total_epochs=self.max_total_epochs)
+
+    def _configs(self) -> list[dict[str, Any]]:
+        return [self.sample()]
+
+    def _search(self, data: DataFrame | PreparedData, run_id: str | None) -> Selection:
+        configs = self._configs()
+        if isinstance(data, PreparedData):
+            self.backend.admit()
+            prepared = data
+        else:
+            prepared = self.prepare(data)
+        probed = probe(self.trainer_fn, configs[0], prepared, self.seed, self.backend)
+        spec = RunSpec(
+            run=run_id or f"run-{uuid.uuid4().hex[:12]}",
+            prepared=prepared.name,
+            configs=configs,
+            trainer=trainer_name(self.trainer_fn),
+            epochs=self.plan().epochs_each,
+            seed=self.seed,
+            policy=self.schedule,
+            rounds=self.rounds,
+            replicas=self.replicas,
+            metric=probed.metric(self.metric, validates=prepared.test_fraction > 0),
+            larger_is_better=probed.larger_is_better(self.metric, self.mode),
+            procedure=type(self).__name__,
+        )
+        with Lease(prepared.store, spec.run) as lease:
+            Journal(prepared.store, spec.run).begin(spec)
+            return self._train(spec, prepared, probed, lease)
+
+    def _train(self, spec: RunSpec, prepared: PreparedData, probed: Probed, lease: Lease) -> Selection:
+        return train(
+            spec,
+            prepared,
+            self.procedure(metric=spec.metric, mode="max" if spec.larger_is_better else "min"),
+            trainer_fn=self.trainer_fn,
+            probed=probed,
+            backend=self.backend,
+            lease=lease,
+            followers=self._followers,
+            parameters={name: value for name, value in vars(self).items() if self._is_logged(name)},
+            unit_timeout_s=self.unit_timeout_s,
+            max_seconds=self.max_seconds,
+        )
+
+    def _is_logged(self, name: str) -> bool:
+        return name in self.__dataclass_fields__ and name not in _NOT_LOGGED

@@ -1,0 +1,193 @@
+"""Searches by procedures on a real session: what their procedures decide, on models that are those of plain loops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from searches import FEATURES, adult, plain_loop, search, states, trainer
+
+from cerebro_spark import ASHA, GridSearch, Hyperband, RandomSearch, Selection, SparkBackend, Store, SuccessiveHalving
+from cerebro_spark.callbacks import Callback, TrialFinished, TrialStarted
+from cerebro_spark.errors import InvalidArgumentError, RunError
+from cerebro_spark.hopper import Journal
+from optimizer.procedures import Patience
+from optimizer.space import choice, log_uniform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cerebro_spark.tune import Search
+    from udfs.shards import PreparedData
+
+SPACE = {"lr": log_uniform(1e-3, 1e-1), "hidden": choice([4, 8])}
+
+KINDS: dict[type[Search], dict[str, Any]] = {
+    RandomSearch: {"num_configurations": 3, "num_epochs": 1},
+    SuccessiveHalving: {"num_configurations": 4, "max_epochs": 4, "eta": 2},
+    Hyperband: {"max_epochs": 4, "eta": 2},
+    ASHA: {"max_epochs": 4, "eta": 2, "max_configurations": 6, "concurrency": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    store = Store.from_uri(str(tmp_path_factory.mktemp("store")))
+    return search(spark, store).prepare(adult(spark, 400))
+
+
+def make(kind: type[Search], spark: SparkSession, store: Store, **settings: Any) -> Search:
+    usual = {
+        "backend": SparkBackend(spark, num_workers=2, threads=1),
+        "store": store,
+        "trainer_fn": trainer,
+        "search_space": SPACE,
+        "feature_columns": FEATURES,
+        "label_columns": ["label"],
+        "metric": "loss",
+        "progress": False,
+        "seed": 5,
+    }
+    return kind(**usual | KINDS.get(kind, {}) | settings)
+
+
+class Stories(Callback):
+    """What is told of trials."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.ended: dict[str, str] = {}
+
+    def trial_started(self, event: TrialStarted) -> None:
+        self.started.append(event.trial.trial_id)
+
+    def trial_finished(self, event: TrialFinished) -> None:
+        self.ended[event.trial_id] = event.reason
+
+
+def exact(found: Selection) -> None:
+    held = states(found)
+    assert held.keys() == {trial.trial_id for trial in found.trials}
+    for trial in found.trials:
+        plain = plain_loop(found.prepared, trial.params, trial.trial_id, trial.visits, seed=5)
+        for name, value in plain.items():
+            np.testing.assert_array_equal(held[trial.trial_id][name], value, err_msg=f"{trial.trial_id} {name}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_procedure_trains_what_it_plans(kind: type[Search], spark: SparkSession, prepared: PreparedData) -> None:
+    stories = Stories()
+    task = make(kind, spark, prepared.store, callbacks=[stories])
+    plan = task.plan()
+    found = task.fit(prepared, run_id=kind.__name__.lower())
+    assert {trial.status for trial in found.trials} == {"finished"}
+    assert all(trial.reason for trial in found.trials)
+    assert stories.ended == {trial.trial_id: trial.reason for trial in found.trials}
+    assert len(found.trials) == plan.configurations
+    reached = Counter(len(trial.history) for trial in found.trials)
+    if kind is not ASHA:
+        assert sum(epochs * count for epochs, count in reached.items()) == plan.epochs
+        assert stories.started == [], "all configurations are known at first"
+    else:
+        assert stories.started
+        assert max(reached) == 4
+    for trial in found.trials:
+        epochs = range(len(trial.history))
+        assert sorted(trial.visits) == [(epoch, partition) for epoch in epochs for partition in range(2)]
+    assert found.best.metric == min(trial.metric for trial in found.trials)
+    exact(found)
+
+
+def test_rounds_together_in_fixed_order_are_a_function_of_the_seed(spark: SparkSession, prepared: PreparedData) -> None:
+    settings = {"schedule": "fixed", "rounds": "together"}
+    runs = [
+        make(ASHA, spark, prepared.store, **settings).fit(prepared, run_id=f"together-{number}") for number in range(2)
+    ]
+    one, other = ({trial.trial_id: trial for trial in found.trials} for found in runs)
+    assert {name: (trial.params, trial.visits, trial.history) for name, trial in one.items()} == {
+        name: (trial.params, trial.visits, trial.history) for name, trial in other.items()
+    }
+
+
+def test_a_hyperband_is_replayed(spark: SparkSession, prepared: PreparedData) -> None:
+    found = make(Hyperband, spark, prepared.store).fit(prepared, run_id="to-replay")
+    again = found.replay(backend=SparkBackend(spark, num_workers=2, threads=1), progress=False)
+    one, other = states(found), states(again)
+    for name, state in one.items():
+        for tensor, value in state.items():
+            np.testing.assert_array_equal(value, other[name][tensor], err_msg=f"{name} {tensor}")
+
+
+@pytest.mark.parametrize("orders", [1, 3])
+def test_a_search_whose_driver_ends_anywhere_decides_the_same(
+    spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, orders: int
+) -> None:
+    """With one order of all visits, so that the losses on which it decides are those of an undisturbed run."""
+    settings = {"schedule": "fixed", "rounds": "together"}
+    whole = make(Hyperband, spark, prepared.store, **settings).fit(prepared, run_id=f"whole-{orders}")
+    run = f"cut-{orders}"
+    write = Journal.order
+
+    def full(journal: Journal, exchange: Any) -> None:
+        if len(journal.orders()) == orders:
+            raise OSError("the disk is full")
+        write(journal, exchange)
+
+    task = make(Hyperband, spark, prepared.store, **settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "order", full)
+        with pytest.raises(RunError, match="the disk is full"):
+            task.fit(prepared, run_id=run)
+    found = task.resume(run)
+    assert {trial.trial_id: (trial.params, trial.history, trial.reason) for trial in found.trials} == {
+        trial.trial_id: (trial.params, trial.history, trial.reason) for trial in whole.trials
+    }
+    exact(found)
+
+
+def test_what_cannot_be_resumed_says_so(spark: SparkSession, prepared: PreparedData) -> None:
+    make(RandomSearch, spark, prepared.store).fit(prepared, run_id="drawn")
+    backend = SparkBackend(spark, num_workers=2, threads=1)
+    with pytest.raises(InvalidArgumentError, match=r"'drawn' is a RandomSearch.* its resume\('drawn'\)"):
+        Selection.resume(prepared.store, "drawn", backend=backend, trainer_fn=trainer)
+    with pytest.raises(RunError, match="'drawn' is a RandomSearch: resume it with one, not with a Hyperband"):
+        make(Hyperband, spark, prepared.store).resume("drawn")
+    with pytest.raises(RunError, match=r"run 'drawn' cannot go on: decision 0 of call 0 differs"):
+        make(RandomSearch, spark, prepared.store, seed=6).resume("drawn")
+
+
+def test_early_stopping_and_limits(spark: SparkSession, prepared: PreparedData) -> None:
+    space = {"lr": [0.0, 0.05], "hidden": [4]}
+    stopped = make(
+        GridSearch, spark, prepared.store, search_space=space, num_epochs=4, stoppers=[Patience(1, min_delta=10.0)]
+    ).fit(prepared)
+    assert {len(trial.history) for trial in stopped.trials} == {2}
+    assert {trial.reason for trial in stopped.trials} == {trial.reason for trial in stopped.trials}
+    assert all(trial.reason.startswith("patience") for trial in stopped.trials)
+    limited = make(RandomSearch, spark, prepared.store, max_total_epochs=2).fit(prepared)
+    assert sum(len(trial.history) for trial in limited.trials) == 2
+    brief = make(RandomSearch, spark, prepared.store, num_epochs=500, max_seconds=4.0).fit(prepared)
+    assert all("seconds are over" in trial.reason for trial in brief.trials)
+    assert all(1 <= len(trial.history) < 500 for trial in brief.trials)
+
+
+def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession, prepared: PreparedData) -> None:
+    for kind, settings, said in (
+        (ASHA, {"max_configurations": None}, "max_configurations, max_total_epochs or max_seconds"),
+        (Hyperband, {"eta": 1}, "eta=1"),
+        (Hyperband, {"max_epochs": 0}, "max_epochs=0"),
+        (SuccessiveHalving, {"min_epochs": 9}, "min_epochs"),
+        (RandomSearch, {"num_configurations": 0}, "configurations=0"),
+        (RandomSearch, {"search_space": {"lr": log_uniform}}, "lr"),
+        (RandomSearch, {"rounds": "togehter"}, "did you mean 'together'"),
+        (RandomSearch, {"max_seconds": 0}, "max_seconds=0"),
+        (RandomSearch, {"stoppers": ["patience"]}, "stoppers has 'patience'"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=said):
+            make(kind, spark, prepared.store, **settings)
+
