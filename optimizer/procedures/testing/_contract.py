@@ -138,12 +138,12 @@ class ProcedureContract(ABC):
         log = self.rehearse(1).log
         last = max(place for place, exchange in enumerate(log) if exchange.decisions)
         changed = Exchange(log[last].results, log[last].idle, (*log[last].decisions[:-1], Stop("c000", "by nobody")))
+        refusal = ""
         try:
             replay(self.make(), [*log[:last], changed])
         except DivergedLogError as error:
-            assert "by nobody" in str(error)
-        else:
-            raise AssertionError("a log with another decision was replayed")
+            refusal = str(error)
+        assert "by nobody" in refusal
 
     def test_it_trains_no_more_than_its_plan_says(self) -> None:
         """Configurations, epochs of each and in all."""

@@ -133,7 +133,7 @@ def test_an_epoch_of_hopping_by_hand() -> None:
 
 
 def test_a_barrier_waits_for_the_longest_and_rolling_does_not() -> None:
-    """Two beside each other, the first one of 8 s an epoch, the others of 2 s: with a barrier they wait for it twice."""
+    """Two beside each other, the first one of 8 s an epoch, the others of 2 s: the barrier waits for it twice."""
     configurations = [{"layers": layers} for layers in (4, 1, 1, 1, 1, 1, 1, 1, 1)]
 
     def run(rounds: str) -> Simulation:

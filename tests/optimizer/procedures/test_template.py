@@ -48,7 +48,7 @@ from optimizer.procedures import (
     result_document,
     schedule_of,
 )
-from optimizer.space import Space, choice, log_uniform
+from optimizer.space import Space, log_uniform
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,7 +207,7 @@ def test_what_is_no_finite_number_is_the_worst_in_both_modes(mode: str, wrong: f
     search = listed(3, mode=mode)
     assert epochs(search, 0, wrong) == [Stop("c000", f"diverged: loss is {shown}")]
     epochs(search, 1, 1e300 if mode == "min" else -1e300)
-    assert [trial.trial_id for trial in search.ledger.ranked(search.ledger)][0] == "c001"
+    assert search.ledger.ranked(search.ledger)[0].trial_id == "c001"
     assert search.best is search.ledger["c001"]
 
 

@@ -115,7 +115,7 @@ class Forgetful(Listed):
     """Says nothing about what has finished."""
 
     def decide(self, fresh: Sequence[Trial], idle: int) -> None:
-        super().decide([], idle)
+        super().decide(fresh[len(fresh) :], idle)
 
 
 class Moody(Listed):
