@@ -209,6 +209,49 @@ def test_asha_promotes_the_highest_rung_first() -> None:
     ]
 
 
+def halves() -> ASHA:
+    """Eight beside each other, four of which have finished rung 0; rungs at 1, 2 and 4 epochs."""
+    search = ASHA(numbered(99), max_epochs=4, eta=2)
+    search.ask(idle=8)
+    assert ids(search.ask(told({"c000": 0.0, "c001": 1.0, "c002": 2.0, "c003": 3.0}, 1)), Pause) == [
+        "c000",
+        "c001",
+        "c002",
+        "c003",
+    ]
+    return search
+
+
+def test_of_two_rungs_with_a_promotion_the_higher_one_has_the_slot() -> None:
+    search = halves()
+    assert ids(search.ask(idle=2), Continue) == ["c000", "c001"]
+    search.ask([*told({"c000": 0.5, "c001": 0.4}, 2), *told({"c004": -1.0, "c005": -1.0}, 1)])
+    assert search.ask(idle=1) == [Continue("c001", 2, "rung 1: place 1 of 2, promoted")]
+    assert search.ask(idle=1) == [Continue("c004", 1, "rung 0: place 1 of 6, promoted")]
+
+
+def test_one_that_ended_while_it_waited_leaves_its_place() -> None:
+    search = halves()
+    search.ask([Ended("c000", "stopped by the user"), Ended("c001", "stopped by the user")])
+    assert search.ask(idle=1) == [Continue("c002", 1, "rung 0: place 1 of 4, promoted")]
+
+
+def test_one_that_ended_on_its_way_takes_no_place_in_the_rung() -> None:
+    search = ASHA(numbered(99), max_epochs=9, concurrency=1, eta=2, min_epochs=2)
+    search.ask()
+    assert search._reached == (2, 4, 9)
+    for number in (0, 1):
+        name = f"c00{number}"
+        search.ask([*told({name: 1.0 - number}, 1), *told({name: 1.0 - number}, 2)])
+    search.ask([*told({"c001": -9.0}, 3), Ended("c001", "stopped by the user")])
+    for epoch in (1, 2, 3, 4):
+        decisions = search.ask(told({"c002": -1.0}, epoch))
+    assert decisions == [
+        Pause("c002", "rung 1: waits for its promotion"),
+        Continue("c002", 5, "rung 1: place 1 of 2, promoted"),
+    ]
+
+
 class NaiveAsha:
     """Algorithm 2 of the paper, with lists that are sorted anew for every job."""
 

@@ -139,7 +139,10 @@ def test_a_barrier_waits_for_the_longest_and_rolling_does_not() -> None:
     def run(rounds: str) -> Simulation:
         return simulate(Listed(configurations, epochs=2, concurrency=2), loss, unit, 2, rounds=rounds)
 
-    assert run("together").makespan == 2 * 8 + 4 * 4
+    together = run("together")
+    assert together.makespan == 2 * 8 + 4 * 4
+    # The procedure hears of a round at its end, and of all who took part at once.
+    assert [len(exchange.results) for exchange in together.log] == [0, *[2] * 8, 1, 1]
     assert run("rolling").makespan < 30
 
 
