@@ -393,6 +393,19 @@ def test_only_some_values_are_changed() -> None:
     assert any(trial.params != search.ledger[trial.source.trial_id].params for trial in clones if trial.source)
 
 
+@pytest.mark.parametrize(("resample", "scaled"), [(0.0, True), (1.0, False)])
+def test_values_are_scaled_or_drawn_anew(resample: float, scaled: bool) -> None:
+    search = pbt(resample=resample, factors=[0.5], only=["lr"], quantile=0.5)
+    search.ask()
+    decisions = advance(search, {f"c00{number}": float(number) for number in range(8)})
+    clones = [decision for decision in decisions if isinstance(decision, Start)]
+    assert len(clones) == 4
+    for clone in clones:
+        assert clone.source is not None
+        rate = search.ledger[clone.source.trial_id].params["lr"]
+        assert (clone.params["lr"] == pytest.approx(max(1e-5, rate / 2))) is scaled
+
+
 def test_a_member_that_failed_is_replaced_like_the_worst() -> None:
     search = pbt(population=4)
     search.ask()
