@@ -211,6 +211,7 @@ def test_nothing_but_the_data_frame_api(path: Path) -> None:
         ("udfs.inference", {"torch", "tensorflow", "keras", "mlflow", "matplotlib", "skimage", "pandas"}),
         ("optimizer.graph", {"torch", "pyspark", "pandas", "pyarrow", "PIL"}),
         ("optimizer.transfer", {"torch", "pyspark", "pandas", "pyarrow", "PIL"}),
+        ("optimizer.space", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp"}),
         ("optimizer.hopper", {"torch", "pyspark", "pandas", "pyarrow", "PIL", "pulp"}),
         ("cerebro_spark", {"torch", "tensorflow", "keras", "mlflow", "matplotlib", "pulp"}),
     ],

@@ -176,8 +176,7 @@ def simulate(
     together = one_of("rounds", rounds, ("rolling", "together")) == "together"
     if tasks and together:
         raise InvalidArgumentError('rounds="together" with parallelism="tasks": tasks have no common epoch; "rolling"')
-    longest = procedure.plan().epochs_each
-    floor = _Tasks(workers, count) if tasks else _Hops(workers, count, longest, together=together)
+    floor = _Tasks(workers, count) if tasks else _Hops(workers, count, together=together)
     return _Course(procedure, losses, seconds, workers, floor).run(limit)
 
 
@@ -230,13 +229,12 @@ class _Floor:
 class _Hops(_Floor):
     """Jobs hop: each partition of an epoch is a unit on its worker.
 
-    The job with the most seconds to the end of the longest configuration comes first, beyond what it was granted: so a
+    The job that is least far along its lineage comes first, whatever it was granted; of equal ones the slower one. So a
     bracket's first rung does not wait for another one's long epochs, after which its last one would train alone.
     """
 
-    def __init__(self, workers: int, partitions: int, longest: int, *, together: bool) -> None:
+    def __init__(self, workers: int, partitions: int, *, together: bool) -> None:
         super().__init__(workers, partitions)
-        self._longest = longest
         self._held = [set(range(worker, partitions, workers)) for worker in range(workers)]
         self._together = together
         self._told: list[Result] = []
@@ -253,17 +251,17 @@ class _Hops(_Floor):
 
     def take(self, worker: int) -> tuple[_Job, int | None, float] | None:
         best, partition = None, None
-        longest = (0.0, 0)
+        first: tuple[int, float, int] | None = None
         for job in self.jobs.values():
             if job.busy:
                 continue
             here = next((number for number in job.open if number in self._held[worker]), None)
             if here is None:
                 continue
-            units = len(job.open) + self.partitions * (self._longest - len(job.trial.curve) - 1)
-            rank = (units * job.seconds, -job.trial.number)
-            if best is None or rank > longest:
-                best, partition, longest = job, here, rank
+            behind = len(job.open) - self.partitions * len(job.trial.curve)
+            rank = (behind, job.seconds, -job.trial.number)
+            if first is None or rank > first:
+                best, partition, first = job, here, rank
         return None if best is None else (best, partition, best.seconds)
 
     def finish(self, job: _Job, partition: int | None) -> bool:

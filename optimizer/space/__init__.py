@@ -1,4 +1,4 @@
-"""Search spaces: random configurations, grids and small changes, each a function of a seed (Cerebro, Section 3.2)."""
+"""Search spaces: random configurations, grids and small changes, each a function of a seed (Cerebro, Section 3.4)."""
 
 from ._dimension import Dimension
 from ._errors import SpaceError

@@ -29,7 +29,7 @@ __all__ = ["Space"]
 
 
 class Space:
-    """Configurations that a search ranges over (Cerebro, Section 3.2, and its Listing 1).
+    """Configurations that a search ranges over (Cerebro, Section 3.4; its Table 3.6 is one).
 
     A configuration is a dict of strings, numbers, booleans and None. A nested mapping of the search space is one in
     the configuration. The name of a chosen branch is under the name of its choice, and what belongs to the branch
@@ -89,7 +89,8 @@ class Space:
         self._where = where
         tests = tuple(dimension.domain.where.test for dimension in self._layout.declared)
         # As text, because to Python 1, 1.0 and True are equal.
-        self._identity = (json.dumps(documented(self._layout.root, functions=True)), tests, where)
+        text = json.dumps(documented(self._layout.root, functions=True), sort_keys=True)
+        self._identity = (text, tests, where)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Space:

@@ -51,6 +51,10 @@ def numbered(count: int) -> ListedSampler:
     return ListedSampler({"number": number} for number in range(count))
 
 
+def by_number(trial: Trial, epoch: int) -> float:
+    return trial.number + 1 / epoch
+
+
 def told(values: dict[str, float], epoch: int, metric: str = "loss") -> list[EpochResult]:
     return [EpochResult(name, epoch, {metric: value}) for name, value in values.items()]
 
@@ -69,11 +73,11 @@ def test_a_logarithm_in_integers_is_exact_at_every_power(base: int, exponent: in
 
 def test_floats_would_lose_a_bracket() -> None:
     assert int(math.log(243, 3)) == 4
-    assert [stage.name for stage in Hyperband(numbered(1), max_epochs=243).plan().stages][0] == "bracket 5, rung 0"
+    assert Hyperband(numbered(1), max_epochs=243).plan().stages[0].name == "bracket 5, rung 0"
 
 
 def test_the_brackets_of_hyperband_for_81_epochs() -> None:
-    """By the formula of Algorithm 1. Table 1 of the paper has 27, 9 and 6 for brackets 3, 2 and 1: a floor too early."""
+    """By the formula of Algorithm 1. Table 1 of the paper rounds down too early: 27, 9 and 6 in brackets 3, 2 and 1."""
     assert [bracket_rungs(81, 3, bracket) for bracket in (4, 3, 2, 1, 0)] == [
         ((81, 1), (27, 3), (9, 9), (3, 27), (1, 81)),
         ((34, 3), (11, 9), (3, 27), (1, 81)),
@@ -95,7 +99,7 @@ def test_the_brackets_of_the_seeds() -> None:
 
 def test_hyperband_of_one_epoch_is_one_configuration() -> None:
     search = Hyperband(numbered(3), max_epochs=1)
-    assert simulate(search, lambda trial, epoch: 1.0, 1.0, 1).ledger.epochs == 1
+    assert simulate(search, by_number, 1.0, 1).ledger.epochs == 1
     assert len(search.ledger) == 1
 
 
@@ -202,6 +206,49 @@ def test_asha_promotes_the_highest_rung_first() -> None:
         ("Start", "c003"),
         ("Continue", "c003"),
         ("Continue", "c003"),
+    ]
+
+
+def halves() -> ASHA:
+    """Eight beside each other, four of which have finished rung 0; rungs at 1, 2 and 4 epochs."""
+    search = ASHA(numbered(99), max_epochs=4, eta=2)
+    search.ask(idle=8)
+    assert ids(search.ask(told({"c000": 0.0, "c001": 1.0, "c002": 2.0, "c003": 3.0}, 1)), Pause) == [
+        "c000",
+        "c001",
+        "c002",
+        "c003",
+    ]
+    return search
+
+
+def test_of_two_rungs_with_a_promotion_the_higher_one_has_the_slot() -> None:
+    search = halves()
+    assert ids(search.ask(idle=2), Continue) == ["c000", "c001"]
+    search.ask([*told({"c000": 0.5, "c001": 0.4}, 2), *told({"c004": -1.0, "c005": -1.0}, 1)])
+    assert search.ask(idle=1) == [Continue("c001", 2, "rung 1: place 1 of 2, promoted")]
+    assert search.ask(idle=1) == [Continue("c004", 1, "rung 0: place 1 of 6, promoted")]
+
+
+def test_one_that_ended_while_it_waited_leaves_its_place() -> None:
+    search = halves()
+    search.ask([Ended("c000", "stopped by the user"), Ended("c001", "stopped by the user")])
+    assert search.ask(idle=1) == [Continue("c002", 1, "rung 0: place 1 of 4, promoted")]
+
+
+def test_one_that_ended_on_its_way_takes_no_place_in_the_rung() -> None:
+    search = ASHA(numbered(99), max_epochs=9, concurrency=1, eta=2, min_epochs=2)
+    search.ask()
+    assert search._reached == (2, 4, 9)
+    for number in (0, 1):
+        name = f"c00{number}"
+        search.ask([*told({name: 1.0 - number}, 1), *told({name: 1.0 - number}, 2)])
+    search.ask([*told({"c001": -9.0}, 3), Ended("c001", "stopped by the user")])
+    for epoch in (1, 2, 3, 4):
+        decisions = search.ask(told({"c002": -1.0}, epoch))
+    assert decisions == [
+        Pause("c002", "rung 1: waits for its promotion"),
+        Continue("c002", 5, "rung 1: place 1 of 2, promoted"),
     ]
 
 
@@ -337,13 +384,26 @@ def test_both_of_the_best_are_cloned_and_values_stay_in_bounds() -> None:
 
 def test_only_some_values_are_changed() -> None:
     search = pbt(only=["lr"], quantile=0.5)
-    run = Rehearsal(search, lambda name, epoch: float(int(name[1:]) % 8)).run()
+    run = Rehearsal(search, lambda name, _: float(int(name[1:]) % 8)).run()
     clones = [trial for trial in run.procedure.ledger if trial.source is not None]
     assert clones
     for trial in clones:
         assert trial.source is not None
         assert trial.params["batch"] == search.ledger[trial.source.trial_id].params["batch"]
     assert any(trial.params != search.ledger[trial.source.trial_id].params for trial in clones if trial.source)
+
+
+@pytest.mark.parametrize(("resample", "scaled"), [(0.0, True), (1.0, False)])
+def test_values_are_scaled_or_drawn_anew(resample: float, scaled: bool) -> None:
+    search = pbt(resample=resample, factors=[0.5], only=["lr"], quantile=0.5)
+    search.ask()
+    decisions = advance(search, {f"c00{number}": float(number) for number in range(8)})
+    clones = [decision for decision in decisions if isinstance(decision, Start)]
+    assert len(clones) == 4
+    for clone in clones:
+        assert clone.source is not None
+        rate = search.ledger[clone.source.trial_id].params["lr"]
+        assert (clone.params["lr"] == pytest.approx(max(1e-5, rate / 2))) is scaled
 
 
 def test_a_member_that_failed_is_replaced_like_the_worst() -> None:
@@ -441,7 +501,7 @@ def test_with_the_whole_population_as_its_sample_often_the_best_is_the_parent() 
 
 def test_every_procedure_ends_with_the_limits() -> None:
     search = ASHA(numbered(99), max_epochs=9, concurrency=3, limits=Limits(max_total_epochs=10))
-    run = Rehearsal(search, lambda name, epoch: float(name[1:])).run()
+    run = Rehearsal(search, lambda name, _: float(name[1:])).run()
     assert sum(run.finished.values()) == 10
     assert "the search is over: limit of 10 epochs; rung 0: waits for its promotion" in run.reasons.values()
 
@@ -475,4 +535,4 @@ def test_the_sampler_of_a_bracket_is_asked_for_as_many_as_there_are() -> None:
     started = [decision.params for decision in search.ask() if isinstance(decision, Start)]
     assert started == [SPACE.sample(3, number) for number in range(5)]
     few = Hyperband(numbered(2), max_epochs=3)
-    assert Rehearsal(few, lambda name, epoch: float(name[1:])).run().granted.keys() == {"c000", "c001"}
+    assert Rehearsal(few, lambda name, _: float(name[1:])).run().granted.keys() == {"c000", "c001"}

@@ -28,7 +28,7 @@ from optimizer.procedures import (
 from optimizer.space import Space, choice, log_uniform
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from optimizer.procedures import Simulation, Trial
 
@@ -133,13 +133,16 @@ def test_an_epoch_of_hopping_by_hand() -> None:
 
 
 def test_a_barrier_waits_for_the_longest_and_rolling_does_not() -> None:
-    """Two beside each other, the first one of 8 s an epoch, the others of 2 s: with a barrier they wait for it twice."""
+    """Two beside each other, the first one of 8 s an epoch, the others of 2 s: the barrier waits for it twice."""
     configurations = [{"layers": layers} for layers in (4, 1, 1, 1, 1, 1, 1, 1, 1)]
 
     def run(rounds: str) -> Simulation:
         return simulate(Listed(configurations, epochs=2, concurrency=2), loss, unit, 2, rounds=rounds)
 
-    assert run("together").makespan == 2 * 8 + 4 * 4
+    together = run("together")
+    assert together.makespan == 2 * 8 + 4 * 4
+    # The procedure hears of a round at its end, and of all who took part at once.
+    assert [len(exchange.results) for exchange in together.log] == [0, *[2] * 8, 1, 1]
     assert run("rolling").makespan < 30
 
 
@@ -169,13 +172,29 @@ def test_no_schedule_is_shorter_than_its_plan(layers: list[int], workers: int, e
     assert equal.makespan >= bound
 
 
-def test_hyperband_rolls_faster_than_with_a_barrier() -> None:
-    """The longest chain of rungs first: a bracket's first rung is not kept waiting by another one's long epochs."""
+def total(make: Callable[[int], Procedure], **way: Any) -> float:
+    return sum(simulate(make(seed), loss, unit, 4, **way).makespan for seed in range(4))
 
-    def run(**way: Any) -> Simulation:
-        return simulate(Hyperband(RandomSampler(SPACE, 1), max_epochs=25), loss, unit, 4, **way)
 
-    assert run().makespan <= 0.97 * run(rounds="together").makespan
+def test_hyperband_without_a_barrier_takes_no_longer_than_with_one() -> None:
+    """Whoever is least far along trains first; the longest grant first takes 5 % longer."""
+
+    def hyperband(seed: int) -> Procedure:
+        return Hyperband(RandomSampler(SPACE, seed), max_epochs=25)
+
+    assert total(hyperband) <= 1.01 * total(hyperband, rounds="together")
+
+
+def test_as_many_configurations_as_workers_wait_for_each_other_at_a_barrier() -> None:
+    """HyperOpt as in Section 3.6.3: slower than task parallelism with p beside each other, as fast with 2p."""
+
+    def hyperopt(concurrency: int) -> Callable[[int], Procedure]:
+        return lambda seed: RandomSearch(SPACE, configurations=16, epochs=5, concurrency=concurrency, seed=seed)
+
+    tasks = total(hyperopt(4), parallelism="tasks")
+    assert total(hyperopt(4), rounds="together") > 1.2 * tasks
+    assert total(hyperopt(4)) < 0.9 * total(hyperopt(4), rounds="together")
+    assert total(hyperopt(8)) <= 1.05 * tasks
 
 
 def test_the_procedure_is_told_when_time_is_over() -> None:

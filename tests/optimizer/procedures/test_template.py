@@ -33,6 +33,7 @@ from optimizer.procedures import (
     RandomSampler,
     RandomSearch,
     Replay,
+    Sampler,
     Schedule,
     Segment,
     Sequential,
@@ -53,7 +54,7 @@ from optimizer.space import Space, log_uniform
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from optimizer.procedures import Decision, Procedure, Result
+    from optimizer.procedures import Decision, Ledger, Procedure, Result, Trial
 
 SPACE = Space({"lr": log_uniform(1e-5, 1e-1)})
 DRAWS = RandomSampler(SPACE)
@@ -207,14 +208,15 @@ def test_what_is_no_finite_number_is_the_worst_in_both_modes(mode: str, wrong: f
     search = listed(3, mode=mode)
     assert epochs(search, 0, wrong) == [Stop("c000", f"diverged: loss is {shown}")]
     epochs(search, 1, 1e300 if mode == "min" else -1e300)
-    assert [trial.trial_id for trial in search.ledger.ranked(search.ledger)][0] == "c001"
+    assert search.ledger.ranked(search.ledger)[0].trial_id == "c001"
     assert search.best is search.ledger["c001"]
 
 
 def test_ties_go_to_the_one_that_was_started_first() -> None:
     search = listed(1100, epochs=1)
     search.ask([EpochResult(f"c{number:03d}", 1, {"loss": 1.0}) for number in (1002, 999, 5)])
-    ranked = [trial.trial_id for trial in search.ledger.ranked(search.ledger) if trial.finished]
+    backwards = reversed(list(search.ledger))
+    ranked = [trial.trial_id for trial in search.ledger.ranked(backwards) if trial.finished]
     assert ranked == ["c005", "c999", "c1002"]
     assert search.best is search.ledger["c005"]
 
@@ -305,6 +307,30 @@ def test_when_time_is_over_all_stop() -> None:
     ]
     assert search.done
     assert search.best is search.ledger["c001"]
+
+
+class Recorder(Sampler):
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int, str]] = []
+
+    def suggest(self, number: int, ledger: Ledger) -> dict[str, Any]:
+        assert len(ledger) == number
+        return {"number": number}
+
+    def hear(self, trial: Trial) -> None:
+        self.heard.append((trial.trial_id, trial.finished, trial.status))
+
+
+def test_a_sampler_hears_of_every_epoch_and_end_in_the_order_of_the_log() -> None:
+    """Before it suggests the next one; the ends that the procedure decides included."""
+    sampler = Recorder()
+    search = Sequential(sampler, configurations=4, epochs=2, concurrency=2)
+    search.ask()
+    epochs(search, 1, 0.5, 0.25)
+    assert sampler.heard == [("c001", 1, "running"), ("c001", 2, "running"), ("c001", 2, "stopped")]
+    del sampler.heard[:]
+    search.ask([EpochResult("c002", 1, {"loss": math.nan}), Ended("c000", "failed")])
+    assert sampler.heard == [("c000", 0, "failed"), ("c002", 1, "running"), ("c002", 1, "diverged")]
 
 
 def test_params_are_copies_that_nobody_changes() -> None:

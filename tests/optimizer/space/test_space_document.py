@@ -35,20 +35,14 @@ def test_the_representation_is_python(search_space: dict[str, Any]) -> None:
     assert pickle.loads(pickle.dumps(space)) == space  # noqa: S301 - of our own bytes
 
 
-def test_a_space_explains_itself() -> None:
-    space = Space(
-        {
-            "net": choice({"cnn": {"channels": [16, 32]}, "linear": {}}, where={"deep": True}),
-            "optim": {"lr": log_uniform(1e-5, 1e-1), "m": uniform(0, 1, step=0.5, where={"n": [4, 8], "deep": False})},
-            "n": integer(4, 8, step=4),
-            "deep": [True, False],
-            "seed": 7,
-        },
-        where=_anything,
-    )
-    assert (
-        str(space)
-        == """\
+EVERY_KIND: dict[str, Any] = {
+    "net": choice({"cnn": {"channels": [16, 32]}, "linear": {}}, where={"deep": True}),
+    "optim": {"lr": log_uniform(1e-5, 1e-1), "m": uniform(0, 1, step=0.5, where={"n": [4, 8], "deep": False})},
+    "n": integer(4, 8, step=4),
+    "deep": [True, False],
+    "seed": 7,
+}
+EXPLAINED = """\
 net                choice 'cnn', 'linear' where deep = True
 net[cnn].channels  choice 16, 32 where net = 'cnn'
 optim.lr           log_uniform 1e-05 .. 0.1
@@ -57,7 +51,15 @@ n                  integer 4 .. 8 step 4
 deep               choice True, False
 seed               always 7
 where _anything(...)"""
-    )
+
+
+def test_every_kind_is_in_the_document() -> None:
+    space = Space(EVERY_KIND)
+    assert Space.of(json.loads(json.dumps(space.document(), sort_keys=True))) == space
+
+
+def test_a_space_explains_itself() -> None:
+    assert str(Space(EVERY_KIND, where=_anything)) == EXPLAINED
 
 
 def _anything(params: dict[str, Any]) -> bool:

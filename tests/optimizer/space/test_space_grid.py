@@ -50,6 +50,7 @@ def test_a_space_of_constants_has_one_configuration() -> None:
         (uniform(0, 1), 5, [0.0, 0.25, 0.5, 0.75, 1.0]),
         (uniform(0.1, 0.7), 7, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]),
         (log_uniform(1e-5, 1e-1), 5, [1e-5, 1e-4, 1e-3, 1e-2, 1e-1]),
+        (log_uniform(1e-12, 1e-7), 6, [1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7]),
         (log_integer(32, 256), 4, [32, 64, 128, 256]),
         (log_integer(1, 3), 9, [1, 2, 3]),
         (uniform(0, 1, step=0.4), 9, [0.0, 0.4, 0.8]),  # a step decides, not points

@@ -149,6 +149,16 @@ def test_what_the_space_refuses_is_drawn_anew() -> None:
     assert all(drawn[number] == free.sample(1, number) for number in allowed)
 
 
+def test_what_a_condition_does_to_its_argument_changes_no_configuration() -> None:
+    def emptied(params: dict[str, Any]) -> bool:
+        params["net"].clear()
+        params.clear()
+        return True
+
+    search_space = {"net": {"width": integer(1, 100)}}
+    assert Space(search_space, where=emptied).sample(7, 0) == Space(search_space).sample(7, 0)
+
+
 def test_a_condition_that_nothing_satisfies_ends_with_an_error() -> None:
     space = Space({"a": integer(0, 9)}, where=lambda params: params["a"] > 9)
     with pytest.raises(SpaceError, match=r"none of 1000 configurations satisfies the space's where="):

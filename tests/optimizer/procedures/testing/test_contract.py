@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from optimizer.procedures import (
     ASHA,
@@ -24,8 +27,9 @@ from optimizer.procedures import (
     Segment,
     Sequential,
     SuccessiveHalving,
+    replay,
 )
-from optimizer.procedures.testing import ProcedureContract
+from optimizer.procedures.testing import ProcedureContract, Rehearsal
 from optimizer.space import Space, choice, log_uniform
 
 if TYPE_CHECKING:
@@ -111,11 +115,46 @@ class TestReplay(ProcedureContract):
         return Replay(Schedule((Segment({"lr": 0.1}, 2), Segment({"lr": 0.2}, 1), Segment({"lr": 0.1}, 4))), **settings)
 
 
+CONTRACTS: list[type[ProcedureContract]] = [
+    TestRandomSearch,
+    TestSequential,
+    TestSuccessiveHalving,
+    TestHyperbandInTurn,
+    TestAsha,
+    TestPBT,
+    TestRollingPBT,
+    TestAgingEvolution,
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(CONTRACTS), st.integers(0, 999), st.floats(0, 1), st.sets(st.integers(0, 25)), st.integers(1, 9))
+def test_whatever_happens_a_run_goes_on_from_any_prefix(
+    contract: type[ProcedureContract], seed: int, part: float, failing: set[int], slots: int
+) -> None:
+    """Other orders, other losses, some of them not a number or from a failure, more and fewer slots."""
+    suite = contract()
+
+    def measure(trial_id: str, epoch: int) -> float | None:
+        if int(trial_id[1:]) in failing and epoch == 1 + seed % 2:
+            return (None, math.nan)[int(trial_id[1:]) % 2]
+        return round(suite.measure(f"{trial_id} {seed}", epoch), seed % 3)
+
+    run = Rehearsal(suite.make(), measure, seed, slots).run()
+    assert run.granted.keys() == run.reasons.keys()
+    end = int(part * len(run.log))
+    resumed = suite.make()
+    replay(resumed, run.log[:end])
+    for exchange in run.log[end:]:
+        assert tuple(resumed.ask(exchange.results, idle=exchange.idle)) == exchange.decisions
+    assert resumed.best is None or resumed.best.trial_id == (run.procedure.best and run.procedure.best.trial_id)
+
+
 class Forgetful(Listed):
     """Says nothing about what has finished."""
 
     def decide(self, fresh: Sequence[Trial], idle: int) -> None:
-        super().decide([], idle)
+        super().decide(fresh[len(fresh) :], idle)
 
 
 class Moody(Listed):
