@@ -102,7 +102,7 @@ class Range:
         if self.step is None:
             return True
         steps = (_exact(value) - _exact(self.low)) / _exact(self.step)
-        return abs(steps - round(steps)) <= _NEAR and round(steps) < (self.count or 0)
+        return abs(steps - round(steps)) <= _NEAR
 
     def moved(self, value: Any, factor: float) -> Value:
         """Multiply a value, within the bounds; on a step, it moves by at least one."""
@@ -130,7 +130,6 @@ class Range:
         else:
             low, high = _exact(self.low), _exact(self.high)
             between = [float(low + (high - low) * place / last) for place in range(points)]
-        between[0], between[last] = self.low, self.high
         return list(dict.fromkeys(self._nearest(value) if self.integral else value for value in between))
 
     def _nearest(self, value: float) -> float:

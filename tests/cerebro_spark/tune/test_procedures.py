@@ -190,4 +190,3 @@ def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession
     ):
         with pytest.raises(InvalidArgumentError, match=said):
             make(kind, spark, prepared.store, **settings)
-
