@@ -3,13 +3,13 @@
 from cerebro_spark.hopper._backend import SparkBackend, check_free
 from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._director import Director
-from cerebro_spark.hopper._epochs import ROUNDS
 from cerebro_spark.hopper._events import Event, Loss, Observer
 from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._inspection import Finding, inspect_store
 from cerebro_spark.hopper._journal import Journal, RunSpec
 from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._probe import Probed, probe
+from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._run import Outcome, Run
 from cerebro_spark.hopper._trial import Death, Trial
 

@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from optimizer.hopper import Placement
     from optimizer.procedures import Decision
 
-__all__ = ["ROUNDS", "Epochs"]
-
-#: When a trial enters its next epoch, the default first. ``"rolling"``: as soon as its own results are written.
-#: ``"together"``: once those of all trials in training are, as in the papers, so that workers idle at the end of each
-#: epoch.
-ROUNDS = ("rolling", "together")
+__all__ = ["Epochs"]
 
 
 class Epochs:

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError
-from cerebro_spark.hopper._epochs import ROUNDS
 from cerebro_spark.hopper._events import Event
+from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._trial import Trial
 from optimizer.procedures import Exchange, LogError
 from udfs.documents import DamagedError, document, typed, write_document
