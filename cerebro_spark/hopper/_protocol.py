@@ -162,7 +162,7 @@ class Answers:
                 return Obsolete()
             state.checkpoint_seconds += request.seconds
             # The report of the unit itself may arrive later.
-            trial.stored[request.version] = request.digest
+            trial.was_stored(request.version, request.digest)
             for other in dropped:
                 if other.holder == request.worker and other.durable:
                     other.holder = None

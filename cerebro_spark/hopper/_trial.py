@@ -51,6 +51,9 @@ class Trial:
 
     Attributes
     ----------
+    stored : dict of int to set of str
+        By version, the digests of the checkpoints that the store has: several, where units were trained again on other
+        partitions, and the words of both arrive in any order.
     deaths : list of Death
         Losses of workers that had it, since it last got past such a unit.
     unreadable : int
@@ -69,7 +72,7 @@ class Trial:
     visits: list[tuple[int, int]] = field(default_factory=list)
     unit_sums: list[dict[str, NDArray[np.float64]]] = field(default_factory=list)
     holder: str | None = None
-    stored: dict[int, str] = field(default_factory=dict)
+    stored: dict[int, set[str]] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
     evaluated: dict[int, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
     deaths: list[Death] = field(default_factory=list)
@@ -104,7 +107,7 @@ class Trial:
     def durable_version(self) -> int:
         """Last version that the store has; any worker can build version 0 from the seed."""
         return max(
-            (number for number in range(self.version, 0, -1) if self.stored.get(number) == self.digests[number]),
+            (number for number in range(self.version, 0, -1) if self.digests[number] in self.stored.get(number, ())),
             default=0,
         )
 
@@ -151,6 +154,10 @@ class Trial:
         self.evaluated[partition] = sums
         self.deaths = [death for death in self.deaths if death.evaluated != partition]
 
+    def was_stored(self, version: int, digest: str) -> None:
+        """Note that the store has a checkpoint."""
+        self.stored.setdefault(version, set()).add(digest)
+
     def go_on_from(self, records: Sequence[Record]) -> None:
         """Take over the last of some checkpoints of the store; the others are kept to go back to.
 
@@ -165,7 +172,7 @@ class Trial:
         for record in records:
             if record.version <= last.version and record.visits == last.visits[: record.version]:
                 self.digests[record.version] = record.digest
-                self.stored[record.version] = record.digest
+                self.was_stored(record.version, record.digest)
                 self.records[record.version] = record
         self._sums_of(last)
 

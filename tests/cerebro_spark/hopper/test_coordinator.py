@@ -527,6 +527,26 @@ def test_a_checkpoint_of_a_lost_attempt_is_not_counted() -> None:
     assert world.trials[0].stored == {}
 
 
+def test_a_late_word_of_an_earlier_checkpoint_hides_no_later_one() -> None:
+    """Of the same version: the trial had gone back, and went on over other partitions."""
+    world = World(1, 2, 2, validates=False, policy="randomized")
+    slow, _ = world.players
+    slow.join()
+    slow.ask()
+    slow.work()
+    slow.ask()  # its checkpoint is on its way to the store
+    slow.unit = None
+    (trial,) = world.trials
+    before = trial.digests[1]
+    trial.rewind()
+    trial.visits, trial.digests, trial.unit_sums = [(0, 9)], ["", "other"], [{}]
+    trial.was_stored(1, "other")
+    assert trial.durable
+    slow.store()
+    assert trial.durable
+    assert trial.stored == {1: {"other", before}}
+
+
 def test_a_store_that_takes_no_checkpoints_ends_the_run() -> None:
     world = World(1, 1, 1, validates=False, policy="fixed")
     world.coordinator.answer(CheckpointFailed(worker="w0", trial_id="c000", error="disk full"))
