@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "Fault", "Hands", "faults"]
 
-KINDS = {"kill": 6, "stop": 2, "cut": 4, "flip": 6, "driver": 1}
-"""Kinds of faults, and how often each is drawn beside the others."""
+KINDS = {"kill": 18, "stop": 6, "cut": 12, "flip": 12, "flip and kill": 9, "driver": 2}
+"""Kinds of faults, and how often each is drawn beside the others: a driver lives for minutes, for its leaks to show."""
 
 FILES = {
     "shard": "store/prepared/*/*/*.parquet",
@@ -116,6 +116,8 @@ class Hands:
             return self._flip(fault, run)
         if fault.kind == "driver":
             return self._kill_driver(fault, driver)
+        if fault.kind == "flip and kill":
+            return self._flip_and_kill(fault, driver, run)
         workers = [(worker, beat) for worker, beat in _workers(driver) if worker not in self._stopped]
         with suppress(psutil.Error, OSError):  # it ended meanwhile
             return self._harm(fault, *_one(workers, fault.draws[0])) if workers else ""
@@ -143,6 +145,20 @@ class Hands:
         if fault.kind == "stop":
             return self._stop([worker] if fault.draws[1] < 0.5 else [worker, beat])
         return _cut([worker, beat], fault)
+
+    def _flip_and_kill(self, fault: Fault, driver: int, run: str) -> str:
+        """Flip a bit of a configuration's last checkpoint, and kill a worker, which may be the one that holds it."""
+        workers = _workers(driver)
+        configurations = sorted((self.folder / "store" / "runs" / run / "checkpoints").glob("*"))
+        if not workers or not configurations:
+            return ""
+        checkpoints = sorted(_one(configurations, fault.draws[1]).glob("[0-9]*.safetensors"))
+        with suppress(FileNotFoundError, IndexError, ProcessLookupError):  # replaced or deleted; none yet; it ended
+            self._flip_bit(checkpoints[-1], fault.draws[2], fault.draws[3])
+            worker, _ = _one(workers, fault.draws[0])
+            os.kill(worker, signal.SIGKILL)
+            return f"checkpoint {checkpoints[-1].relative_to(self.folder)}, worker {worker}"
+        return ""
 
     def _stop(self, pids: list[int]) -> str:
         for pid in pids:

@@ -30,7 +30,7 @@ MEMORY_BYTES = 2 << 20
 _PYTHON_WORKERS = 2
 
 # Searches of a driver that are not looked at for its memory, and as many as it takes to see a slope.
-_WARM_UP, _ENOUGH = 3, 6
+_WARM_UP, _ENOUGH = 2, 5
 
 _SETTLE_S = 30.0
 _DIGITS = re.compile(r"\d+")
@@ -139,11 +139,11 @@ def growth(resident: Sequence[int]) -> float | None:
     Returns
     -------
     float or None
-        Bytes a search; ``None`` for fewer than six searches, over which noise looks like growth.
+        Bytes a search; ``None`` for fewer than five searches, over which noise looks like growth.
 
     Examples
     --------
-    >>> growth([100, 110, 120, 130, 131, 132, 133, 134, 135])
+    >>> growth([100, 110, 130, 131, 132, 133, 134, 135])
     1.0
     """
     looked_at = np.array(resident[_WARM_UP:], float)

@@ -194,7 +194,7 @@ class Soak:
     @property
     def _enough(self) -> bool:
         if self._kills:
-            return self.done["kill"] >= self._kills
+            return self.done["kill"] + self.done["flip and kill"] >= self._kills
         return self.seconds > 60 * self._minutes
 
     def _compare(self, run: str, found: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -295,7 +295,7 @@ class Soak:
             return  # nothing to hit yet
         self._say(f"{self._fault.kind}: {hit}")
         self.done[self._fault.kind] += 1
-        if self._fault.kind == "flip":
+        if "flip" in self._fault.kind:
             self.flipped[hit.partition(" ")[0]] += 1
         self._killed_by_us |= self._fault.kind == "driver"
         self._fault = next(self._faults)
@@ -381,10 +381,10 @@ def _report(soak: Soak, options: argparse.Namespace) -> None:
     )
     report.table(
         "Faults",
-        ("kind", "number", "of what"),
+        ("kind", "number", "what flipped, in all"),
         [
             (kind, f"{soak.done[kind]}", ", ".join(f"{n} {name}" for name, n in sorted(soak.flipped.items())))
-            if kind == "flip"
+            if kind == "flip and kill"
             else (kind, f"{soak.done[kind]}", "")
             for kind in KINDS
         ],
