@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,8 @@ from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._metrics import epoch_metrics
 from cerebro_spark.hopper._publisher import Publisher, run_started
 from udfs.driver import WorkerJobs
-from udfs.hopper import HOPPER, HopperWorker
-from udfs.rpc import Endpoint
+from udfs.hopper import HOPPER, HopperWorker, WorkerSettings
+from udfs.rpc import Endpoint, new_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -129,8 +128,11 @@ class Run:
         return outcome
 
     def _train(self, stream: EventStream, epoch: int, earlier: list[Event], earlier_s: float) -> Outcome:
-        secret = secrets.token_bytes(32)
         shares = self._shares()
+        settings = self._settings(shares)
+        # Once now, so that a function that cannot be pickled says so before Spark starts a job.
+        settings["w0"].packed()
+        credentials = new_credentials(encrypted=self.backend.encrypts)
         coordinator = Coordinator(
             self.trials,
             workers={name: partitions for name, partitions in shares.items() if partitions},
@@ -148,11 +150,14 @@ class Run:
             replay=self.replay,
             observer=Publisher(stream),
         )
-        endpoint = Endpoint(self.backend.host, secret, HOPPER, coordinator.answer)
+        endpoint = Endpoint(self.backend.host, credentials, HOPPER, coordinator.answer, partial(_packed, settings))
         jobs = WorkerJobs(
             self.backend.spark,
             coordinator,
-            self._workers(shares, endpoint.location, secret),
+            [
+                HopperWorker(name, self.spec.run, endpoint.location, credentials, spare=not each.partitions)
+                for name, each in settings.items()
+            ],
             restarts=self.backend.restarts,
         )
         try:
@@ -200,12 +205,10 @@ class Run:
         }
         return shares | {f"w{number}": () for number in range(count, self.backend.most_workers)}
 
-    def _workers(self, shares: Mapping[str, tuple[int, ...]], driver: str, secret: bytes) -> list[HopperWorker]:
-        return [
-            HopperWorker(
+    def _settings(self, shares: Mapping[str, tuple[int, ...]]) -> dict[str, WorkerSettings]:
+        return {
+            name: WorkerSettings(
                 worker=name,
-                driver=driver,
-                secret=secret,
                 run=self.spec.run,
                 trainer_fn=self.trainer_fn,
                 sample=self.spec.configs[0],
@@ -217,7 +220,7 @@ class Run:
                 device=self.backend.device,
             )
             for name, partitions in shares.items()
-        ]
+        }
 
     def _finish_epoch(self, stream: EventStream, epoch: int, trials: Sequence[Trial], events: Sequence[Event]) -> None:
         """Compute the metrics, write the journal, and tell the callbacks, once the results are durable."""
@@ -231,3 +234,8 @@ class Run:
         stream.publish(
             EpochFinished(epoch=epoch, metrics={trial.trial_id: dict(trial.history[epoch]) for trial in finished})
         )
+
+
+def _packed(settings: Mapping[str, WorkerSettings], worker: str) -> bytes | None:
+    """Pickle a worker's settings when it asks for them: what the user's function has captured may be large."""
+    return settings[worker].packed() if worker in settings else None
