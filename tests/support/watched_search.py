@@ -1,4 +1,4 @@
-"""A search whose secret is looked for in every place where others could read it: ``python -m watched_search FOLDER``."""
+"""A search whose secret is looked for wherever others could read it: ``python -m watched_search FOLDER``."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from pyspark.sql import SparkSession
 from cerebro_spark import GridSearch, ModelTrainer, SparkBackend, Store
 from cerebro_spark.callbacks import Callback, UnitFinished
 from cerebro_spark.hopper import _run
-from udfs.rpc import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from udfs.rpc import Credentials
 
 __all__ = ["needles"]
 
@@ -107,7 +108,7 @@ def watched(places: Callable[[], Iterator[tuple[str, bytes]]], found: set[str], 
     over = threading.Event()
 
     def look() -> None:
-        while not over.wait(0.02):
+        while not over.wait(0.05):
             parts = [needle for each in secret for needle in needles(each)]
             found.update(where for where, content in places() if any(part in content for part in parts))
 
@@ -167,7 +168,9 @@ def hand_over(canary: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
 def main() -> None:
     folder = Path(sys.argv[1])
     cloudpickle.register_pickle_by_value(sys.modules["__main__"])
-    logging.basicConfig(stream=sys.stdout, level=logging.DEBUG)
+    logging.basicConfig(filename=folder / "log.txt")
+    for package in ("cerebro_spark", "udfs"):
+        logging.getLogger(package).setLevel(logging.DEBUG)
     (folder / "events").mkdir()
     settings = {
         "spark.eventLog.enabled": "true",
