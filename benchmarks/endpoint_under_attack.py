@@ -111,35 +111,42 @@ def _words(encrypted: bool) -> str:
 def _compare_fetches(report: Report, processes: Any, megabytes: int, repeats: int) -> None:
     """Fetch the same bytes in turn from a plain endpoint and from an encrypted one."""
     seconds: dict[bool, list[float]] = {False: [], True: []}
+    cpu: dict[bool, list[float]] = {False: [], True: []}
     with ExitStack() as stack:
-        callers = {}
+        sides = {}
         for encrypted in seconds:
             credentials = new_credentials(encrypted=encrypted)
-            _, location, _ = stack.enter_context(_endpoint(processes, credentials, megabytes))
-            callers[encrypted] = Caller(location, credentials, _PROTOCOL)
-            stack.callback(callers[encrypted].close)
+            ask, location, _ = stack.enter_context(_endpoint(processes, credentials, megabytes))
+            caller = Caller(location, credentials, _PROTOCOL)
+            stack.callback(caller.close)
+            sides[encrypted] = caller, ask
         for _ in range(repeats + 1):
-            for encrypted, caller in callers.items():
+            for encrypted, (caller, ask) in sides.items():
+                cpu_before = time.process_time() + ask("cpu")
                 begun = time.perf_counter()
                 fetched = caller.fetch("state", timeout_s=600)
                 seconds[encrypted].append(time.perf_counter() - begun)
+                cpu[encrypted].append(time.process_time() + ask("cpu") - cpu_before)
                 assert len(fetched) == megabytes * 1_000_000
     # The first one connects, and takes the memory.
     medians = {encrypted: statistics.median(times[1:]) for encrypted, times in seconds.items()}
+    cpu_medians = {encrypted: statistics.median(times[1:]) for encrypted, times in cpu.items()}
     report.table(
         f"A fetch of {megabytes} MB over the loopback",
-        ("", "s median", "s least", "MB/s"),
+        ("", "s median", "s least", "CPU s of both sides", "MB per CPU s"),
         [
             (
                 _words(encrypted),
                 f"{medians[encrypted]:.3f}",
                 f"{min(times[1:]):.3f}",
-                f"{megabytes / medians[encrypted]:.0f}",
+                f"{cpu_medians[encrypted]:.3f}",
+                f"{megabytes / cpu_medians[encrypted]:.0f}",
             )
             for encrypted, times in seconds.items()
         ],
     )
     report.ratio("fetch.encrypted", medians[False] / medians[True], f"fetch of {megabytes} MB: plain / encrypted")
+    report.ratio("fetch_cpu.encrypted", cpu_medians[False] / cpu_medians[True], "the same, CPU seconds of both sides")
 
 
 def _report(report: Report, measured: list[Measured]) -> None:
@@ -264,7 +271,7 @@ def _half_open(target: tuple[str, int], count: int, seconds: float) -> None:
 @contextmanager
 def _endpoint(
     processes: Any, credentials: Credentials, megabytes: int = 0
-) -> Iterator[tuple[Callable[[str], tuple[int, int, int]], str, Credentials]]:
+) -> Iterator[tuple[Callable[[str], Any], str, Credentials]]:
     here, there = processes.Pipe()
     process = processes.Process(target=_serve, args=(there, credentials, megabytes))
     process.start()
@@ -284,6 +291,9 @@ def _serve(questions: Connection, credentials: Credentials, megabytes: int) -> N
     with Endpoint("127.0.0.1", credentials, _PROTOCOL, lambda _: Taken(), held) as endpoint:
         questions.send(endpoint.location)
         while question := questions.recv():
+            if question == "cpu":
+                questions.send(time.process_time())
+                continue
             if question == "begin":
                 Path("/proc/self/clear_refs").write_text("5")  # the peak is the present
                 before = _resident("VmRSS")
