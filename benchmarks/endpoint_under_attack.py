@@ -1,7 +1,8 @@
 """An endpoint of a run under attack: what its memory grows by, and how long the run's own calls take meanwhile.
 
 ``python benchmarks/endpoint_under_attack.py`` starts an endpoint, an attacker, and a worker that calls, each in a
-process of its own. ``--junk 10000`` is what docs/security.md quotes.
+process of its own. ``--junk 10000``, with and without ``--encrypt``, is what docs/security.md quotes. With
+``--encrypt`` it also measures what encryption costs a fetch of ``--fetch`` megabytes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import socket
 import statistics
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from _report import Report, load_average
 
-from udfs.rpc import Caller, Endpoint, Request, WireProtocol
+from udfs.rpc import Caller, Credentials, Endpoint, Request, WireProtocol, new_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,12 +81,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--megabytes", type=int, default=200, help="of one message")
     parser.add_argument("--half-open", type=int, default=500, help="connections that say nothing")
     parser.add_argument("--calm", type=float, default=2.0, help="seconds without an attack, to compare with")
+    parser.add_argument("--encrypt", action="store_true", help="encrypt the run's connections")
+    parser.add_argument("--fetch", type=int, default=100, help="megabytes of a checkpoint that a worker fetches")
+    parser.add_argument("--repeats", type=int, default=5, help="fetches of it, plain and encrypted in turn")
     parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
     options = parser.parse_args(arguments)
     processes = multiprocessing.get_context("spawn")
-    with _endpoint(processes) as (ask, location, secret):
+    with _endpoint(processes, new_credentials(encrypted=options.encrypt)) as (ask, location, credentials):
         measured = [
-            _measure(processes, ask, location, secret, name, attack, sizes)
+            _measure(processes, ask, location, credentials, name, attack, sizes)
             for name, attack, sizes in (
                 ("nothing", _rest, (options.calm,)),
                 (f"{options.junk:,} junk calls", _junk, (options.junk,)),
@@ -93,12 +97,60 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 (f"{options.half_open} half-open connections", _half_open, (options.half_open, options.calm)),
             )
         ]
-    _report(measured, as_json=options.json)
+    report = Report(f"An endpoint under attack, {_words(options.encrypt)}; load {load_average()}")
+    _report(report, measured)
+    if options.encrypt:
+        _compare_fetches(report, processes, options.fetch, options.repeats)
+    report.show(as_json=options.json)
 
 
-def _report(measured: list[Measured], *, as_json: bool) -> None:
+def _words(encrypted: bool) -> str:
+    return "encrypted" if encrypted else "plain"
+
+
+def _compare_fetches(report: Report, processes: Any, megabytes: int, repeats: int) -> None:
+    """Fetch the same bytes in turn from a plain endpoint and from an encrypted one."""
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    cpu: dict[bool, list[float]] = {False: [], True: []}
+    with ExitStack() as stack:
+        sides = {}
+        for encrypted in seconds:
+            credentials = new_credentials(encrypted=encrypted)
+            ask, location, _ = stack.enter_context(_endpoint(processes, credentials, megabytes))
+            caller = Caller(location, credentials, _PROTOCOL)
+            stack.callback(caller.close)
+            sides[encrypted] = caller, ask
+        for _ in range(repeats + 1):
+            for encrypted, (caller, ask) in sides.items():
+                cpu_before = time.process_time() + ask("cpu")
+                begun = time.perf_counter()
+                fetched = caller.fetch("state", timeout_s=600)
+                seconds[encrypted].append(time.perf_counter() - begun)
+                cpu[encrypted].append(time.process_time() + ask("cpu") - cpu_before)
+                assert len(fetched) == megabytes * 1_000_000
+    # The first one connects, and takes the memory.
+    medians = {encrypted: statistics.median(times[1:]) for encrypted, times in seconds.items()}
+    cpu_medians = {encrypted: statistics.median(times[1:]) for encrypted, times in cpu.items()}
+    report.table(
+        f"A fetch of {megabytes} MB over the loopback",
+        ("", "s median", "s least", "CPU s of both sides", "MB per CPU s"),
+        [
+            (
+                _words(encrypted),
+                f"{medians[encrypted]:.3f}",
+                f"{min(times[1:]):.3f}",
+                f"{cpu_medians[encrypted]:.3f}",
+                f"{megabytes / cpu_medians[encrypted]:.0f}",
+            )
+            for encrypted, times in seconds.items()
+        ],
+    )
+    report.ratio("fetch.encrypted", medians[False] / medians[True], f"fetch of {megabytes} MB: plain / encrypted")
+    report.ratio("fetch_cpu.encrypted", cpu_medians[False] / cpu_medians[True], "the same, CPU seconds of both sides")
+
+
+def _report(report: Report, measured: list[Measured]) -> None:
     calm, *attacks = measured
-    report = Report(f"An endpoint under attack; load {load_average()}")
     report.table(
         "Per attack",
         ("attack", "s", "refused", "dropped", "grown MiB", "own calls", "ms open", "ms fresh", "ms slowest", ""),
@@ -124,14 +176,13 @@ def _report(measured: list[Measured], *, as_json: bool) -> None:
     for name, each in zip(("junk", "large", "half_open"), attacks, strict=True):
         report.ratio(f"latency.{name}", calm.open_s / each.open_s, "median open call: calm / attacked")
         report.ratio(f"latency_fresh.{name}", calm.fresh_s / each.fresh_s, "median call that connects: calm / attacked")
-    report.show(as_json=as_json)
 
 
 def _measure(
     processes: Any,
     ask: Callable[[str], tuple[int, int, int]],
     location: str,
-    secret: bytes,
+    credentials: Credentials,
     name: str,
     attack: Callable[..., None],
     sizes: tuple[Any, ...],
@@ -140,12 +191,12 @@ def _measure(
     over = processes.Event()
     attacker = processes.Process(target=_run, args=(attack, location, over, sizes))
     open_s, fresh_s = list[float](), list[float]()
-    worker = Caller(location, secret, _PROTOCOL)
+    worker = Caller(location, credentials, _PROTOCOL)
     begun = time.perf_counter()
     attacker.start()
     while not over.is_set() or len(fresh_s) < 3:
         open_s.append(_timed(worker))
-        fresh = Caller(location, secret, _PROTOCOL)
+        fresh = Caller(location, credentials, _PROTOCOL)
         fresh_s.append(_timed(fresh))
         fresh.close()
         time.sleep(0.005)
@@ -218,26 +269,31 @@ def _half_open(target: tuple[str, int], count: int, seconds: float) -> None:
 
 
 @contextmanager
-def _endpoint(processes: Any) -> Iterator[tuple[Callable[[str], tuple[int, int, int]], str, bytes]]:
-    secret = secrets.token_bytes(32)
+def _endpoint(
+    processes: Any, credentials: Credentials, megabytes: int = 0
+) -> Iterator[tuple[Callable[[str], Any], str, Credentials]]:
     here, there = processes.Pipe()
-    process = processes.Process(target=_serve, args=(there, secret))
+    process = processes.Process(target=_serve, args=(there, credentials, megabytes))
     process.start()
 
     def ask(question: str) -> Any:
         here.send(question)
         return here.recv()
 
-    yield ask, here.recv(), secret
+    yield ask, here.recv(), credentials
     here.send(None)
     process.join()
 
 
-def _serve(questions: Connection, secret: bytes) -> None:
+def _serve(questions: Connection, credentials: Credentials, megabytes: int) -> None:
     before = 0
-    with Endpoint("127.0.0.1", secret, _PROTOCOL, lambda _: Taken()) as endpoint:
+    held = {"state": secrets.token_bytes(megabytes * 1_000_000)}.get
+    with Endpoint("127.0.0.1", credentials, _PROTOCOL, lambda _: Taken(), held) as endpoint:
         questions.send(endpoint.location)
         while question := questions.recv():
+            if question == "cpu":
+                questions.send(time.process_time())
+                continue
             if question == "begin":
                 Path("/proc/self/clear_refs").write_text("5")  # the peak is the present
                 before = _resident("VmRSS")

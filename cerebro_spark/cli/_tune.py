@@ -57,6 +57,10 @@ def tune_command(
         str, typer.Option(help="Bad rows: drop or raise.", parser=choice("drop", "raise"), metavar="ERRORS")
     ] = "drop",
     device: Device = "auto",
+    encrypt: Annotated[
+        bool | None,
+        typer.Option("--encrypt/--no-encrypt", help="TLS between driver and workers; where Spark encrypts by default."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of shuffles, splits, initial weights and visits.")] = 0,
     run_id: Annotated[str | None, typer.Option(help="Name of the run in the store.")] = None,
     resume: Annotated[str | None, typer.Option(help="Go on with this run.")] = None,
@@ -74,7 +78,7 @@ def tune_command(
         module = load_search(search)
         place = Store.from_uri(store or str((out / "store").resolve()))
         settings: dict[str, Any] = {}
-        make_backend = partial(SparkBackend, num_workers=num_workers, device=device)
+        make_backend = partial(SparkBackend, num_workers=num_workers, device=device, encrypt=encrypt)
         make_search = partial(
             GridSearch,
             store=place,

@@ -12,7 +12,7 @@ from weakref import WeakSet
 from pyspark.sql import is_remote
 
 from cerebro_spark.errors import BusyError, InvalidArgumentError, TooFewSlotsError
-from udfs.driver import task_slots
+from udfs.driver import encrypts, task_slots
 from udfs.node import check_device
 
 if TYPE_CHECKING:
@@ -49,16 +49,20 @@ class SparkBackend:
         How long a lost worker is waited for before its shards go to the others; should it come back later, it gets
         some when a trial ends an epoch. Default 60.
     driver_host : str, optional
-        Name or address under which the workers reach this process; ``spark.driver.host`` by default, or on Connect this
-        machine's name.
+        Name or address of this machine under which the workers reach this process, which listens on that interface
+        alone; ``spark.driver.host`` by default, or on Connect this machine's name.
     device : str
         ``"auto"`` (default), ``"cpu"`` or ``"cuda"``. An accelerator is that of the task's resources; ``"auto"`` trains
         on the CPU where there is none.
+    encrypt : bool, optional
+        Whether driver and workers encrypt what they send each other, by TLS with a certificate of the run. By default
+        they do where Spark does: where ``spark.network.crypto.enabled``, or ``enabled`` of ``spark.ssl`` or of any part
+        of it, is true in the session. A server that does not tell counts as one that does not encrypt.
 
     Raises
     ------
     InvalidArgumentError
-        A number is out of range.
+        A number is out of range, or `encrypt` no truth value.
 
     Examples
     --------
@@ -77,6 +81,7 @@ class SparkBackend:
     rejoin_s: float = 60.0
     driver_host: str | None = None
     device: str = "auto"
+    encrypt: bool | None = None
 
     def __post_init__(self) -> None:
         for name, value, least in (
@@ -89,6 +94,8 @@ class SparkBackend:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise InvalidArgumentError(f"{name}={value!r}: a whole number from {least} on")
 
+        if not (self.encrypt is None or isinstance(self.encrypt, bool)):
+            raise InvalidArgumentError(f"encrypt={self.encrypt!r}: True, False or None")
         check_device(self.device)
         if not self.rejoin_s >= 0:
             raise InvalidArgumentError(f"rejoin_s={self.rejoin_s!r}: seconds, from 0 on")
@@ -104,7 +111,12 @@ class SparkBackend:
         if self.driver_host is not None:
             return self.driver_host
         configured = None if is_remote() else self.spark.conf.get("spark.driver.host", None)
-        return configured or socket.gethostbyname(socket.gethostname())
+        return configured or socket.gethostname()
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether driver and workers encrypt what they send each other."""
+        return encrypts(self.spark) if self.encrypt is None else self.encrypt
 
     @property
     def threads_per_worker(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,8 @@ from cerebro_spark.hopper._director import Director
 from cerebro_spark.hopper._metrics import epoch_metrics
 from cerebro_spark.hopper._publisher import Publisher, run_started
 from udfs.driver import WorkerJobs
-from udfs.hopper import HOPPER, HopperWorker
-from udfs.rpc import Endpoint
+from udfs.hopper import HOPPER, HopperWorker, WorkerSettings
+from udfs.rpc import Endpoint, new_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -152,8 +151,11 @@ class Run:
         return self.journal.trial(trial_id, params, len(self.prepared.partitions)) if given is None else given
 
     def _train(self, director: Director, stream: EventStream, earlier: list[Event], earlier_s: float) -> Outcome:
-        secret = secrets.token_bytes(32)
         shares = self._shares()
+        settings = self._settings(shares)
+        # Once now, so that a function that cannot be pickled says so before Spark starts a job.
+        settings["w0"].packed()
+        credentials = new_credentials(encrypted=self.backend.encrypts)
         coordinator = Coordinator(
             director,
             workers={name: partitions for name, partitions in shares.items() if partitions},
@@ -171,11 +173,14 @@ class Run:
             replay=self.replay,
             observer=Publisher(stream),
         )
-        endpoint = Endpoint(self.backend.host, secret, HOPPER, coordinator.answer)
+        endpoint = Endpoint(self.backend.host, credentials, HOPPER, coordinator.answer, partial(_packed, settings))
         jobs = WorkerJobs(
             self.backend.spark,
             coordinator,
-            self._workers(shares, endpoint.location, secret),
+            [
+                HopperWorker(name, self.spec.run, endpoint.location, credentials, spare=not each.partitions)
+                for name, each in settings.items()
+            ],
             restarts=self.backend.restarts,
         )
         over = False
@@ -226,12 +231,10 @@ class Run:
         }
         return shares | {f"w{number}": () for number in range(count, self.backend.most_workers)}
 
-    def _workers(self, shares: Mapping[str, tuple[int, ...]], driver: str, secret: bytes) -> list[HopperWorker]:
-        return [
-            HopperWorker(
+    def _settings(self, shares: Mapping[str, tuple[int, ...]]) -> dict[str, WorkerSettings]:
+        return {
+            name: WorkerSettings(
                 worker=name,
-                driver=driver,
-                secret=secret,
                 run=self.spec.run,
                 trainer_fn=self.trainer_fn,
                 sample=self.spec.configs[0],
@@ -243,7 +246,7 @@ class Run:
                 device=self.backend.device,
             )
             for name, partitions in shares.items()
-        ]
+        }
 
     def _end_in_time(self, coordinator: Coordinator, *, over: bool) -> bool:
         """Tell the procedure once that the time is over; gives whether it was told."""
@@ -273,3 +276,8 @@ class Run:
             raise
         for epoch, of_trials in sorted(finished.items()):
             stream.publish(EpochFinished(epoch=epoch, metrics=of_trials))
+
+
+def _packed(settings: Mapping[str, WorkerSettings], worker: str) -> bytes | None:
+    """Pickle a worker's settings when it asks for them: what the user's function has captured may be large."""
+    return settings[worker].packed() if worker in settings else None

@@ -11,6 +11,7 @@ from udfs.driver._columns import (
     holds_image_lists,
     is_numeric,
 )
+from udfs.driver._encryption import encrypts
 from udfs.driver._files import (
     check_file_columns,
     detect_separator,
@@ -59,6 +60,7 @@ __all__ = [
     "count_reasons",
     "detect_separator",
     "device_name",
+    "encrypts",
     "file_columns",
     "file_infos",
     "file_separator",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from typing import IO
 
-    from udfs.rpc import WireProtocol
+    from udfs.rpc import Credentials, WireProtocol
 
 __all__ = ["Heartbeat"]
 
@@ -54,8 +54,8 @@ class Heartbeat:
         The sender.
     driver : str
         Location of the driver's endpoint.
-    secret : bytes
-        The run's.
+    credentials : Credentials
+        The run's. The child does not get the key of its certificate.
     protocol : WireProtocol
         Of that endpoint.
     lost_s : float
@@ -63,7 +63,14 @@ class Heartbeat:
     """
 
     def __init__(
-        self, worker: str, attempt: str, driver: str, secret: bytes, protocol: WireProtocol, *, lost_s: float = 30.0
+        self,
+        worker: str,
+        attempt: str,
+        driver: str,
+        credentials: Credentials,
+        protocol: WireProtocol,
+        *,
+        lost_s: float = 30.0,
     ) -> None:
         self._worker = worker
         order = {
@@ -72,7 +79,8 @@ class Heartbeat:
             "worker": worker,
             "attempt": attempt,
             "driver": driver,
-            "secret": secret.hex(),
+            "secret": credentials.secret.hex(),
+            "certificate": credentials.certificate,
             "protocol": protocol.name,
             "version": protocol.version,
             "lost_s": lost_s,

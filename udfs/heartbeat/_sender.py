@@ -11,7 +11,7 @@ import time
 
 from udfs.heartbeat._messages import Abort, Beat
 from udfs.heartbeat._process_state import ProcessState, process_state
-from udfs.rpc import Caller, CallError, RefusedError, WireProtocol
+from udfs.rpc import Caller, CallError, Credentials, RefusedError, WireProtocol
 
 __all__ = ["send"]
 
@@ -24,7 +24,16 @@ _CALL_S = 5.0
 
 
 def send(
-    *, parent: int, worker: str, attempt: str, driver: str, secret: str, protocol: str, version: int, lost_s: float
+    *,
+    parent: int,
+    worker: str,
+    attempt: str,
+    driver: str,
+    secret: str,
+    certificate: str,
+    protocol: str,
+    version: int,
+    lost_s: float,
 ) -> None:
     """Beat once a second, from the next line of the standard input on until it ends.
 
@@ -41,6 +50,8 @@ def send(
         Location of the driver's endpoint.
     secret : str
         The run's, in hexadecimal digits.
+    certificate : str
+        The run's, as PEM; empty where it does not encrypt.
     protocol, version : str, int
         Of the endpoint.
     lost_s : float
@@ -48,7 +59,7 @@ def send(
     """
     logging.basicConfig(stream=sys.stderr, format="%(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    caller = Caller(driver, bytes.fromhex(secret), WireProtocol(protocol, version, (Beat,)))
+    caller = Caller(driver, Credentials(bytes.fromhex(secret), certificate), WireProtocol(protocol, version, (Beat,)))
     beat = Beat(worker=worker, attempt=attempt)
     if not sys.stdin.buffer.readline():
         return

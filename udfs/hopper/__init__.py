@@ -24,6 +24,7 @@ from udfs.hopper._messages import (
     Welcome,
     WorkUnit,
 )
+from udfs.hopper._settings import WorkerSettings
 from udfs.hopper._states import States, digest_of
 from udfs.hopper._worker import HopperWorker
 
@@ -53,5 +54,6 @@ __all__ = [
     "Wait",
     "Welcome",
     "WorkUnit",
+    "WorkerSettings",
     "digest_of",
 ]

@@ -37,6 +37,7 @@ from udfs.training import Diverged, merge_sums, row_order
 if TYPE_CHECKING:
     from udfs.hopper._messages import EvaluateUnit
     from udfs.hopper._settings import WorkerSettings
+    from udfs.rpc import Credentials
     from udfs.shards import Tensors
     from udfs.training import Session
 
@@ -56,6 +57,10 @@ class Service:
     Parameters
     ----------
     worker : WorkerSettings
+    driver : str
+        Location of the driver's endpoint.
+    credentials : Credentials
+        The run's.
 
     Attributes
     ----------
@@ -67,7 +72,7 @@ class Service:
         The clock when the attempt began, and the process's CPU seconds when it was attached.
     """
 
-    def __init__(self, worker: WorkerSettings) -> None:
+    def __init__(self, worker: WorkerSettings, driver: str, credentials: Credentials) -> None:
         self.started = time.monotonic()
         self.units = 0
         self.busy_seconds = 0.0
@@ -79,11 +84,11 @@ class Service:
         checkpoints = Checkpoints(worker.prepared.store, worker.run)
         self._states = States(limit // 2)
         self._shards = Shards(worker.prepared, limit // 2)
-        self._sessions = Sessions(worker, self._states, checkpoints)
-        self._driver = Caller(worker.driver, worker.secret, HOPPER)
-        self._endpoint = Endpoint(address_towards(worker.driver), worker.secret, HOPPER, held=self._states.get)
+        self._sessions = Sessions(worker, self._states, checkpoints, credentials)
+        self._driver = Caller(driver, credentials, HOPPER)
+        self._endpoint = Endpoint(address_towards(driver), credentials, HOPPER, held=self._states.get)
         self._uploads = Uploads(worker.worker, self._attempt, self._driver, checkpoints, self._states)
-        self._heartbeat = Heartbeat(worker.worker, self._attempt, worker.driver, worker.secret, HOPPER)
+        self._heartbeat = Heartbeat(worker.worker, self._attempt, driver, credentials, HOPPER)
 
     def __enter__(self) -> Self:
         return self

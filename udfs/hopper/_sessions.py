@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from udfs.hopper._messages import WorkUnit
     from udfs.hopper._settings import WorkerSettings
     from udfs.hopper._states import States
+    from udfs.rpc import Credentials
 
 __all__ = ["Sessions"]
 
@@ -44,12 +45,17 @@ class Sessions:
         Checkpoints that this worker holds.
     checkpoints : Checkpoints
         Those in the store.
+    credentials : Credentials
+        The run's, for calls to other workers.
     """
 
-    def __init__(self, worker: WorkerSettings, states: States, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self, worker: WorkerSettings, states: States, checkpoints: Checkpoints, credentials: Credentials
+    ) -> None:
         self._worker = worker
         self._states = states
         self._checkpoints = checkpoints
+        self._credentials = credentials
         self._device = task_device(worker.device)
         self._model_bytes = worker.memory_bytes or memory_limit()[0]
         self._open: OrderedDict[str, tuple[str, Session]] = OrderedDict()
@@ -125,7 +131,7 @@ class Sessions:
         """Get a checkpoint from the worker that trained last, or from the store."""
         if unit.peer:
             if unit.peer not in self._peers:
-                self._peers[unit.peer] = Caller(unit.peer, self._worker.secret, HOPPER)
+                self._peers[unit.peer] = Caller(unit.peer, self._credentials, HOPPER)
             state = self._peers[unit.peer].fetch(f"{unit.trial_id}/{unit.version}", timeout_s=_FETCH_S)
         else:
             try:

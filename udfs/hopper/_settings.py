@@ -1,9 +1,11 @@
-"""Settings of one worker: what the driver sends along when it starts the worker's job."""
+"""Settings of one worker, which it gets from the driver as soon as its job has started."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
 
 from udfs.handlers import registered_frameworks
 
@@ -24,10 +26,6 @@ class WorkerSettings:
     ----------
     worker : str
         Name in the run; a later attempt of the same name takes its place.
-    driver : str
-        Location of the driver's endpoint.
-    secret : bytes
-        The run's.
     run : str
         Its id.
     trainer_fn : callable
@@ -51,8 +49,6 @@ class WorkerSettings:
     """
 
     worker: str
-    driver: str
-    secret: bytes
     run: str
     trainer_fn: Callable[[dict[str, Any]], Any]
     sample: dict[str, Any]
@@ -63,3 +59,15 @@ class WorkerSettings:
     memory_bytes: int | None = None
     device: str = "cpu"
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
+
+    def packed(self) -> bytes:
+        """Pickle them, as Spark pickles a function: the user's goes to machines that do not have its module."""
+        content: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
+        return content
+
+    @staticmethod
+    def unpacked(content: bytes) -> WorkerSettings:
+        """Load what :meth:`packed` made; of the run's own driver alone, for a pickle runs code."""
+        settings = cloudpickle.loads(content)
+        assert isinstance(settings, WorkerSettings)  # noqa: S101 - the driver made them
+        return settings

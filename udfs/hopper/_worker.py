@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
 from udfs.handlers import register_framework
+from udfs.hopper._messages import HOPPER
 from udfs.hopper._service import Service
 from udfs.hopper._settings import WorkerSettings
 from udfs.node import keep_freed_memory
+from udfs.rpc import Caller, Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,20 +31,38 @@ __all__ = ["HopperWorker"]
 _SWITCH_S = 0.0005
 
 
-class HopperWorker(WorkerSettings):
+# What the user's function has captured may be large.
+_SETTINGS_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class HopperWorker:
     """One worker of a run. Call it with ``mapInArrow`` on a single row, in a job of its own.
 
-    Its parameters are those of :class:`WorkerSettings`.
+    It is pickled into Spark's own message to the task, and so are the credentials. Spark writes a large function to a
+    file for its tasks to read: all that may be large, the worker gets from the driver instead.
+
+    Parameters
+    ----------
+    worker : str
+        Name in the run; the driver's endpoint holds its :class:`WorkerSettings` under it.
+    run : str
+        Id of the run.
+    driver : str
+        Location of the driver's endpoint.
+    credentials : Credentials
+        The run's.
+    spare : bool
+        Whether it has no partitions at first.
     """
 
-    __slots__ = ()
+    worker: str
+    run: str
+    driver: str
+    credentials: Credentials = field(repr=False)
+    spare: bool = False
 
-    @property
-    def spare(self) -> bool:
-        """Whether it has no partitions at first."""
-        return not self.partitions
-
-    schema = "worker string, units long, seconds double, busy_seconds double, cpu_seconds double"
+    schema: ClassVar[str] = "worker string, units long, seconds double, busy_seconds double, cpu_seconds double"
     """Columns: name, units trained or evaluated, seconds since the start, of those in units, and of the CPU since
     it was attached."""
 
@@ -50,10 +71,13 @@ class HopperWorker(WorkerSettings):
         for _ in batches:
             pass
         keep_freed_memory()
-        register_framework(*self.registered)
-        _limit_threads(self.threads)
+        caller = Caller(self.driver, self.credentials, HOPPER)
+        settings = WorkerSettings.unpacked(caller.fetch(self.worker, timeout_s=_SETTINGS_S))
+        caller.close()
+        register_framework(*settings.registered)
+        _limit_threads(settings.threads)
         sys.setswitchinterval(_SWITCH_S)
-        with Service(self) as service:
+        with Service(settings, self.driver, self.credentials) as service:
             service.serve()
         yield pa.RecordBatch.from_pydict(
             {

@@ -1,16 +1,19 @@
-"""Typed calls between long-lived processes of one run: signed with its secret, bounded in size, without a pickle."""
+"""Typed calls between long-lived processes of one run: signed, encrypted if wanted, bounded, without a pickle."""
 
 from udfs.rpc._address import address_towards
 from udfs.rpc._caller import Caller
+from udfs.rpc._credentials import Credentials, new_credentials
 from udfs.rpc._endpoint import Endpoint
-from udfs.rpc._errors import CallError, RefusedError
+from udfs.rpc._errors import AddressError, CallError, RefusedError
 from udfs.rpc._limits import Limits
 from udfs.rpc._protocol import Request, WireProtocol
 from udfs.rpc._seal import Seal
 
 __all__ = [
+    "AddressError",
     "CallError",
     "Caller",
+    "Credentials",
     "Endpoint",
     "Limits",
     "RefusedError",
@@ -18,4 +21,5 @@ __all__ = [
     "Seal",
     "WireProtocol",
     "address_towards",
+    "new_credentials",
 ]

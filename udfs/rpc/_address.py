@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 
-__all__ = ["address_towards", "host_and_port", "location_of"]
+from udfs.rpc._errors import AddressError
+
+__all__ = ["address_towards", "host_and_port", "interface_of", "is_every_interface", "location_of"]
 
 
 def location_of(host: str, port: int) -> str:
@@ -28,6 +31,65 @@ def host_and_port(location: str) -> tuple[str, int]:
     """
     host, _, port = location.rpartition("://")[2].rpartition(":")
     return host.strip("[]"), int(port)
+
+
+def interface_of(host: str) -> str:
+    """Find the address of the one interface of this machine that a name or address stands for.
+
+    Of the addresses of a name, those that other machines can reach go before those of the loopback, which many systems
+    give the machine's own name as well, and those of IPv4 before those of IPv6, as Spark has it.
+
+    Parameters
+    ----------
+    host : str
+
+    Raises
+    ------
+    AddressError
+        The name is unknown, or none of its addresses is of this machine.
+
+    Examples
+    --------
+    >>> interface_of("127.0.0.1")
+    '127.0.0.1'
+    """
+    try:
+        entries = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise AddressError(f"{host!r} is no name or address that this machine knows: {error}") from error
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+    for address in sorted(addresses, key=_remoteness):
+        if _is_own(address):
+            return address
+    raise AddressError(
+        f"{host!r} stands for {', '.join(addresses)}, and no interface of this machine has this address: give the name "
+        "or address of one that it has"
+    )
+
+
+def _remoteness(address: str) -> tuple[bool, int]:
+    parsed = ipaddress.ip_address(address)
+    return parsed.is_loopback or parsed.is_link_local, parsed.version
+
+
+def is_every_interface(address: str) -> bool:
+    """Whether an address stands for all interfaces of a machine.
+
+    Examples
+    --------
+    >>> is_every_interface("0.0.0.0"), is_every_interface("10.0.0.1")
+    (True, False)
+    """
+    return ipaddress.ip_address(address).is_unspecified
+
+
+def _is_own(address: str) -> bool:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        socket.create_server((address, 0), family=family).close()
+    except OSError:
+        return False
+    return True
 
 
 def address_towards(location: str) -> str:

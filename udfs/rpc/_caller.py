@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from udfs.rpc._address import host_and_port
 from udfs.rpc._channel import Kind, prove_to_endpoint
+from udfs.rpc._encryption import context_of_caller
 from udfs.rpc._errors import CallError, RefusedError
 from udfs.rpc._limits import Limits
 from udfs.rpc._socket import deadline
 
 if TYPE_CHECKING:
     from udfs.rpc._channel import Channel
+    from udfs.rpc._credentials import Credentials
     from udfs.rpc._protocol import Request, WireProtocol
 
 __all__ = ["Caller"]
@@ -35,16 +37,19 @@ class Caller:
     ----------
     location : str
         ``tcp://host:port``.
-    secret : bytes
-        The run's, at least 16 random bytes.
+    credentials : Credentials
+        The run's. With a certificate the endpoint has to present it; without one it must not encrypt.
     protocol : WireProtocol
     limits : Limits, optional
         Those of the endpoint.
     """
 
-    def __init__(self, location: str, secret: bytes, protocol: WireProtocol, limits: Limits | None = None) -> None:
+    def __init__(
+        self, location: str, credentials: Credentials, protocol: WireProtocol, limits: Limits | None = None
+    ) -> None:
         self._location = location
-        self._secret = secret
+        self._secret = credentials.secret
+        self._encryption = context_of_caller(credentials) if credentials.encrypted else None
         self._protocol = protocol
         self._limits = limits or Limits()
         self._idle: list[tuple[float, Channel]] = []  # since when; the last used one at the end
@@ -77,7 +82,8 @@ class Caller:
         CallError
             The endpoint cannot be reached, takes longer, or raised; the request is too large to be sent.
         RefusedError
-            It refused the request, or the reply is not signed with the secret, or not of the protocol.
+            It refused the request, or the reply is not signed with the secret, or not of the protocol; it encrypts and
+            this side does not, or the other way round.
         udfs.packing.StateError
             A field of the request holds what is not data.
         """
@@ -168,12 +174,8 @@ class Caller:
         if remaining <= 0:
             raise TimeoutError("timed out")
         connection = socket.create_connection(host_and_port(self._location), timeout=remaining)
-        try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            channel = prove_to_endpoint(connection, self._secret, until)
-        except BaseException:
-            connection.close()
-            raise
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        channel = prove_to_endpoint(connection, self._secret, until, self._encryption)
         with self._lock:
             self._busy.add(channel)
             closed = self._closed

@@ -1,15 +1,18 @@
-"""A connection between two members of a run: the proof that both are, and then signed messages."""
+"""A connection between two members of a run: its encryption, the proof that both are, and then signed messages."""
 
 from __future__ import annotations
 
 import secrets
+import ssl
 import struct
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from udfs.rpc._encryption import session_of, underneath
 from udfs.rpc._errors import RefusedError
 from udfs.rpc._seal import MAC_BYTES, NONCE_BYTES, Seal
-from udfs.rpc._socket import cut, read, read_into, write
+from udfs.rpc._socket import cut, encrypt, read, read_into, write
 
 if TYPE_CHECKING:
     import socket
@@ -17,8 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Channel", "Kind", "prove_to_caller", "prove_to_endpoint", "refuse"]
 
-# Raise the number with every change of this module.
-_GREETING = b"cerebro-spark 3\n"
+# What an endpoint says first, in the clear. Raise the numbers with every change of this module.
+_GREETING = b"cerebro-spark 4\n"
+_ENCRYPTED_GREETING = b"cerebro-tls   4\n"
 _WELCOME, _REFUSED = b"w", b"r"
 
 _HEADER = struct.Struct(">BQ")
@@ -42,19 +46,23 @@ _REQUESTS = frozenset((Kind.CALL, Kind.FETCH))
 
 
 def prove_to_caller(connection: socket.socket, secret: bytes, until: float) -> Channel:
-    """Let a caller prove that it knows the secret, and prove it in turn.
+    """Let a caller prove that it knows the secret, and prove it in turn; agree on keys first if there are to be any.
 
     Raises
     ------
     RefusedError
-        It does not know the secret; tell it so with :func:`refuse`.
+        It does not know the secret, or does not encrypt; tell it so with :func:`refuse`.
     OSError
         It does not say anything by the deadline, or goes.
     """
     own = secrets.token_bytes(NONCE_BYTES)
-    write(connection, _GREETING + own, until)
+    if isinstance(connection, ssl.SSLSocket):
+        _expect_encryption(connection, until)
+        write(connection, own, until)
+    else:
+        write(connection, _GREETING + own, until)
     proof = read(connection, NONCE_BYTES + MAC_BYTES, until)
-    seal = Seal(secret, own, proof[:NONCE_BYTES])
+    seal = Seal(secret, own, proof[:NONCE_BYTES], session_of(connection))
     seal.check(proof[NONCE_BYTES:], "caller", 0)
     write(connection, _WELCOME + seal.sign("endpoint", 0), until)
     return Channel(connection, seal, asks=False)
@@ -62,30 +70,74 @@ def prove_to_caller(connection: socket.socket, secret: bytes, until: float) -> C
 
 def refuse(connection: socket.socket, until: float) -> None:
     """Tell a caller that its proof is none."""
-    write(connection, _REFUSED + bytes(MAC_BYTES), until)
+    if isinstance(connection, ssl.SSLSocket) and connection.version() is None:
+        return  # there are no keys to tell it with
+    with suppress(RefusedError):  # its session has ended with what it said
+        write(connection, _REFUSED + bytes(MAC_BYTES), until)
 
 
-def prove_to_endpoint(connection: socket.socket, secret: bytes, until: float) -> Channel:
+def prove_to_endpoint(
+    connection: socket.socket, secret: bytes, until: float, encryption: ssl.SSLContext | None = None
+) -> Channel:
     """Prove to an endpoint that this side knows the secret, and let it prove it in turn.
+
+    Parameters
+    ----------
+    connection : socket.socket
+        Is closed where this fails.
+    secret : bytes
+    until : float
+    encryption : ssl.SSLContext, optional
+        Of a run whose messages are encrypted.
 
     Raises
     ------
     RefusedError
-        The endpoint does not know the secret, or refuses this side's proof, or speaks another protocol.
+        The endpoint does not know the secret, or refuses this side's proof, or speaks another protocol; it encrypts and
+        this side does not, or the other way round.
     OSError
         It does not say anything by the deadline, or goes.
     """
-    greeting = read(connection, len(_GREETING) + NONCE_BYTES, until)
-    if not greeting.startswith(_GREETING):
-        raise RefusedError("the other side is no endpoint of this version of cerebro-spark")
-    own = secrets.token_bytes(NONCE_BYTES)
-    seal = Seal(secret, greeting[len(_GREETING) :], own)
-    write(connection, own + seal.sign("caller", 0), until)
-    verdict = read(connection, 1 + MAC_BYTES, until)
-    if verdict[:1] != _WELCOME:
-        raise RefusedError("a message that is not signed with this run's secret")
-    seal.check(verdict[1:], "endpoint", 0)
+    try:
+        _check_greeting(read(connection, len(_GREETING), until), encrypted=encryption is not None)
+        if encryption is not None:
+            write(connection, _ENCRYPTED_GREETING, until)
+            connection = encryption.wrap_socket(connection, do_handshake_on_connect=False)
+            encrypt(connection, until)
+        nonce = read(connection, NONCE_BYTES, until)
+        own = secrets.token_bytes(NONCE_BYTES)
+        seal = Seal(secret, nonce, own, session_of(connection))
+        write(connection, own + seal.sign("caller", 0), until)
+        verdict = read(connection, 1 + MAC_BYTES, until)
+        if verdict[:1] != _WELCOME:
+            raise RefusedError("a message that is not signed with this run's secret")  # noqa: TRY301 - closes as well
+        seal.check(verdict[1:], "endpoint", 0)
+    except BaseException:
+        connection.close()
+        raise
     return Channel(connection, seal, asks=True)
+
+
+def _check_greeting(greeting: bytes, *, encrypted: bool) -> None:
+    if greeting == (_ENCRYPTED_GREETING if encrypted else _GREETING):
+        return
+    if greeting == _ENCRYPTED_GREETING:
+        raise RefusedError("the other side encrypts its messages, and this side does not")
+    if greeting == _GREETING:
+        raise RefusedError("the other side does not encrypt its messages, and this side does")
+    raise RefusedError("the other side is no endpoint of this version of cerebro-spark")
+
+
+def _expect_encryption(connection: ssl.SSLSocket, until: float) -> None:
+    """Tell a caller that it has to encrypt, and agree on keys with one that knows what that means.
+
+    It repeats the greeting, so that a stranger's bytes are not taken for the beginning of a long message of TLS.
+    """
+    with underneath(connection) as plain:
+        write(plain, _ENCRYPTED_GREETING, until)
+        if read(plain, len(_ENCRYPTED_GREETING), until) != _ENCRYPTED_GREETING:
+            raise RefusedError("a caller that does not encrypt its messages")
+    encrypt(connection, until)
 
 
 class Channel:

@@ -9,9 +9,10 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from udfs.rpc._address import location_of
+from udfs.rpc._address import interface_of, is_every_interface, location_of
 from udfs.rpc._channel import Kind, prove_to_caller, refuse
 from udfs.rpc._connections import Connection, Connections
+from udfs.rpc._encryption import context_of_endpoint
 from udfs.rpc._errors import RefusedError
 from udfs.rpc._limits import Limits
 from udfs.rpc._socket import deadline
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from udfs.rpc._channel import Channel
+    from udfs.rpc._credentials import Credentials
     from udfs.rpc._protocol import Request, WireProtocol
 
 __all__ = ["Endpoint"]
@@ -50,9 +52,9 @@ class Endpoint:
     Parameters
     ----------
     host : str
-        Name or address of the interface to listen on.
-    secret : bytes
-        The run's, at least 16 random bytes.
+        Name or address of the interface to listen on, and of no other; ``0.0.0.0`` is all of them.
+    credentials : Credentials
+        The run's. With a certificate every connection is encrypted.
     protocol : WireProtocol
     answer : callable, optional
         Takes a request and gives its reply, in any of several threads; it may raise :class:`RefusedError` as well.
@@ -64,29 +66,32 @@ class Endpoint:
     Attributes
     ----------
     location : str
-        ``tcp://host:port``, for :class:`Caller`.
+        ``tcp://address:port``, for :class:`Caller`: other machines need not know the name.
     refused : int
         Requests, and proofs of strangers, that were refused so far.
 
     Raises
     ------
-    OSError
+    AddressError
         The interface is not of this machine.
     """
 
     def __init__(
         self,
         host: str,
-        secret: bytes,
+        credentials: Credentials,
         protocol: WireProtocol,
         answer: Callable[[Request[Any]], Any] | None = None,
         held: Callable[[str], bytes | None] | None = None,
         limits: Limits | None = None,
     ) -> None:
-        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
-        self._listener = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
-        self.location = location_of(host, self._listener.getsockname()[1])
-        self._secret = secret
+        address = interface_of(host)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._listener = socket.create_server((address, 0), family=family, backlog=_BACKLOG)
+        reached = interface_of(socket.gethostname()) if is_every_interface(address) else address
+        self.location = location_of(reached, self._listener.getsockname()[1])
+        self._secret = credentials.secret
+        self._encryption = context_of_endpoint(credentials) if credentials.encrypted else None
         self._protocol = protocol
         self._answer = answer
         self._held = held
@@ -133,6 +138,11 @@ class Endpoint:
                 self._connections.drop_oldest()
                 self._closed.wait(0.01)
                 continue
+            try:
+                accepted = self._to_be_encrypted(accepted)
+            except OSError:  # it has ended already
+                accepted.close()
+                continue
             connection = Connection(accepted, f"{address[0]}:{address[1]}")
             self._connections.add(connection)
             connection.thread = threading.Thread(
@@ -144,6 +154,12 @@ class Endpoint:
                 connection.thread = None
                 self._end(connection)
                 self._connections.drop_oldest()
+
+    def _to_be_encrypted(self, accepted: socket.socket) -> socket.socket:
+        """Let the connection have one socket from the beginning, for other threads may cut it."""
+        if self._encryption is None:
+            return accepted
+        return self._encryption.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
 
     def _serve(self, connection: Connection) -> None:
         try:

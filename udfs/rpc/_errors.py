@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from optimizer.errors import CerebroError
 
-__all__ = ["CallError", "RefusedError"]
+__all__ = ["AddressError", "CallError", "RefusedError"]
+
+
+class AddressError(CerebroError, OSError):
+    """A name or address stands for no interface of this machine."""
 
 
 class CallError(CerebroError, ConnectionError):

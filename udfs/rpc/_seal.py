@@ -19,9 +19,10 @@ NONCE_BYTES = 16
 class Seal:
     """Signs and checks the messages of one connection.
 
-    The key is derived from the run's secret and from a random number of each side, so that what was overheard on one
-    connection is of no use on another. Each signature covers who sends, and the message's place on the connection: a
-    message that is sent again, left out or moved is refused.
+    The key is derived from the run's secret, from a random number of each side, and from the encrypted session if there
+    is one: what was overheard on one connection, or decrypted between two sessions, is of no use on another. Each
+    signature covers who sends, and the message's place on the connection: a message that is sent again, left out or
+    moved is refused.
 
     Parameters
     ----------
@@ -29,6 +30,8 @@ class Seal:
         The run's, at least 16 random bytes.
     endpoint_nonce, caller_nonce : bytes
         16 random bytes of each side.
+    session : bytes
+        What both sides know of the encrypted session; nothing where it is not encrypted (default).
 
     Examples
     --------
@@ -41,8 +44,8 @@ class Seal:
     udfs.rpc._errors.RefusedError: a message that is not signed with this run's secret
     """
 
-    def __init__(self, secret: bytes, endpoint_nonce: bytes, caller_nonce: bytes) -> None:
-        self._key = hmac.digest(secret, b"cerebro-spark|" + endpoint_nonce + caller_nonce, "sha256")
+    def __init__(self, secret: bytes, endpoint_nonce: bytes, caller_nonce: bytes, session: bytes = b"") -> None:
+        self._key = hmac.digest(secret, b"cerebro-spark|" + endpoint_nonce + caller_nonce + session, "sha256")
 
     def sign(self, purpose: str, number: int, content: bytes = b"") -> bytes:
         """Sign a short content.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,14 +19,14 @@ from places import ROOT
 from udfs.heartbeat import Abort, Acknowledged, Beat
 from udfs.heartbeat._process_state import ProcessState, process_state
 from udfs.hopper import HOPPER
-from udfs.rpc import Endpoint
+from udfs.rpc import Endpoint, new_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc to see what the processes do")
 
-SECRET = bytes(range(32))
+CREDENTIALS = new_credentials(encrypted=True)
 PATIENCE_S = 60.0
 
 
@@ -56,7 +57,7 @@ def wait_until(happened: Callable[[], bool]) -> None:
 @pytest.fixture
 def driver() -> Iterator[Driver]:
     driver = Driver()
-    with Endpoint("127.0.0.1", SECRET, HOPPER, driver.answer) as endpoint:
+    with Endpoint("127.0.0.1", CREDENTIALS, HOPPER, driver.answer) as endpoint:
         driver.location = endpoint.location  # type: ignore[attr-defined]
         yield driver
 
@@ -68,12 +69,14 @@ def beating(driver: Driver) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def begin(then: str = "time.sleep(600)", lost_s: float = 30.0) -> subprocess.Popen[str]:
         program = f"""
-            import ctypes, sys, time
+            import ctypes, json, sys, time
             from udfs.heartbeat import Heartbeat
             from udfs.hopper import HOPPER
-            secret = bytes.fromhex(sys.stdin.readline())
+            from udfs.rpc import Credentials
+            secret, certificate = json.loads(sys.stdin.readline())
+            credentials = Credentials(bytes.fromhex(secret), certificate)
             location = {driver.location!r}
-            heartbeat = Heartbeat("w0", "a1", location, secret, HOPPER, lost_s={lost_s})
+            heartbeat = Heartbeat("w0", "a1", location, credentials, HOPPER, lost_s={lost_s})
             heartbeat.start()
             {then}
         """
@@ -86,7 +89,7 @@ def beating(driver: Driver) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         )
         made.append(process)
         assert process.stdin is not None
-        process.stdin.write(SECRET.hex() + "\n")
+        process.stdin.write(json.dumps([CREDENTIALS.secret.hex(), CREDENTIALS.certificate]) + "\n")
         process.stdin.flush()
         driver.wait_for_beats(1)
         return process
@@ -179,8 +182,8 @@ def test_the_secret_is_in_no_command_line_and_no_environment(beating: Callable[.
     child = child_of(beating())
     for name in ("cmdline", "environ"):
         content = Path(f"/proc/{child}/{name}").read_bytes()
-        assert SECRET not in content
-        assert SECRET.hex().encode() not in content
+        assert CREDENTIALS.secret not in content
+        assert CREDENTIALS.secret.hex().encode() not in content
     assert b"heartbeat of w0" in Path(f"/proc/{child}/cmdline").read_bytes()
 
 

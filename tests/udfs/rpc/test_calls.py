@@ -15,7 +15,18 @@ import pytest
 from numpy.typing import NDArray  # noqa: TC002 - type hints of a message are read when it is checked
 
 from udfs.packing import pack
-from udfs.rpc import Caller, CallError, Endpoint, Limits, RefusedError, Request, Seal, WireProtocol
+from udfs.rpc import (
+    Caller,
+    CallError,
+    Credentials,
+    Endpoint,
+    Limits,
+    RefusedError,
+    Request,
+    Seal,
+    WireProtocol,
+    new_credentials,
+)
 from udfs.rpc._address import host_and_port
 from udfs.rpc._channel import Channel, Kind, prove_to_endpoint
 from udfs.rpc._socket import deadline
@@ -24,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SECRET = b"of this run alone"
+CREDENTIALS = Credentials(SECRET)
+ENCRYPTED = new_credentials(encrypted=True)
 LARGE = np.random.default_rng(0).bytes(20_000_000)
 
 
@@ -59,8 +72,26 @@ def heard() -> list[int]:
     return []
 
 
+@pytest.fixture(params=[CREDENTIALS, ENCRYPTED], ids=["plain", "encrypted"])
+def credentials(request: pytest.FixtureRequest) -> Credentials:
+    """Of tests that do not look at single bytes."""
+    given: Credentials = request.param
+    return given
+
+
 @pytest.fixture
 def endpoint(heard: list[int]) -> Iterator[Endpoint]:
+    with answering(heard, CREDENTIALS) as made:
+        yield made
+
+
+@pytest.fixture
+def member_endpoint(heard: list[int], credentials: Credentials) -> Iterator[Endpoint]:
+    with answering(heard, credentials) as made:
+        yield made
+
+
+def answering(heard: list[int], credentials: Credentials) -> Endpoint:
     def answer(request: Request[Any]) -> Any:
         if isinstance(request, Say):
             return Echo(request.text, request.table, request.nested)
@@ -72,13 +103,12 @@ def endpoint(heard: list[int]) -> Iterator[Endpoint]:
             raise RefusedError("a number that nobody asked for")
         return Done(request.number)
 
-    with Endpoint("127.0.0.1", SECRET, PROTOCOL, answer, {"c0/3": LARGE, "c0/4": b""}.get) as made:
-        yield made
+    return Endpoint("127.0.0.1", credentials, PROTOCOL, answer, {"c0/3": LARGE, "c0/4": b""}.get)
 
 
 @pytest.fixture
-def caller(endpoint: Endpoint) -> Iterator[Caller]:
-    made = Caller(endpoint.location, SECRET, PROTOCOL)
+def caller(member_endpoint: Endpoint, credentials: Credentials) -> Iterator[Caller]:
+    made = Caller(member_endpoint.location, credentials, PROTOCOL)
     yield made
     made.close()
 
@@ -116,7 +146,7 @@ def test_bytes_arrive_complete(caller: Caller) -> None:
 
 
 def test_a_stranger_is_refused(endpoint: Endpoint, heard: list[int]) -> None:
-    stranger = Caller(endpoint.location, b"a guess", PROTOCOL)
+    stranger = Caller(endpoint.location, Credentials(b"a guess"), PROTOCOL)
     with pytest.raises(RefusedError, match="not signed with this run's secret"):
         stranger.call(Count(1), timeout_s=5)
     with pytest.raises(RefusedError, match="not signed"):
@@ -200,7 +230,7 @@ def test_a_request_is_for_one_purpose_alone(endpoint: Endpoint) -> None:
 def test_an_answer_that_is_altered_on_its_way_is_refused(at: int, endpoint: Endpoint) -> None:
     """A bit of the proof, of a header, of the bytes that were fetched, and of their signature."""
     with Altering(endpoint.location, 32 + at if at >= 0 else 32 + 33 + 41 + len(LARGE)) as proxy:
-        caller = Caller(proxy.location, SECRET, PROTOCOL)
+        caller = Caller(proxy.location, CREDENTIALS, PROTOCOL)
         with pytest.raises(RefusedError, match="not signed with this run's secret"):
             caller.fetch("c0/3", timeout_s=20)
         caller.close()
@@ -244,8 +274,8 @@ def test_a_signed_request_that_is_not_of_the_protocol_is_refused_and_counted(
 
 
 def test_an_endpoint_that_answers_nobody_refuses_calls() -> None:
-    with Endpoint("127.0.0.1", SECRET, PROTOCOL) as endpoint:
-        caller = Caller(endpoint.location, SECRET, PROTOCOL)
+    with Endpoint("127.0.0.1", CREDENTIALS, PROTOCOL) as endpoint:
+        caller = Caller(endpoint.location, CREDENTIALS, PROTOCOL)
         with pytest.raises(RefusedError, match="which nobody answers here"):
             caller.call(Count(1), timeout_s=5)
         with pytest.raises(CallError, match="nothing is held under 'c0/3'"):
@@ -253,10 +283,10 @@ def test_an_endpoint_that_answers_nobody_refuses_calls() -> None:
         caller.close()
 
 
-def test_whoever_answers_may_refuse_as_well(endpoint: Endpoint, caller: Caller) -> None:
+def test_whoever_answers_may_refuse_as_well(member_endpoint: Endpoint, caller: Caller) -> None:
     with pytest.raises(RefusedError, match="refused Count: a number that nobody asked for"):
         caller.call(Count(-2), timeout_s=5)
-    assert endpoint.refused == 1
+    assert member_endpoint.refused == 1
 
 
 @pytest.mark.parametrize("repeats", [False, True])
@@ -273,7 +303,7 @@ def test_an_impostor_in_the_drivers_place_is_not_believed(repeats: bool, endpoin
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=pretend)
         thread.start()
-        caller = Caller(f"tcp://127.0.0.1:{listener.getsockname()[1]}", SECRET, PROTOCOL)
+        caller = Caller(f"tcp://127.0.0.1:{listener.getsockname()[1]}", CREDENTIALS, PROTOCOL)
         with pytest.raises(RefusedError, match="not signed"):
             caller.call(Count(7), timeout_s=5)
         thread.join()
@@ -289,30 +319,30 @@ def test_a_server_of_another_kind_is_told_apart() -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        caller = Caller(f"tcp://127.0.0.1:{listener.getsockname()[1]}", SECRET, PROTOCOL)
+        caller = Caller(f"tcp://127.0.0.1:{listener.getsockname()[1]}", CREDENTIALS, PROTOCOL)
         with pytest.raises(RefusedError, match="no endpoint of this version"):
             caller.call(Count(7), timeout_s=5)
         thread.join()
 
 
 def test_a_reply_of_another_type_is_refused() -> None:
-    with Endpoint("127.0.0.1", SECRET, PROTOCOL, lambda request: request) as endpoint:
-        caller = Caller(endpoint.location, SECRET, PROTOCOL)
+    with Endpoint("127.0.0.1", CREDENTIALS, PROTOCOL, lambda request: request) as endpoint:
+        caller = Caller(endpoint.location, CREDENTIALS, PROTOCOL)
         with pytest.raises(RefusedError, match="is 'Count', and has to be Done"):
             caller.call(Count(7), timeout_s=5)
 
 
-def test_nobody_there_and_errors_inside(endpoint: Endpoint, caller: Caller) -> None:
+def test_nobody_there_and_errors_inside(member_endpoint: Endpoint, caller: Caller, credentials: Credentials) -> None:
     with pytest.raises(CallError, match="of the supervisor"):
         caller.call(Count(-1), timeout_s=5)
-    assert endpoint.refused == 0
-    location = endpoint.location
-    endpoint.shutdown()
+    assert member_endpoint.refused == 0
+    location = member_endpoint.location
+    member_endpoint.shutdown()
     with pytest.raises(CallError, match="did not answer Count"):
-        Caller(location, SECRET, PROTOCOL).call(Count(1), timeout_s=2)
+        Caller(location, credentials, PROTOCOL).call(Count(1), timeout_s=2)
 
 
-def test_one_caller_in_many_threads(endpoint: Endpoint, caller: Caller, heard: list[int]) -> None:
+def test_one_caller_in_many_threads(member_endpoint: Endpoint, caller: Caller, heard: list[int]) -> None:
     """No reply goes astray, nothing is refused, and nothing is answered twice."""
     replies: dict[int, int] = {}
 
@@ -329,20 +359,20 @@ def test_one_caller_in_many_threads(endpoint: Endpoint, caller: Caller, heard: l
         thread.join()
     assert replies == {number: number for number in range(400)}
     assert sorted(heard) == list(range(400))
-    assert endpoint.refused == 0
+    assert member_endpoint.refused == 0
 
 
-def test_calls_in_turn_take_one_connection(endpoint: Endpoint, caller: Caller) -> None:
+def test_calls_in_turn_take_one_connection(member_endpoint: Endpoint, caller: Caller) -> None:
     for number in range(5):
         caller.call(Count(number), timeout_s=5)
-    assert len(endpoint._connections._members) == 1
+    assert len(member_endpoint._connections._members) == 1
 
 
 def test_a_caller_does_not_use_a_connection_that_the_endpoint_may_close() -> None:
     """The worker asks again after a unit of an hour."""
     limits = Limits(idle_s=0.6)
-    with Endpoint("127.0.0.1", SECRET, PROTOCOL, lambda _: Done(1), limits=limits) as endpoint:
-        caller = Caller(endpoint.location, SECRET, PROTOCOL, limits)
+    with Endpoint("127.0.0.1", CREDENTIALS, PROTOCOL, lambda _: Done(1), limits=limits) as endpoint:
+        caller = Caller(endpoint.location, CREDENTIALS, PROTOCOL, limits)
         for pause_s in (0.0, 0.15, 0.7):
             time.sleep(pause_s)
             assert caller.call(Count(1), timeout_s=5) == Done(1)
@@ -357,8 +387,8 @@ def test_a_closed_caller_ends_the_calls_of_other_threads() -> None:
         go_on.wait(20)
         return Done(1)
 
-    with Endpoint("127.0.0.1", SECRET, PROTOCOL, answer) as endpoint:
-        caller = Caller(endpoint.location, SECRET, PROTOCOL)
+    with Endpoint("127.0.0.1", CREDENTIALS, PROTOCOL, answer) as endpoint:
+        caller = Caller(endpoint.location, CREDENTIALS, PROTOCOL)
         errors: list[Exception] = []
 
         def call() -> None:
@@ -388,8 +418,8 @@ def test_a_shutdown_leaves_no_thread_and_lets_an_answer_be_sent() -> None:
         time.sleep(0.3)
         return Done(1)
 
-    endpoint = Endpoint("127.0.0.1", SECRET, PROTOCOL, answer)
-    caller = Caller(endpoint.location, SECRET, PROTOCOL)
+    endpoint = Endpoint("127.0.0.1", CREDENTIALS, PROTOCOL, answer)
+    caller = Caller(endpoint.location, CREDENTIALS, PROTOCOL)
     replies: list[Done] = []
     thread = threading.Thread(target=lambda: replies.append(caller.call(Count(1), timeout_s=5)))
     thread.start()

@@ -1,0 +1,40 @@
+"""Whether Spark itself encrypts what travels between its processes."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["encrypts"]
+
+_LOG = logging.getLogger(__name__)
+
+_SETTING = re.compile(r"spark\.(network\.crypto|ssl(\.\w+)*)\.enabled")
+
+
+def encrypts(spark: SparkSession) -> bool:
+    """Tell whether the session's settings have any of Spark's connections encrypted.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+
+    Returns
+    -------
+    bool
+        Whether ``spark.network.crypto.enabled``, ``spark.ssl.enabled`` or ``spark.ssl.<part>.enabled`` is true. False
+        where the server does not tell its settings.
+    """
+    try:
+        settings = dict(spark.conf.getAll)
+    except PySparkException as error:
+        _LOG.warning("the session does not tell whether Spark encrypts, so this counts as no: %s", error)
+        return False
+    return any(_SETTING.fullmatch(name) and value.strip().lower() == "true" for name, value in settings.items())

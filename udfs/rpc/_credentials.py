@@ -1,0 +1,75 @@
+"""Credentials of a run: what its members know, and nobody else."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+__all__ = ["Credentials", "new_credentials"]
+
+# Clocks of machines differ, and runs are short: a certificate is of its run, whatever the date.
+_FROM, _TO = datetime(2000, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Secret of a run, and its certificate where its messages are encrypted. Its ``repr`` shows nothing.
+
+    Parameters
+    ----------
+    secret : bytes
+        At least 16 random bytes.
+    certificate : str
+        As PEM; empty where messages are signed only (default).
+    key : str
+        The certificate's private key, as PEM. An endpoint needs it, a caller does not.
+
+    Examples
+    --------
+    >>> Credentials(b"0123456789abcdef")
+    Credentials()
+    """
+
+    secret: bytes = field(repr=False)
+    certificate: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether messages are encrypted."""
+        return bool(self.certificate)
+
+
+def new_credentials(*, encrypted: bool) -> Credentials:
+    """Draw a secret of 32 bytes, and sign a certificate of the run's own if its messages are to be encrypted.
+
+    Examples
+    --------
+    >>> new_credentials(encrypted=True).encrypted
+    True
+    """
+    secret = secrets.token_bytes(32)
+    return Credentials(secret, *_certificate()) if encrypted else Credentials(secret)
+
+
+def _certificate() -> tuple[str, str]:
+    """Make a key of the curve P-256, and sign its certificate with it: no authority, and no host's name."""
+    # Takes a tenth of a second, and only the driver of an encrypted run needs it.
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a run of cerebro-spark")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), _FROM, _TO)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    unprotected = serialization.NoEncryption()
+    return (
+        certificate.public_bytes(pem).decode(),
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, unprotected).decode(),
+    )
