@@ -18,7 +18,8 @@ from ._trial import WORST
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from ._sampling import Space
+    from optimizer.space import Space
+
     from ._trial import Trial
 
 __all__ = ["PBT"]
@@ -81,8 +82,6 @@ class PBT(Sampled):
         **settings: Any,
     ) -> None:
         super().__init__(RandomSampler(space, seed), **settings)
-        if not callable(getattr(space, "perturb", None)):
-            raise InvalidArgumentError(f"space={space!r}: a search space whose values can be perturbed")
         self._space = space
         self.population = whole("population", population, 2, "the worst members become clones of others")
         self.epochs = whole("epochs", epochs)
