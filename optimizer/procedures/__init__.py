@@ -19,7 +19,7 @@ from ._random import RandomSearch
 from ._replay import Replay
 from ._results import Ended, EpochResult, OutOfTime, Result
 from ._sampled import Sampled
-from ._sampling import ListedSampler, RandomSampler, Sampler, Space
+from ._sampling import ListedSampler, RandomSampler, Sampler
 from ._schedule import Schedule, Segment, schedule_of
 from ._sequential import Sequential
 from ._simulate import Simulation, Span, Visit, simulate
@@ -63,7 +63,6 @@ __all__ = [
     "Sequential",
     "Simulation",
     "Source",
-    "Space",
     "Span",
     "Stage",
     "Start",

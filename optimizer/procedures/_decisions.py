@@ -15,6 +15,9 @@ __all__ = ["Continue", "Decision", "Pause", "Source", "Start", "Stop"]
 class Source:
     """Origin of a cloned configuration: another one, after one of its epochs.
 
+    When the decision is made, it is the last epoch of that trial that the procedure was told of. The trial itself may
+    go on meanwhile, so its state has to be kept until the clone has one of its own.
+
     Parameters
     ----------
     trial_id : str

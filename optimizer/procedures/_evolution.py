@@ -17,7 +17,8 @@ from ._sampling import RandomSampler
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._sampling import Space
+    from optimizer.space import Space
+
     from ._trial import Trial
 
 __all__ = ["AgingEvolution"]
@@ -66,8 +67,6 @@ class AgingEvolution(Sampled):
         **settings: Any,
     ) -> None:
         super().__init__(RandomSampler(space, seed), **settings)
-        if not callable(getattr(space, "mutate", None)):
-            raise InvalidArgumentError(f"space={space!r}: a search space whose values can be mutated")
         self._space = space
         self.population = whole("population", population, 2, "a parent is the best of several")
         self.configurations = whole("configurations", configurations)

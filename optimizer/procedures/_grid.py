@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import InvalidArgumentError
-
 from ._listed import Listed
+from ._sampling import check_space
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._sampling import Space
+    from optimizer.space import Space
 
 __all__ = ["Grid"]
 
@@ -33,7 +32,9 @@ class Grid(Listed):
     Raises
     ------
     InvalidArgumentError
-        The space has no grid, or a value is not allowed.
+        It is no space, or a value is not allowed.
+    SpaceError
+        A continuous dimension without ``points``.
     """
 
     def __init__(
@@ -45,6 +46,4 @@ class Grid(Listed):
         concurrency: int | None = None,
         **settings: Any,
     ) -> None:
-        if not callable(getattr(space, "grid", None)):
-            raise InvalidArgumentError(f"space={space!r}: a search space, or Listed(configurations)")
-        super().__init__(space.grid(points), epochs=epochs, concurrency=concurrency, **settings)
+        super().__init__(check_space(space).grid(points), epochs=epochs, concurrency=concurrency, **settings)

@@ -18,7 +18,8 @@ from ._trial import WORST
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from ._sampling import Space
+    from optimizer.space import Space
+
     from ._trial import Trial
 
 __all__ = ["PBT"]
@@ -63,6 +64,20 @@ class PBT(Sampled):
     ------
     InvalidArgumentError
         A value that is not allowed.
+    SpaceError
+        The space has no dimension of a name in ``only``.
+
+    Examples
+    --------
+    >>> from optimizer.procedures import EpochResult
+    >>> from optimizer.space import Space, log_uniform
+    >>> search = PBT(Space({"lr": log_uniform(1e-5, 1e-1)}), population=2, epochs=4, factors=[0.8])
+    >>> _ = search.ask()
+    >>> for decision in search.ask([EpochResult("c000", 1, {"loss": 0.5}), EpochResult("c001", 1, {"loss": 0.7})]):
+    ...     print(type(decision).__name__, decision.trial_id, decision.reason)
+    Continue c000
+    Stop c001 epoch 1: among the worst, replaced by a clone of c000
+    Start c002 clone of c000 after epoch 1: lr 0.0001226 -> 9.807e-05
     """
 
     def __init__(
@@ -81,8 +96,6 @@ class PBT(Sampled):
         **settings: Any,
     ) -> None:
         super().__init__(RandomSampler(space, seed), **settings)
-        if not callable(getattr(space, "perturb", None)):
-            raise InvalidArgumentError(f"space={space!r}: a search space whose values can be perturbed")
         self._space = space
         self.population = whole("population", population, 2, "the worst members become clones of others")
         self.epochs = whole("epochs", epochs)
@@ -97,10 +110,13 @@ class PBT(Sampled):
         if isinstance(only, str):
             raise InvalidArgumentError(f"only={only!r}: a list of names, as [{only!r}]")
         self._only = None if only is None else tuple(only)
+        if self._only == ():
+            raise InvalidArgumentError("only is empty: a clone would be a copy of its source; None changes all values")
         self._together = one_of("generations", generations, ("together", "rolling")) == "together"
         self._seed = whole("seed", seed, 0)
-        self._members: list[Trial] = []
         self._clones = 0
+        self._perturb(space.sample(self._seed, 0))  # a wrong name in only is told now, not with the first clone
+        self._members: list[Trial] = []
 
     def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # noqa: ARG002 - the population is set
         """See :meth:`Procedure.decide`."""
@@ -161,9 +177,7 @@ class PBT(Sampled):
         if not self.may_start:
             return self._go_on(member)
         source = best[int(np.random.default_rng([self._seed, self._clones]).integers(len(best)))]
-        params = self._space.perturb(
-            source.params, self._seed, self._clones, factors=self._factors, resample=self._resample, only=self._only
-        )
+        params = self._perturb(source.params)
         self._clones += 1
         if member.live:
             self.stop(member, f"epoch {len(member.curve)}: among the worst, replaced by a clone of {source.trial_id}")
@@ -172,6 +186,11 @@ class PBT(Sampled):
             self._next(source),
             source=Source(source.trial_id, source.finished),
             reason=f"clone of {source.trial_id} after epoch {source.finished}: {_changes(source.params, params)}",
+        )
+
+    def _perturb(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        return self._space.perturb(
+            params, self._seed, self._clones, factors=self._factors, resample=self._resample, only=self._only
         )
 
     def _go_on(self, member: Trial) -> Trial | None:

@@ -8,7 +8,7 @@ from ._sampling import RandomSampler
 from ._sequential import Sequential
 
 if TYPE_CHECKING:
-    from ._sampling import Space
+    from optimizer.space import Space
 
 __all__ = ["RandomSearch"]
 

@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError
+from optimizer.space import Space
 
 from ._arguments import plain, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from ._ledger import Ledger
     from ._trial import Trial
 
-__all__ = ["ListedSampler", "RandomSampler", "Sampler", "Space"]
+__all__ = ["ListedSampler", "RandomSampler", "Sampler", "check_space"]
 
 
-class Space(Protocol):
-    """What procedures need of a search space, as of :class:`optimizer.space.Space`; most need ``sample`` alone."""
-
-    def sample(self, seed: int, number: int) -> Mapping[str, Any]:
-        """Draw configuration ``number`` of a seed."""
-
-    def grid(self, points: int | Mapping[str, int] | None = None) -> Sequence[Mapping[str, Any]]:
-        """List all configurations, with some points of each continuous dimension."""
-
-    def perturb(
-        self,
-        params: Mapping[str, Any],
-        seed: int,
-        number: int,
-        *,
-        factors: Sequence[float],
-        resample: float,
-        only: Collection[str] | None = None,
-    ) -> Mapping[str, Any]:
-        """Change values by a factor or to a neighbour, or draw them anew (PBT), never out of bounds."""
-
-    def mutate(self, params: Mapping[str, Any], seed: int, number: int) -> Mapping[str, Any]:
-        """Change one value (aging evolution), never out of bounds."""
+def check_space(space: Any) -> Space:
+    """Check that a value is a search space."""
+    if not isinstance(space, Space):
+        raise InvalidArgumentError(f'space={space!r}: a Space, as Space({{"lr": log_uniform(1e-5, 1e-1)}})')
+    return space
 
 
 class Sampler(ABC):
@@ -90,13 +73,11 @@ class RandomSampler(Sampler):
     Raises
     ------
     InvalidArgumentError
-        The space cannot be sampled, or the seed is no whole number.
+        It is no space, or the seed is no whole number.
     """
 
     def __init__(self, space: Space, seed: int = 0) -> None:
-        if not callable(getattr(space, "sample", None)):
-            raise InvalidArgumentError(f"space={space!r}: a search space, or ListedSampler(configurations)")
-        self._space = space
+        self._space = check_space(space)
         self._seed = whole("seed", seed, 0)
 
     def suggest(self, number: int, ledger: Ledger) -> Mapping[str, Any]:  # noqa: ARG002 - draws are independent

@@ -49,7 +49,7 @@ from optimizer.procedures import (
     result_document,
     schedule_of,
 )
-from optimizer.space import Space, log_uniform
+from optimizer.space import Space, SpaceError, log_uniform
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +102,8 @@ def epochs(search: Procedure, number: int, *losses: float) -> list[Decision]:
         (lambda: PBT(SPACE, population=4, epochs=9, factors=(0.8, -1)), r"factors=-1: a number"),
         (lambda: PBT(SPACE, population=4, epochs=9, ready=10), r"ready=10: at most epochs=9"),
         (lambda: PBT(SPACE, population=4, epochs=9, only="lr"), r"only='lr': a list of names"),
-        (lambda: PBT(LISTED, population=4, epochs=9), r"a search space, or ListedSampler"),
+        (lambda: PBT(SPACE, population=4, epochs=9, only=[]), r"only is empty"),
+        (lambda: PBT(LISTED, population=4, epochs=9), r"a Space, as Space\(\{"),
         (lambda: PBT(SPACE, population=4, epochs=9, generations="none"), r"generations='none'"),
         (lambda: PBT(SPACE, population=4, epochs=9, seed=-1), r"seed=-1: at least 0"),
         (
@@ -117,8 +118,8 @@ def epochs(search: Procedure, number: int, *losses: float) -> list[Decision]:
         (lambda: Sequential(LISTED, configurations=2, epochs=0), r"epochs=0: at least 1"),
         (lambda: Sequential(LISTED, configurations=2, epochs=1, concurrency=0), r"concurrency=0: at least 1"),
         (lambda: Sequential(LISTED, configurations=2.0, epochs=1), r"configurations=2.0: a whole number"),
-        (lambda: RandomSearch({"lr": [1]}, configurations=2, epochs=1), r"a search space, or ListedSampler"),
-        (lambda: Grid({"lr": [1]}, epochs=1), r"a search space, or Listed"),
+        (lambda: RandomSearch({"lr": [1]}, configurations=2, epochs=1), r"a Space, as Space\(\{"),
+        (lambda: Grid({"lr": [1]}, epochs=1), r"a Space, as Space\(\{"),
         (lambda: Listed([], epochs=1), r"configurations is empty"),
         (lambda: Listed([{"lr": {1, 2}}], epochs=1), r"is not plain data"),
         (lambda: Listed([{"lr": math.nan}], epochs=1), r"is not plain data"),
@@ -152,6 +153,11 @@ def epochs(search: Procedure, number: int, *losses: float) -> list[Decision]:
 def test_a_bad_value_is_refused_where_it_is_given(make: Callable[[], object], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         make()
+
+
+def test_a_wrong_name_of_pbt_is_told_before_anything_starts() -> None:
+    with pytest.raises(SpaceError, match="no dimension 'lrr'; did you mean 'lr'"):
+        PBT(SPACE, population=4, epochs=9, only=["lrr"])
 
 
 @pytest.mark.parametrize(
