@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from udfs.hopper import Checkpoints, EvaluateUnit, Record, States, digest_of
 from udfs.hopper._sessions import Sessions
+from udfs.rpc import new_credentials
 from udfs.store import Store
 from udfs.training import ModelTrainer, initial_seed, open_session
 
@@ -36,8 +37,8 @@ def test_another_checkpoint_of_the_same_version_is_restored(tmp_path: Path, held
     first, second = checkpoint(1.0), checkpoint(2.0)
     checkpoints, states = Checkpoints(Store.from_uri(str(tmp_path)), "run"), States(1 << 20)
     checkpoints.write(Record("c0", 1, digest_of(second), ((0, 1),)), second)
-    worker: Any = SimpleNamespace(trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, secret=b"")
-    sessions = Sessions(worker, states, checkpoints)
+    worker: Any = SimpleNamespace(trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30)
+    sessions = Sessions(worker, states, checkpoints, new_credentials(encrypted=False))
 
     def unit(version: int, digest: str) -> EvaluateUnit:
         where = {"trial_id": "c0", "params": {}, "partition": 0, "peer": "", "drop": (), "holds": (0,)}
