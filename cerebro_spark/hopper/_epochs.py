@@ -82,7 +82,9 @@ class Epochs:
         try:
             self._finished_epoch(state.epoch, state.trials, tuple(state.events))
         except BaseException as error:  # noqa: BLE001 - raised again where the run was started
-            state.fail(error)
+            with state.changed:
+                state.closing = False
+                state.fail(error)
             return
         with state.changed:
             for trial in state.trials:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from cerebro_spark.hopper._publisher import Publisher, run_started
 from udfs.driver import WorkerJobs
 from udfs.hopper import HOPPER, HopperWorker
 from udfs.rpc import Endpoint
+from udfs.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +25,10 @@ if TYPE_CHECKING:
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper._backend import SparkBackend
     from cerebro_spark.hopper._events import Event, Loss
+    from cerebro_spark.hopper._interrupts import Interrupts
     from cerebro_spark.hopper._journal import Journal, RunSpec
     from cerebro_spark.hopper._lease import Lease
+    from cerebro_spark.hopper._log import TrialLog
     from cerebro_spark.hopper._probe import Probed
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Placement
@@ -33,6 +38,9 @@ __all__ = ["Outcome", "Run"]
 
 # Between two looks at whether the run is over, so that an interrupt by the user is heard in between.
 _LOOK_S = 0.25
+
+# Between two writes of the logs: a driver that is killed loses what was printed since.
+_LOGS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,8 @@ class Run:
     unit_timeout_s : float, optional
     lease : Lease
         Of the run, held.
+    interrupts : Interrupts
+        Of this thread, entered.
     replay : mapping of int to sequence of Placement, optional
         Visits to follow, by epoch.
     """
@@ -96,6 +106,7 @@ class Run:
     trials: list[Trial]
     probed: Probed
     lease: Lease
+    interrupts: Interrupts
     unit_timeout_s: float | None = None
     replay: Mapping[int, Sequence[Placement]] | None = None
 
@@ -110,6 +121,8 @@ class Run:
         ------
         RunError
             All workers were lost too often, or the store does not take the checkpoints.
+        KeyboardInterrupt
+            The user interrupted it; the message says how to go on.
         """
         earlier = self.journal.events()
         earlier_s = max((event.ended for event in earlier), default=0.0)
@@ -155,24 +168,20 @@ class Run:
             self._workers(shares, endpoint.location, secret),
             restarts=self.backend.restarts,
         )
+        remedy = f"Go on with Selection.resume(store, {self.spec.run!r}, backend=..., trainer_fn=...)"
         try:
             with self.backend.occupied():
-                jobs.start()
-                try:
-                    while not coordinator.wait(_LOOK_S):
-                        self.lease.check()
-                except BaseException as error:
-                    coordinator.fail(error)
-                    raise
-                finally:
-                    jobs.stop()
+                self._supervise(coordinator, jobs)
+        except KeyboardInterrupt:
+            message = f"run {self.spec.run!r} was interrupted in epoch {coordinator.epoch}. {remedy}"
+            raise KeyboardInterrupt(message) from None
         finally:
             endpoint.shutdown()
         if coordinator.error is not None:
             raise RunError(
-                f"run {self.spec.run!r} stopped in epoch {coordinator.epoch}: {coordinator.error}. "
-                f"Go on with Selection.resume(store, {self.spec.run!r}, backend=..., trainer_fn=...)"
+                f"run {self.spec.run!r} stopped in epoch {coordinator.epoch}: {coordinator.error}. {remedy}"
             ) from coordinator.error
+        self.interrupts.release()
         return Outcome(
             tuple(earlier + coordinator.events),
             coordinator.seconds - earlier_s,
@@ -183,6 +192,40 @@ class Run:
             {row["worker"]: row["cpu_seconds"] for row in jobs.reports},
             endpoint.refused,
         )
+
+    def _supervise(self, coordinator: Coordinator, jobs: WorkerJobs) -> None:
+        """Start the workers, wait for the end of the run, and end them: an interrupt at any place ends them as well."""
+        written = {trial.trial_id: trial.log for trial in self.trials}
+        try:
+            try:
+                jobs.start()
+                self._wait(coordinator, written)
+            except BaseException as error:
+                coordinator.fail(error)
+                raise
+            finally:
+                # An interrupt before this line is the first: all others are held from then on.
+                self.interrupts.hold()
+        finally:
+            jobs.stop()
+            self._write_logs(written)
+
+    def _wait(self, coordinator: Coordinator, written: dict[str, TrialLog]) -> None:
+        due = time.monotonic() + _LOGS_S
+        while not coordinator.wait(_LOOK_S):
+            self.lease.check()
+            if time.monotonic() > due:
+                self._write_logs(written)
+                due = time.monotonic() + _LOGS_S
+
+    def _write_logs(self, written: dict[str, TrialLog]) -> None:
+        """Write the logs that have changed, unless another driver has the run; no log is worth a run."""
+        with suppress(StoreError, RunError):
+            self.lease.check()
+            for trial in self.trials:
+                if written[trial.trial_id] is not trial.log:
+                    written[trial.trial_id] = trial.log
+                    self.journal.write_log(trial)
 
     def _shares(self) -> dict[str, tuple[int, ...]]:
         """Deal each worker its own shards, then copies of the next ones'; workers that join later get none yet."""

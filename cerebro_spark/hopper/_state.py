@@ -80,6 +80,10 @@ class RunState:
         Whether the epoch's results are being written: no unit is given out.
     over : bool
         Whether the run is.
+    aborting : bool
+        Whether every process that still beats is to be ended.
+    dismissed : set of str
+        Attempts that were taken for lost.
     """
 
     hopper: Hopper
@@ -111,6 +115,8 @@ class RunState:
         self.checkpoint_seconds = 0.0
         self.error: BaseException | None = None
         self.over = False
+        self.aborting = False
+        self.dismissed: set[str] = set()
         self.closing = False
         self._validates = validates
         self._started = time.monotonic() - earlier_s

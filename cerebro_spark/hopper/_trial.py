@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cerebro_spark.hopper._log import TrialLog
 from udfs.hopper import Record
 from udfs.training import merge_sums
 
@@ -53,6 +54,8 @@ class Trial:
         Losses of workers that had it, since it last got past such a unit.
     unreadable : int
         Times in a row that the store did not give its checkpoint.
+    log : TrialLog
+        What its units printed.
     """
 
     trial_id: str
@@ -71,6 +74,7 @@ class Trial:
     seconds: float = 0.0
     state_bytes: int = 0
     records: dict[int, Record] = field(default_factory=dict)
+    log: TrialLog = field(default_factory=TrialLog)
 
     @property
     def version(self) -> int:

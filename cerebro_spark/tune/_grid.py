@@ -11,13 +11,13 @@ from pyspark.ml import Estimator
 
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
-from cerebro_spark.hopper import Journal, Lease, RunSpec, Trial, probe
+from cerebro_spark.hopper import Interrupts, Journal, Lease, RunSpec, Trial, probe
 from cerebro_spark.tune._selection import Selection, train, trainer_name
 from cerebro_spark.tune._space import grid
 from cerebro_spark.tune._tracking import Followers
 from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
-from udfs.driver import hint_keywords
+from udfs.driver import hint_keywords, interruptible
 from udfs.names import check_name
 from udfs.shards import PreparedData
 
@@ -252,6 +252,9 @@ class GridSearch(Estimator[Selection]):
             ``params`` has entries, or a setting was changed to one that is not allowed.
         RunError
             The run stopped; :meth:`Selection.resume` goes on.
+        KeyboardInterrupt
+            The user interrupted it. Its jobs and processes are ended first, jobs of other sessions go on, and if the
+            run had begun the message says how to resume it.
         """
         if params:
             raise InvalidArgumentError(
@@ -260,18 +263,21 @@ class GridSearch(Estimator[Selection]):
         self._check()
         if run_id is not None:
             check_name(run_id, "a run")
-        return self._search(data, run_id)
+        with Interrupts() as interrupts:
+            return self._search(data, run_id, interrupts)
 
     def _fit(self, dataset: DataFrame) -> Selection:
         return self.fit(dataset)
 
-    def _search(self, data: DataFrame | PreparedData, run_id: str | None) -> Selection:
-        configs = self.configurations
+    def _prepared(self, data: DataFrame | PreparedData) -> PreparedData:
         if isinstance(data, PreparedData):
             self.backend.admit()
-            prepared = data
-        else:
-            prepared = self.prepare(data)
+            return data
+        return interruptible(self.backend.spark, lambda: self.prepare(data))
+
+    def _search(self, data: DataFrame | PreparedData, run_id: str | None, interrupts: Interrupts) -> Selection:
+        configs = self.configurations
+        prepared = self._prepared(data)
         probed = probe(self.trainer_fn, configs[0], prepared, self.seed, self.backend)
         spec = RunSpec(
             run=run_id or f"run-{uuid.uuid4().hex[:12]}",
@@ -295,6 +301,7 @@ class GridSearch(Estimator[Selection]):
                 probed=probed,
                 backend=self.backend,
                 lease=lease,
+                interrupts=interrupts,
                 followers=self._followers,
                 parameters={name: getattr(self, name) for name in _LOGGED},
                 unit_timeout_s=self.unit_timeout_s,

@@ -10,7 +10,7 @@ from pyspark.ml import Model
 from pyspark.ml.util import MLWritable
 
 from cerebro_spark.errors import InvalidArgumentError, NoModelError
-from cerebro_spark.hopper import Journal, Lease, Run, RunSpec, Trial, probe
+from cerebro_spark.hopper import Interrupts, Journal, Lease, Run, RunSpec, Trial, probe
 from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._result import TrialResult
 from cerebro_spark.tune._tracking import Followers, tracked
@@ -262,6 +262,8 @@ class Selection(Model, MLWritable):
             another machine, this call finds that out in 20 seconds; on this one, at once.
         InvalidArgumentError
             ``trainer_fn`` cannot be called.
+        KeyboardInterrupt
+            As for :meth:`GridSearch.fit`.
         """
         if not callable(trainer_fn):
             raise InvalidArgumentError(f"trainer_fn={trainer_fn!r}: give the function that the run began with")
@@ -280,7 +282,7 @@ class Selection(Model, MLWritable):
             )
         backend.admit()
         probed = probe(trainer_fn, spec.configs[0], prepared, spec.seed, backend)
-        with Lease(store, run_id) as lease:
+        with Interrupts() as interrupts, Lease(store, run_id) as lease:
             trials = journal.trials(spec, len(prepared.partitions))
             for trial in trials:
                 if trial.status == "finished" and len(trial.history) < spec.epochs:
@@ -293,6 +295,7 @@ class Selection(Model, MLWritable):
                 probed=probed,
                 backend=backend,
                 lease=lease,
+                interrupts=interrupts,
                 followers=followers,
                 parameters={"resumed": run_id, "num_epochs": spec.epochs, "seed": spec.seed},
                 unit_timeout_s=unit_timeout_s,
@@ -339,7 +342,7 @@ class Selection(Model, MLWritable):
             for before in self._trials
         ]
         finished = {trial.trial_id for trial in trials if trial.running}
-        with Lease(self.prepared.store, spec.run) as lease:
+        with Interrupts() as interrupts, Lease(self.prepared.store, spec.run) as lease:
             Journal(self.prepared.store, spec.run).begin(spec)
             return train(
                 spec,
@@ -349,6 +352,7 @@ class Selection(Model, MLWritable):
                 probed=probed,
                 backend=backend,
                 lease=lease,
+                interrupts=interrupts,
                 followers=followers,
                 parameters={},
                 replay={
@@ -378,6 +382,7 @@ class Selection(Model, MLWritable):
             tuple(trial.visits),
             trial.seconds,
             trial.traceback,
+            str(trial.log),
         )
 
     def _place(self, result: TrialResult) -> tuple[bool, float, str]:
@@ -403,6 +408,7 @@ def train(  # noqa: PLR0913 - what a run is made of
     probed: Probed,
     backend: SparkBackend,
     lease: Lease,
+    interrupts: Interrupts,
     followers: Followers,
     parameters: Mapping[str, Any],
     unit_timeout_s: float | None = None,
@@ -423,6 +429,8 @@ def train(  # noqa: PLR0913 - what a run is made of
     backend : SparkBackend
     lease : Lease
         Of the run, held.
+    interrupts : Interrupts
+        Of this thread, entered.
     followers : Followers
     parameters : mapping
         Settings of the search, for MLflow.
@@ -444,6 +452,7 @@ def train(  # noqa: PLR0913 - what a run is made of
         trials=list(trials),
         probed=probed,
         lease=lease,
+        interrupts=interrupts,
         unit_timeout_s=unit_timeout_s,
         replay=replay,
     )
