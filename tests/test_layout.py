@@ -36,6 +36,7 @@ def test_a_folder_of_tests_has_a_package(folder: Path) -> None:
 def test_shared_code_lies_in_one_place() -> None:
     """A module that is no test is in tests/support, the one folder of tests on Python's path."""
     programs = {
+        "cerebro_spark/tune/interrupted.py",
         "cluster/moved_weights.py",
         "faults/driver.py",
         "hostile/opener.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,15 @@ from rich.table import Table as RichTable
 from cerebro_spark.cli._search_file import load_search, search_settings
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.hopper import POLICIES
-from udfs.driver.command import Device, Master, OutFolder, choice, comma_separated, refused_before_spark
+from udfs.driver.command import (
+    Device,
+    Master,
+    OutFolder,
+    choice,
+    comma_separated,
+    ended_by_interrupt,
+    refused_before_spark,
+)
 from udfs.names import check_name
 
 if TYPE_CHECKING:
@@ -106,27 +115,36 @@ def tune_command(
             # Sessions and columns come later; the rest is checked now.
             absent: Any = None
             make_search(backend=make_backend(absent), **{"feature_columns": (), **settings})
-    with _CONSOLE.status("starting Spark"):
-        spark = launch(master, {"spark.log.level": "ERROR"}, name="cerebro")
-    backend = make_backend(spark)
-    if resume is None:
-        assert table is not None  # noqa: S101 - seen above, before Spark
-        df = spark.read.parquet(table)
-        settings.setdefault("feature_columns", [name for name in df.columns if name not in settings["label_columns"]])
-    out.mkdir(parents=True, exist_ok=True)
-    track_into(out, experiment)
-    if resume is not None:
-        selection = Selection.resume(
-            place,
-            resume,
-            backend=backend,
-            trainer_fn=module.trainer_fn,
-            num_epochs=num_epochs,
-            experiment=experiment,
-        )
-    else:
-        selection = make_search(backend=backend, **settings).fit(df, run_id=run_id)
-    _write(selection, out)
+    run = resume or run_id or f"run-{uuid.uuid4().hex[:12]}"
+
+    def remedy() -> str:
+        if Journal(place, run).begun:
+            return f"run {run} goes on with: cerebro tune {search} --resume {run} --out {out}"
+        return "no run had begun; the same command uses the rows that were prepared"
+
+    with ended_by_interrupt(remedy):
+        with _CONSOLE.status("starting Spark"):
+            spark = launch(master, {"spark.log.level": "ERROR"}, name="cerebro")
+        backend = make_backend(spark)
+        if resume is None:
+            assert table is not None  # noqa: S101 - seen above, before Spark
+            df = spark.read.parquet(table)
+            labelled = settings["label_columns"]
+            settings.setdefault("feature_columns", [name for name in df.columns if name not in labelled])
+        out.mkdir(parents=True, exist_ok=True)
+        track_into(out, experiment)
+        if resume is not None:
+            selection = Selection.resume(
+                place,
+                resume,
+                backend=backend,
+                trainer_fn=module.trainer_fn,
+                num_epochs=num_epochs,
+                experiment=experiment,
+            )
+        else:
+            selection = make_search(backend=backend, **settings).fit(df, run_id=run)
+        _write(selection, out)
 
 
 def _check_table(table: str | None, settings: Mapping[str, Any], master: str | None) -> None:

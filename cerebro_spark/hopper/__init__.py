@@ -6,8 +6,10 @@ from cerebro_spark.hopper._director import Director
 from cerebro_spark.hopper._events import Event, Loss, Observer
 from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._inspection import Finding, inspect_store
+from cerebro_spark.hopper._interrupts import Interrupts
 from cerebro_spark.hopper._journal import Journal, RunSpec
 from cerebro_spark.hopper._lease import Lease
+from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._probe import Probed, probe
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._run import Outcome, Run
@@ -21,6 +23,7 @@ __all__ = [
     "Event",
     "Finding",
     "Holdings",
+    "Interrupts",
     "Journal",
     "Lease",
     "Loss",
@@ -31,6 +34,7 @@ __all__ = [
     "RunSpec",
     "SparkBackend",
     "Trial",
+    "TrialLog",
     "check_free",
     "inspect_store",
     "probe",

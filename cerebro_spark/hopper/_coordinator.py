@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.hopper._assignment import Assignments
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from udfs.rpc import Request
 
 __all__ = ["Coordinator"]
+
+# Between two looks at whether processes have fallen silent.
+_LOOK_S = 0.25
 
 
 class Coordinator:
@@ -170,6 +174,28 @@ class Coordinator:
         """Wait until the run is over; gives whether it is."""
         with self._state.changed:
             return self._state.changed.wait_for(lambda: self._state.over, timeout_s)
+
+    def abort(self) -> None:
+        """Have every process of the run end at its next beat, whatever it does."""
+        with self._state.changed:
+            self._state.aborting = True
+
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until the workers' processes are dead, or done with the run.
+
+        Returns
+        -------
+        bool
+            Whether that is so.
+        """
+        until = time.monotonic() + timeout_s
+        with self._state.changed:
+            # Those that went with their node say nothing: their time has to pass.
+            while self._liveness.processes:
+                if time.monotonic() > until:
+                    return False
+                self._state.changed.wait(_LOOK_S)
+            return True
 
     @property
     def alive(self) -> tuple[str, ...]:

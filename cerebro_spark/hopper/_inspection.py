@@ -98,6 +98,7 @@ def _run(store: Store, run: str) -> Iterator[Finding]:
     checkpoints = Checkpoints(store, run)
     for trial_id in journal.trial_ids():
         yield _checked(f"results of {trial_id} in run {run!r}", lambda trial_id=trial_id: journal.results(trial_id))  # type: ignore[misc]
+        yield _checked(f"log of {trial_id} in run {run!r}", lambda trial_id=trial_id: journal.log(trial_id))  # type: ignore[misc]
         records = checkpoints.records(trial_id)
         names = [name for name in store.list("runs", run, "checkpoints", trial_id) if _RECORD.fullmatch(name)]
         if len(records) < len(names):

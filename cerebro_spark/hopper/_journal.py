@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError
 from cerebro_spark.hopper._events import Event
+from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._trial import Trial
 from optimizer.procedures import Exchange, LogError
@@ -27,6 +28,7 @@ __all__ = ["Journal", "RunSpec"]
 _LOG = logging.getLogger(__name__)
 
 _NO_RUN = "put a copy of it back, or begin another run; without it the run cannot go on exactly"
+_NO_LOG = "delete it: the run goes on, and trial.log begins anew"
 _NO_EVENTS = "put a copy of it back, or delete it: the run goes on, without these units in gantt() and explain()"
 
 # Runs of earlier releases have a file per epoch, epoch-0000.json.
@@ -120,6 +122,11 @@ class Journal:
     def __post_init__(self) -> None:
         check_name(self.run, "a run")
 
+    @property
+    def begun(self) -> bool:
+        """Whether the store has the settings."""
+        return self.store.exists("runs", self.run, "run.json")
+
     def begin(self, spec: RunSpec) -> None:
         """Write the settings.
 
@@ -128,7 +135,7 @@ class Journal:
         RunError
             There is a run of that id.
         """
-        if self.store.exists("runs", self.run, "run.json"):
+        if self.begun:
             raise RunError(f"the store has a run {self.run!r}: resume it, or take another run_id")
         write_document(self.store, asdict(spec), "runs", self.run, "run.json")
 
@@ -140,7 +147,7 @@ class Journal:
         RunError
             There is no such run; the message lists the existing ones. Or its settings are damaged.
         """
-        if not self.store.exists("runs", self.run, "run.json"):
+        if not self.begun:
             known = ", ".join(self.store.list("runs")) or "none"
             raise RunError(f"{self.store.uri} has no run {self.run!r}; runs: {known}")
         with self._document("run.json", remedy=_NO_RUN) as data:
@@ -224,6 +231,11 @@ class Journal:
             The record of the trial is damaged.
         """
         trial = Trial(trial_id, params, **self.results(trial_id))
+        try:
+            trial.log = self.log(trial_id)
+        except RunError as error:
+            # Nothing is trained from it: the run goes on.
+            _LOG.warning("%s", error)
         if trial.status in _RESUMABLE:
             self._read_checkpoints(trial, Checkpoints(self.store, self.run), num_shards)
         return trial
@@ -265,6 +277,23 @@ class Journal:
                 "seconds": typed(data, "seconds", float),
                 "reason": typed(data, "reason", str) if "reason" in data else "",
             }
+
+    def write_log(self, trial: Trial) -> None:
+        """Write what a trial has printed."""
+        write_document(self.store, asdict(trial.log), "runs", self.run, "logs", f"{trial.trial_id}.json")
+
+    def log(self, trial_id: str) -> TrialLog:
+        """Read what a trial has printed; nothing where it has no log yet.
+
+        Raises
+        ------
+        RunError
+            It is damaged.
+        """
+        if not self.store.exists("runs", self.run, "logs", f"{trial_id}.json"):
+            return TrialLog()
+        with self._document("logs", f"{trial_id}.json", remedy=_NO_LOG) as data:
+            return TrialLog(typed(data, "first", str), typed(data, "omitted", int), typed(data, "last", str))
 
     def _read_checkpoints(self, trial: Trial, checkpoints: Checkpoints, num_shards: int) -> None:
         """Take a trial to its last intact checkpoint, and give it back to training where a later one is damaged."""

@@ -19,6 +19,9 @@ _SILENT_S = 15.0
 # So is one that lives and has no unit, and does not ask for one: its process beats, but does nothing.
 _IDLE_S = 300.0
 
+# A process that has not beaten for so long, and did not say that it ended, is gone with its node.
+_GONE_S = 5.0
+
 # A unit may take so many times its trial's longest one so far, and so many seconds besides.
 _PATIENCE, _PATIENCE_S = 20.0, 60.0
 
@@ -37,6 +40,7 @@ class Liveness:
         self._state = state
         self._timeout = unit_timeout_s
         self._longest: dict[tuple[str, str], float] = {}
+        self._processes: dict[str, float] = {}
 
     def heard(self, name: str, attempt: str) -> Attached | None:
         """Note a call of a worker; ``None`` where this attempt of it is not attached."""
@@ -45,6 +49,20 @@ class Liveness:
             return None
         worker.seen = time.monotonic()
         return worker
+
+    def beats(self, attempt: str) -> None:
+        """Note that the process of an attempt lives, whether it is attached or not."""
+        self._processes[attempt] = time.monotonic()
+
+    def ended(self, attempt: str) -> None:
+        """Note that the process of an attempt is dead, or done with the run."""
+        self._processes.pop(attempt, None)
+
+    @property
+    def processes(self) -> int:
+        """Number of processes that live, as far as anybody here knows."""
+        now = time.monotonic()
+        return sum(now - beat < _GONE_S for beat in self._processes.values())
 
     def took(self, assignment: Assignment) -> None:
         """Note that a unit has ended now."""

@@ -14,6 +14,7 @@ from udfs.hopper import (
     Beat,
     CheckpointFailed,
     CheckpointStored,
+    Ended,
     Hello,
     NextUnit,
     Obsolete,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._recovery import Recovery
     from cerebro_spark.hopper._state import RunState
     from cerebro_spark.hopper._trial import Trial
-    from udfs.hopper import EvaluateUnit, TrainUnit
+    from udfs.hopper import EvaluateUnit, Printed, TrainUnit
     from udfs.rpc import Request
 
 __all__ = ["Answers"]
@@ -85,8 +86,8 @@ class Answers:
                 return self._hello(request)
             case NextUnit():
                 return self._next(request)
-            case Beat():
-                return self._beat(request)
+            case Beat() | Ended():
+                return self._process(request)
             case CheckpointStored():
                 return self._stored(request)
             case CheckpointFailed():
@@ -125,6 +126,7 @@ class Answers:
     def _next(self, request: NextUnit) -> TrainUnit | EvaluateUnit | Wait | Stop:
         state, until = self._state, time.monotonic() + _POLL_S
         with state.changed:
+            self._log(request.printed)
             worker = self._liveness.heard(request.worker, request.attempt)
             if worker is None:
                 return Stop()
@@ -147,10 +149,18 @@ class Answers:
                 worker.asked = worker.seen = time.monotonic()
             return Stop()
 
-    def _beat(self, request: Beat) -> Acknowledged | Abort:
-        with self._state.changed:
+    def _process(self, request: Beat | Ended) -> Acknowledged | Abort:
+        state = self._state
+        with state.changed:
+            if isinstance(request, Ended):
+                self._liveness.ended(request.attempt)
+                self._log(request.printed)
+                state.changed.notify_all()
+                return Acknowledged()
+            self._liveness.beats(request.attempt)
             worker = self._liveness.heard(request.worker, request.attempt)
-            return Abort() if worker is None or worker.abort else Acknowledged()
+            given_up = request.attempt in state.dismissed or (worker is not None and worker.abort)
+            return Abort() if given_up or state.aborting else Acknowledged()
 
     def _stored(self, request: CheckpointStored) -> Acknowledged | Obsolete:
         state = self._state
@@ -179,7 +189,12 @@ class Answers:
         )
         return Acknowledged()
 
+    def _log(self, printed: Printed | None) -> None:
+        if printed is not None:
+            trial = self._trial(printed.trial_id)
+            trial.log = trial.log.extended(printed)
+
     def _trial(self, trial_id: str) -> Trial:
         if trial_id not in self._state.trial:
-            raise RefusedError(f"a checkpoint of {trial_id!r}, which is not a trial of this run")
+            raise RefusedError(f"a report of {trial_id!r}, which is not a trial of this run")
         return self._state.trial[trial_id]

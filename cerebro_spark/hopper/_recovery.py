@@ -43,6 +43,7 @@ class Recovery:
         worker = state.workers.pop(name, None)
         if worker is None:
             return
+        state.dismissed.add(worker.attempt)
         state.holdings.detach(name, time.monotonic())
         loss = Loss(state.seconds, name, worker.host, why)
         state.losses.append(loss)

@@ -10,6 +10,7 @@ from cerebro_spark.callbacks import EpochFinished, EventStream, RunFailed, RunFi
 from cerebro_spark.errors import RunError
 from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._director import Director
+from cerebro_spark.hopper._log_writer import LogWriter
 from cerebro_spark.hopper._metrics import epoch_metrics
 from cerebro_spark.hopper._publisher import Publisher, run_started
 from udfs.driver import WorkerJobs
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper._backend import SparkBackend
     from cerebro_spark.hopper._events import Event, Loss
+    from cerebro_spark.hopper._interrupts import Interrupts
     from cerebro_spark.hopper._journal import Journal, RunSpec
     from cerebro_spark.hopper._lease import Lease
     from cerebro_spark.hopper._probe import Probed
@@ -34,6 +36,9 @@ __all__ = ["Outcome", "Run"]
 
 # Between two looks at whether the run is over, so that an interrupt by the user is heard in between.
 _LOOK_S = 0.25
+
+# Between two writes of the logs: a driver that is killed loses what was printed since.
+_LOGS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,8 @@ class Run:
         After which the procedure is told that its time is over.
     lease : Lease
         Of the run, held.
+    interrupts : Interrupts
+        Of this thread, entered.
     given : mapping of str to Trial
         Trials that are not read from the store, by id.
     replay : mapping of int to sequence of Placement, optional
@@ -102,6 +109,7 @@ class Run:
     procedure: Procedure
     probed: Probed
     lease: Lease
+    interrupts: Interrupts
     unit_timeout_s: float | None = None
     max_seconds: float | None = None
     given: Mapping[str, Trial] = field(default_factory=dict)
@@ -124,6 +132,8 @@ class Run:
         RunError
             All workers were lost too often, the store does not take the checkpoints, or the procedure decides something
             else than before.
+        KeyboardInterrupt
+            The user interrupted it; the message says how to go on.
         """
         earlier = self.journal.events()
         earlier_s = max((event.ended for event in earlier), default=0.0)
@@ -183,27 +193,20 @@ class Run:
             ],
             restarts=self.backend.restarts,
         )
-        over = False
         try:
             with self.backend.occupied():
-                jobs.start()
-                try:
-                    while not coordinator.wait(_LOOK_S):
-                        self.lease.check()
-                        over = self._end_in_time(coordinator, over=over)
-                except BaseException as error:
-                    coordinator.fail(error)
-                    raise
-                finally:
-                    jobs.stop()
+                self._supervise(coordinator, jobs, director.trials)
+        except KeyboardInterrupt:
+            message = f"run {self.spec.run!r} was interrupted in epoch {coordinator.epoch}. {self._remedy}"
+            raise KeyboardInterrupt(message) from None
         finally:
             endpoint.shutdown()
             coordinator.shut_down()
         if coordinator.error is not None:
             raise RunError(
-                f"run {self.spec.run!r} stopped in epoch {coordinator.epoch}: {coordinator.error}. "
-                f"Go on with Selection.resume(store, {self.spec.run!r}, backend=..., trainer_fn=...)"
+                f"run {self.spec.run!r} stopped in epoch {coordinator.epoch}: {coordinator.error}. {self._remedy}"
             ) from coordinator.error
+        self.interrupts.release()
         return Outcome(
             tuple(earlier + coordinator.events),
             coordinator.seconds - earlier_s,
@@ -214,6 +217,38 @@ class Run:
             {row["worker"]: row["cpu_seconds"] for row in jobs.reports},
             endpoint.refused,
         )
+
+    @property
+    def _remedy(self) -> str:
+        if self.spec.procedure == "GridSearch":
+            return f"Go on with Selection.resume(store, {self.spec.run!r}, backend=..., trainer_fn=...)"
+        return f"Go on with resume({self.spec.run!r}) of a {self.spec.procedure} with the same settings"
+
+    def _supervise(self, coordinator: Coordinator, jobs: WorkerJobs, trials: Sequence[Trial]) -> None:
+        """Start the workers, wait for the end of the run, and end them: an interrupt at any place ends them as well."""
+        logs = LogWriter(self.journal, self.lease, trials)
+        try:
+            try:
+                jobs.start()
+                self._wait(coordinator, logs)
+            except BaseException as error:
+                coordinator.fail(error)
+                raise
+            finally:
+                # An interrupt before this line is the first: all others are held from then on.
+                self.interrupts.hold()
+        finally:
+            jobs.stop()
+            logs.write()
+
+    def _wait(self, coordinator: Coordinator, logs: LogWriter) -> None:
+        told = False
+        while not coordinator.wait(_LOOK_S):
+            self.lease.check()
+            logs.write_if_due()
+            if self.max_seconds is not None and coordinator.seconds > self.max_seconds and not told:
+                told = True
+                coordinator.out_of_time(f"the {self.max_seconds:g} seconds are over")
 
     def _shares(self) -> dict[str, tuple[int, ...]]:
         """Deal each worker its own shards, then copies of the next ones'; workers that join later get none yet."""
@@ -247,13 +282,6 @@ class Run:
             )
             for name, partitions in shares.items()
         }
-
-    def _end_in_time(self, coordinator: Coordinator, *, over: bool) -> bool:
-        """Tell the procedure once that the time is over; gives whether it was told."""
-        if over or self.max_seconds is None or coordinator.seconds < self.max_seconds:
-            return over
-        coordinator.out_of_time(f"the {self.max_seconds:g} seconds are over")
-        return True
 
     def _decided(self, trials: Sequence[Trial]) -> None:
         for trial in trials:

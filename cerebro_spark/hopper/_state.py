@@ -79,6 +79,10 @@ class RunState:
         By worker, its losses that trials are blamed for.
     over : bool
         Whether the run is.
+    aborting : bool
+        Whether every process that still beats is to be ended.
+    dismissed : set of str
+        Attempts that were taken for lost.
     """
 
     hopper: Hopper
@@ -109,6 +113,8 @@ class RunState:
         self.checkpoint_seconds = 0.0
         self.error: BaseException | None = None
         self.over = False
+        self.aborting = False
+        self.dismissed: set[str] = set()
         self._validates = validates
         self._started = time.monotonic() - earlier_s
 

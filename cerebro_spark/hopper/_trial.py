@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cerebro_spark.hopper._log import TrialLog
 from udfs.hopper import Record
 from udfs.training import merge_sums
 
@@ -62,6 +63,8 @@ class Trial:
         Epochs that it may train, as its procedure decided so far.
     reason : str
         Reason of the last decision about it.
+    log : TrialLog
+        What its units printed.
     """
 
     trial_id: str
@@ -82,6 +85,7 @@ class Trial:
     seconds: float = 0.0
     state_bytes: int = 0
     records: dict[int, Record] = field(default_factory=dict)
+    log: TrialLog = field(default_factory=TrialLog)
 
     @property
     def version(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["TrialResult"]
@@ -10,7 +10,7 @@ __all__ = ["TrialResult"]
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """One configuration and how its training went.
+    r"""One configuration and how its training went.
 
     Attributes
     ----------
@@ -32,6 +32,17 @@ class TrialResult:
         Error that ended it early, in its worker's words.
     reason : str
         Reason of the procedure's last decision about it.
+    log : str
+        What its units printed, each after a line that names unit and worker: Python's output, warnings and logging,
+        and that of C libraries. All of it, or the first and the last 131,072 characters, and between them a line that
+        says how many bytes are left out. ``""`` where nothing was printed.
+
+    Examples
+    --------
+    >>> result = TrialResult("c000", {"lr": 0.1}, "finished", 0.5, [], (), 1.0, "", log="[train c000 on w0]\na step\n")
+    >>> print(result.log, end="")
+    [train c000 on w0]
+    a step
     """
 
     trial_id: str
@@ -43,3 +54,4 @@ class TrialResult:
     seconds: float
     traceback: str
     reason: str = ""
+    log: str = field(default="", repr=False)

@@ -12,12 +12,13 @@ from pyspark.ml import Estimator
 
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
-from cerebro_spark.hopper import ROUNDS, Journal, Lease, RunSpec, probe
+from cerebro_spark.hopper import ROUNDS, Interrupts, Journal, Lease, RunSpec, probe
 from cerebro_spark.tune._selection import Selection, train, trainer_name
 from cerebro_spark.tune._tracking import Followers
 from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Limits
+from udfs.driver import interruptible
 from udfs.names import check_name
 from udfs.shards import PreparedData
 
@@ -227,7 +228,10 @@ class Search(Estimator[Selection]):
         InvalidArgumentError
             ``params`` has entries, or a setting was changed to one that is not allowed.
         RunError
-            The run stopped; :meth:`Selection.resume` goes on.
+            The run stopped; :meth:`resume` goes on.
+        KeyboardInterrupt
+            The user interrupted it. Its jobs and processes are ended first, jobs of other sessions go on, and if the
+            run had begun the message says how to resume it.
         """
         if params:
             raise InvalidArgumentError(
@@ -236,7 +240,8 @@ class Search(Estimator[Selection]):
         self._check()
         if run_id is not None:
             check_name(run_id, "a run")
-        return self._search(data, run_id)
+        with Interrupts() as interrupts:
+            return self._search(data, run_id, interrupts)
 
     @abstractmethod
     def procedure(self, *, metric: str = "loss", mode: str = "min") -> Procedure:
@@ -286,8 +291,8 @@ class Search(Estimator[Selection]):
         prepared = PreparedData.load(self.store, spec.prepared)
         self.backend.admit()
         probed = probe(self.trainer_fn, spec.configs[0], prepared, spec.seed, self.backend)
-        with Lease(self.store, run_id) as lease:
-            return self._train(spec, prepared, probed, lease)
+        with Interrupts() as interrupts, Lease(self.store, run_id) as lease:
+            return self._train(spec, prepared, probed, lease, interrupts)
 
     def _fit(self, dataset: DataFrame) -> Selection:
         return self.fit(dataset)
@@ -298,13 +303,15 @@ class Search(Estimator[Selection]):
     def _configs(self) -> list[dict[str, Any]]:
         return [self.sample()]
 
-    def _search(self, data: DataFrame | PreparedData, run_id: str | None) -> Selection:
-        configs = self._configs()
+    def _prepared(self, data: DataFrame | PreparedData) -> PreparedData:
         if isinstance(data, PreparedData):
             self.backend.admit()
-            prepared = data
-        else:
-            prepared = self.prepare(data)
+            return data
+        return interruptible(self.backend.spark, lambda: self.prepare(data))
+
+    def _search(self, data: DataFrame | PreparedData, run_id: str | None, interrupts: Interrupts) -> Selection:
+        configs = self._configs()
+        prepared = self._prepared(data)
         probed = probe(self.trainer_fn, configs[0], prepared, self.seed, self.backend)
         spec = RunSpec(
             run=run_id or f"run-{uuid.uuid4().hex[:12]}",
@@ -322,9 +329,11 @@ class Search(Estimator[Selection]):
         )
         with Lease(prepared.store, spec.run) as lease:
             Journal(prepared.store, spec.run).begin(spec)
-            return self._train(spec, prepared, probed, lease)
+            return self._train(spec, prepared, probed, lease, interrupts)
 
-    def _train(self, spec: RunSpec, prepared: PreparedData, probed: Probed, lease: Lease) -> Selection:
+    def _train(
+        self, spec: RunSpec, prepared: PreparedData, probed: Probed, lease: Lease, interrupts: Interrupts
+    ) -> Selection:
         return train(
             spec,
             prepared,
@@ -333,6 +342,7 @@ class Search(Estimator[Selection]):
             probed=probed,
             backend=self.backend,
             lease=lease,
+            interrupts=interrupts,
             followers=self._followers,
             parameters={name: value for name, value in vars(self).items() if self._is_logged(name)},
             unit_timeout_s=self.unit_timeout_s,

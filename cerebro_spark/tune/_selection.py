@@ -10,7 +10,7 @@ from pyspark.ml import Model
 from pyspark.ml.util import MLWritable
 
 from cerebro_spark.errors import InvalidArgumentError, NoModelError
-from cerebro_spark.hopper import Journal, Lease, Run, RunSpec, Trial, probe
+from cerebro_spark.hopper import Interrupts, Journal, Lease, Run, RunSpec, Trial, probe
 from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._placements import placements
 from cerebro_spark.tune._repeat import Repeat
@@ -266,6 +266,8 @@ class Selection(Model, MLWritable):
             another machine, this call finds that out in 20 seconds; on this one, at once.
         InvalidArgumentError
             ``trainer_fn`` cannot be called.
+        KeyboardInterrupt
+            As for :meth:`GridSearch.fit`.
         """
         if not callable(trainer_fn):
             raise InvalidArgumentError(f"trainer_fn={trainer_fn!r}: give the function that the run began with")
@@ -290,7 +292,7 @@ class Selection(Model, MLWritable):
             )
         backend.admit()
         probed = probe(trainer_fn, spec.configs[0], prepared, spec.seed, backend)
-        with Lease(store, run_id) as lease:
+        with Interrupts() as interrupts, Lease(store, run_id) as lease:
             if longer:
                 journal.forget_orders()
             return train(
@@ -301,6 +303,7 @@ class Selection(Model, MLWritable):
                 probed=probed,
                 backend=backend,
                 lease=lease,
+                interrupts=interrupts,
                 followers=followers,
                 parameters={"resumed": run_id, "num_epochs": spec.epochs, "seed": spec.seed},
                 unit_timeout_s=unit_timeout_s,
@@ -349,7 +352,7 @@ class Selection(Model, MLWritable):
         again = Repeat(
             [(trial.params, max(1, trial.epoch)) for trial in self._trials], metric=spec.metric, mode=_mode(spec)
         )
-        with Lease(self.prepared.store, spec.run) as lease:
+        with Interrupts() as interrupts, Lease(self.prepared.store, spec.run) as lease:
             Journal(self.prepared.store, spec.run).begin(spec)
             return train(
                 spec,
@@ -360,6 +363,7 @@ class Selection(Model, MLWritable):
                 probed=probed,
                 backend=backend,
                 lease=lease,
+                interrupts=interrupts,
                 followers=followers,
                 parameters={},
                 replay=placements(finished, self.outcome.events),
@@ -381,6 +385,7 @@ class Selection(Model, MLWritable):
             trial.seconds,
             trial.traceback,
             trial.reason,
+            str(trial.log),
         )
 
     def _place(self, result: TrialResult) -> tuple[bool, float, str]:
@@ -410,6 +415,7 @@ def train(  # noqa: PLR0913 - what a run is made of
     probed: Probed,
     backend: SparkBackend,
     lease: Lease,
+    interrupts: Interrupts,
     followers: Followers,
     parameters: Mapping[str, Any],
     unit_timeout_s: float | None = None,
@@ -432,6 +438,8 @@ def train(  # noqa: PLR0913 - what a run is made of
     backend : SparkBackend
     lease : Lease
         Of the run, held.
+    interrupts : Interrupts
+        Of this thread, entered.
     followers : Followers
     parameters : mapping
         Settings of the search, for MLflow.
@@ -455,6 +463,7 @@ def train(  # noqa: PLR0913 - what a run is made of
         procedure=procedure,
         probed=probed,
         lease=lease,
+        interrupts=interrupts,
         unit_timeout_s=unit_timeout_s,
         max_seconds=max_seconds,
         given=given or {},

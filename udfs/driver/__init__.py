@@ -23,6 +23,7 @@ from udfs.driver._files import (
     is_parquet,
     open_files,
 )
+from udfs.driver._interruptible import interruptible
 from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords
 from udfs.driver._launch import JavaNotFoundError, launch
 from udfs.driver._live import live_display
@@ -66,6 +67,7 @@ __all__ = [
     "file_separator",
     "hint_keywords",
     "holds_image_lists",
+    "interruptible",
     "is_csv",
     "is_here",
     "is_local",

@@ -28,7 +28,11 @@ _LOOK_S = 0.5
 # Before a job is started again; a cluster that lost a node needs a moment.
 _PAUSE_S = 1.0
 
-_JOIN_S = 30.0
+# For workers to end in order: those that have a unit cannot.
+_PATIENCE_S = 3.0
+
+# For those that did not to be ended.
+_END_S = 30.0
 
 
 class LongLivedWorker(Protocol):
@@ -72,6 +76,12 @@ class Supervisor(Protocol):
     def uncharged(self, name: str) -> int:
         """Count the losses of a worker that do not count against its restarts: its work was the reason, or may be."""
 
+    def abort(self) -> None:
+        """Have every process of the run end at once, whatever it does; Spark has given its task up."""
+
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until no process of a worker is at work for the run, and give whether that is so."""
+
     @property
     def alive(self) -> tuple[str, ...]:
         """Names of the workers that are attached."""
@@ -109,9 +119,10 @@ class WorkerJobs:
     def __init__(
         self, spark: SparkSession, supervisor: Supervisor, workers: Sequence[LongLivedWorker], *, restarts: int
     ) -> None:
-        # One of our own: a classic session that has had a tag cannot be serialized any more, and Spark ML's summaries
-        # hold theirs, so that every model of the user's that is fitted afterwards would fail.
-        self._spark = spark if is_remote() else spark.newSession()
+        # On classic Spark a tag is seen by the thread alone that set it: there each job has a session of its own, all
+        # jobs of which can be ended from any thread. On Connect tags work as they say.
+        self._tagged = is_remote()
+        self._sessions = {worker.worker: spark if self._tagged else spark.newSession() for worker in workers}
         self._supervisor = supervisor
         self._restarts = restarts
         self._over = threading.Event()
@@ -130,17 +141,40 @@ class WorkerJobs:
             thread.start()
 
     def stop(self) -> None:
-        """Wait for the workers, which the supervisor has told to stop; end the jobs of those that do not."""
+        """Wait for the workers, which the supervisor has told to stop; end the jobs and processes of those that do not.
+
+        Spark's tasks come first: where the process of a task that goes on is killed, the JVM prints a stack trace.
+        """
         self._over.set()
         # Spark has not started these yet, or is about to start them again: nobody has told them to stop.
-        for name in self._tags.keys() - set(self._supervisor.alive):
-            self._spark.interruptTag(self._tags[name])
-        until = time.monotonic() + _JOIN_S
+        self._interrupt(self._tags.keys() - set(self._supervisor.alive))
+        if not self._join(_PATIENCE_S):
+            until = time.monotonic() + _END_S
+            # A job that was only about to start did not have its tag yet.
+            while time.monotonic() < until:
+                self._interrupt(self._tags)
+                if self._join(_PAUSE_S):
+                    break
+        self._supervisor.abort()
+        self._monitor.join()
+        if not (self._supervisor.settle(_END_S) and self._join(0.0)):
+            _LOG.warning("a worker has not ended in %.0f s; its process ends itself once this one is gone", _END_S)
+
+    def _interrupt(self, names: Iterable[str]) -> None:
+        for name in tuple(names):
+            try:
+                if self._tagged:
+                    self._sessions[name].interruptTag(self._tags[name])
+                else:
+                    self._sessions[name].interruptAll()
+            except Exception as error:  # noqa: BLE001 - of Spark, of any kind: it is gone, and its tasks with it
+                _LOG.warning("the job of worker %s could not be ended: %s", name, cause(error))
+
+    def _join(self, timeout_s: float) -> bool:
+        until = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
-        for tag in self._tags.values():
-            self._spark.interruptTag(tag)
-        self._monitor.join()
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _serve(self, worker: LongLivedWorker) -> None:
         last: Exception | None = None
@@ -149,11 +183,8 @@ class WorkerJobs:
         for attempt in itertools.count():
             if self._over.is_set():
                 return
-            tag = f"{worker.run}-{worker.worker}-{attempt}"
-            self._tags[worker.worker] = tag
             try:
-                self._spark.addTag(tag)
-                self.reports += self._spark.range(0, 1, 1, 1).mapInArrow(worker, worker.schema).collect()
+                self.reports += self._collect(worker, attempt)
             except Exception as error:  # noqa: BLE001 - of Spark, of any kind: the worker is gone
                 last = error
                 if not self._over.is_set():
@@ -162,14 +193,26 @@ class WorkerJobs:
                 # One that was taken for lost is told to stop as well, and is wanted again.
                 if self._supervisor.wait(0.0):
                     return
-            finally:
-                self._spark.removeTag(tag)
             if not self._may_start_again(worker.worker, attempt + 1):
                 break
         self._given_up.add(worker.worker)
         self._supervisor.give_up(worker.worker)
         if self._needed <= self._given_up and not self._supervisor.alive and last is not None:
             self._supervisor.fail(last)
+
+    def _collect(self, worker: LongLivedWorker, attempt: int) -> list[Row]:
+        """Run one job of a worker to its end."""
+        spark = self._sessions[worker.worker]
+        tag = f"{worker.run}-{worker.worker}-{attempt}"
+        self._tags[worker.worker] = tag
+        job = spark.range(0, 1, 1, 1).mapInArrow(worker, worker.schema)
+        if not self._tagged:
+            return job.collect()
+        spark.addTag(tag)
+        try:
+            return job.collect()
+        finally:
+            spark.removeTag(tag)
 
     def _is_wanted(self, name: str) -> bool:
         """Let a spare worker wait until the others are attached; ``False`` where the run is over before."""
@@ -192,4 +235,4 @@ class WorkerJobs:
         while not self._over.wait(_LOOK_S):
             for name in self._supervisor.look_after():
                 # It may hang where no signal of ours reaches it: Spark ends the task, and the thread starts another.
-                self._spark.interruptTag(self._tags[name])
+                self._interrupt([name])

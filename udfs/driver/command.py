@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAILED",
+    "INTERRUPTED",
     "USAGE",
     "Device",
     "Master",
     "OutFolder",
     "choice",
     "comma_separated",
+    "ended_by_interrupt",
     "out_file",
     "out_folder",
     "picture_file",
@@ -40,6 +42,9 @@ USAGE = 2
 
 FAILED = 1
 """Exit code: the job failed."""
+
+INTERRUPTED = 130
+"""Exit code: the user interrupted the job; a shell's own for it."""
 
 # A drive of Windows is one letter.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -54,6 +59,21 @@ def refused_before_spark() -> Iterator[None]:
         yield
     except CerebroError as error:
         _end(USAGE, type(error).__name__, str(error))
+
+
+@contextmanager
+def ended_by_interrupt(remedy: Callable[[], str]) -> Iterator[None]:
+    """End the process with one line and exit code 130 where the user interrupts the block.
+
+    Parameters
+    ----------
+    remedy : callable
+        Gives the line: what is left, and how to go on.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        _end(INTERRUPTED, "Interrupted", remedy())
 
 
 def run_command(app: Callable[[], object]) -> None:

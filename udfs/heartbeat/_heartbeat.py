@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from typing import IO
 
+    from udfs.heartbeat._output import Output
     from udfs.rpc import Credentials, WireProtocol
 
 __all__ = ["Heartbeat"]
@@ -46,7 +47,8 @@ class Heartbeat:
     would have its worker taken for lost. The child says that this process exists and is not stopped; that it gets on
     with its work is what the driver's limit of a unit is for.
 
-    The child ends with this process. It takes about 17 MB, and a thousandth of a core.
+    The child ends with this process, and tells the driver so, with what the process printed last. It takes about 17 MB,
+    and a thousandth of a core.
 
     Parameters
     ----------
@@ -60,6 +62,8 @@ class Heartbeat:
         Of that endpoint.
     lost_s : float
         Seconds without an answer after which the child ends this process. Default 30.
+    output : Output, optional
+        Of this process.
     """
 
     def __init__(
@@ -71,8 +75,10 @@ class Heartbeat:
         protocol: WireProtocol,
         *,
         lost_s: float = 30.0,
+        output: Output | None = None,
     ) -> None:
         self._worker = worker
+        self._output = output
         order = {
             "path": sys.path,
             "parent": os.getpid(),
@@ -84,6 +90,7 @@ class Heartbeat:
             "protocol": protocol.name,
             "version": protocol.version,
             "lost_s": lost_s,
+            "output": None if output is None else output.descriptor,
         }
         self._order = json.dumps(order).encode() + b"\n"
         self._lock = threading.Lock()
@@ -128,6 +135,8 @@ class Heartbeat:
             [sys.executable, "-I", "-c", _PROGRAM, f"heartbeat of {self._worker}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
+            stderr=None if self._output is None else self._output.console,
+            pass_fds=() if self._output is None else (self._output.descriptor,),
             env=environment | _THREADS,
         )
         self._write(child, self._order)

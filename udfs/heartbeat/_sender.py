@@ -1,4 +1,4 @@
-"""The small process: beats while the process that started it runs."""
+"""The small process: beats while the process that started it runs, and says when it does no more."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import select
 import signal
 import sys
 import time
+from contextlib import suppress
 
-from udfs.heartbeat._messages import Abort, Beat
+from udfs.heartbeat._messages import Abort, Beat, Ended
+from udfs.heartbeat._printed import read_printed, release_middle
 from udfs.heartbeat._process_state import ProcessState, process_state
 from udfs.rpc import Caller, CallError, Credentials, RefusedError, WireProtocol
 
@@ -21,6 +23,9 @@ _BEAT_S = 1.0
 
 # Of one call: several fit into the time after which the driver takes a silent worker for lost.
 _CALL_S = 5.0
+
+# For a process that was killed to be gone.
+_GONE_S = 5.0
 
 
 def send(
@@ -34,6 +39,7 @@ def send(
     protocol: str,
     version: int,
     lost_s: float,
+    output: int | None,
 ) -> None:
     """Beat once a second, from the next line of the standard input on until it ends.
 
@@ -56,18 +62,33 @@ def send(
         Of the endpoint.
     lost_s : float
         Seconds without an answer after which the driver is taken for lost.
+    output : int or None
+        Descriptor of the parent's output file.
     """
     logging.basicConfig(stream=sys.stderr, format="%(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    caller = Caller(driver, Credentials(bytes.fromhex(secret), certificate), WireProtocol(protocol, version, (Beat,)))
+    caller = Caller(
+        driver, Credentials(bytes.fromhex(secret), certificate), WireProtocol(protocol, version, (Beat, Ended))
+    )
     beat = Beat(worker=worker, attempt=attempt)
     if not sys.stdin.buffer.readline():
         return
-    heard = time.monotonic()
+    if not _beat_on(caller, beat, parent, lost_s, output):
+        return
+    printed = None if output is None else read_printed(output)
+    with suppress(CallError, RefusedError):
+        caller.call(Ended(worker=worker, attempt=attempt, printed=printed), timeout_s=_CALL_S)
+
+
+def _beat_on(caller: Caller, beat: Beat, parent: int, lost_s: float, output: int | None) -> bool:
+    """Beat until the parent is done or dead; give whether there is a driver to tell."""
+    worker, heard = beat.worker, time.monotonic()
     while not _input_ended(_BEAT_S) and os.getppid() == parent:
+        if output is not None:
+            release_middle(output)
         state = process_state(parent)
         if state is ProcessState.GONE:
-            return
+            return True
         if state is ProcessState.STOPPED:
             # Silence: the driver takes the worker for lost if this lasts.
             heard = time.monotonic()
@@ -77,12 +98,13 @@ def send(
         except (CallError, RefusedError) as error:
             if time.monotonic() - heard > lost_s:
                 _end(parent, worker, f"the driver has not answered for {lost_s:.0f} s: {error}")
-                return
+                return False
         else:
             heard = time.monotonic()
             if isinstance(reply, Abort):
                 _end(parent, worker, "the driver gave up on what it does")
-                return
+                return True
+    return True
 
 
 def _input_ended(timeout_s: float) -> bool:
@@ -94,3 +116,6 @@ def _end(parent: int, worker: str, why: str) -> None:
     if os.getppid() == parent and not _input_ended(0.0):
         _LOG.error("worker %s is ended: %s", worker, why)
         os.kill(parent, signal.SIGKILL)
+        until = time.monotonic() + _GONE_S
+        while os.getppid() == parent and process_state(parent) is not ProcessState.GONE and time.monotonic() < until:
+            time.sleep(0.01)

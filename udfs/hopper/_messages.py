@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.heartbeat import Abort, Acknowledged, Beat
+from udfs.heartbeat import Abort, Acknowledged, Beat, Ended, Printed
 from udfs.hopper._checkpoints import Record
 from udfs.rpc import Request, WireProtocol
 
@@ -17,12 +17,14 @@ __all__ = [
     "Beat",
     "CheckpointFailed",
     "CheckpointStored",
+    "Ended",
     "EvaluateReport",
     "EvaluateUnit",
     "Hello",
     "Instruction",
     "NextUnit",
     "Obsolete",
+    "Printed",
     "ShardFailed",
     "Stop",
     "TrainReport",
@@ -212,11 +214,14 @@ class NextUnit(Request[TrainUnit | EvaluateUnit | Wait | Stop]):
     ----------
     worker, attempt : str
     report : TrainReport, EvaluateReport, UnitFailure or None
+    printed : Printed or None
+        By that unit.
     """
 
     worker: str
     attempt: str
     report: TrainReport | EvaluateReport | UnitFailure | None
+    printed: Printed | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,5 +275,5 @@ class ShardFailed(Request[Acknowledged]):
     error: str
 
 
-HOPPER = WireProtocol("hopper", 2, (Hello, NextUnit, Beat, CheckpointStored, CheckpointFailed, ShardFailed))
+HOPPER = WireProtocol("hopper", 3, (Hello, NextUnit, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed))
 """Messages of the model hopper; raise its version with every change of one."""

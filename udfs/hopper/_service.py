@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from pyspark import TaskContext
 
-from udfs.heartbeat import Heartbeat
+from udfs.heartbeat import Heartbeat, Output
 from udfs.hopper._checkpoints import Checkpoints, Record
 from udfs.hopper._messages import (
     HOPPER,
@@ -35,6 +35,7 @@ from udfs.shards import ShardError
 from udfs.training import Diverged, merge_sums, row_order
 
 if TYPE_CHECKING:
+    from udfs.heartbeat import Printed
     from udfs.hopper._messages import EvaluateUnit
     from udfs.hopper._settings import WorkerSettings
     from udfs.rpc import Credentials
@@ -88,13 +89,16 @@ class Service:
         self._driver = Caller(driver, credentials, HOPPER)
         self._endpoint = Endpoint(address_towards(driver), credentials, HOPPER, held=self._states.get)
         self._uploads = Uploads(worker.worker, self._attempt, self._driver, checkpoints, self._states)
-        self._heartbeat = Heartbeat(worker.worker, self._attempt, driver, credentials, HOPPER)
+        self._output = Output()
+        self._heartbeat = Heartbeat(worker.worker, self._attempt, driver, credentials, HOPPER, output=self._output)
 
     def __enter__(self) -> Self:
+        self._output.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._heartbeat.stop()
+        self._output.stop()
         self._uploads.close()
         self._endpoint.shutdown()
         self._driver.close()
@@ -102,6 +106,8 @@ class Service:
 
     def serve(self) -> None:
         """Load the shards, attach to the driver, and work until it says stop."""
+        # From the start, so that the driver knows of each process that the run has.
+        self._heartbeat.start()
         try:
             for partition in self._worker.partitions:
                 self._shard("train", partition)
@@ -119,11 +125,11 @@ class Service:
         )
         if isinstance(self._driver.call(hello, timeout_s=_CALL_S), Stop):
             return
-        self._heartbeat.start()
         self.cpu_before = time.process_time()
         report: TrainReport | EvaluateReport | UnitFailure | None = None
+        printed: Printed | None = None
         while not self._interrupted():
-            request = NextUnit(worker=self._worker.worker, attempt=self._attempt, report=report)
+            request = NextUnit(worker=self._worker.worker, attempt=self._attempt, report=report, printed=printed)
             reply = self._driver.call(request, timeout_s=_CALL_S)
             if isinstance(reply, Stop):
                 return
@@ -131,7 +137,11 @@ class Service:
                 self._states.drop(trial_id, version)
             # Others took some while this worker was lost, or are to have some from this epoch on.
             self._shards.retain(reply.holds)
-            report = self._run(reply) if isinstance(reply, WorkUnit) else None
+            report = printed = None
+            if isinstance(reply, WorkUnit):
+                self._output.begin(reply.trial_id, f"{reply.unit_id} on {self._worker.worker}")
+                report = self._run(reply)
+                printed = self._output.take()
 
     def _interrupted(self) -> bool:
         return self._task is not None and bool(getattr(self._task, "isInterrupted", bool)())

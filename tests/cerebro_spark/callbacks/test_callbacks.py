@@ -133,6 +133,7 @@ def run(trials: list[Trial]) -> Run:
         given={trial.trial_id: trial for trial in trials},
         probed=nothing,
         lease=nothing,
+        interrupts=nothing,
     )
 
 

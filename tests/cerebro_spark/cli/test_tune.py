@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -111,6 +113,54 @@ def _searched(name: str, table: Path, folder: Path, metric: str, at_least: float
     done = _run(*("-m", "cerebro_spark", "tune", search, "--table", str(table), "--out", str(out)))
     assert done.returncode == 0, done.stderr
     assert pd.read_csv(out / "trials.csv")[metric].max() > at_least
+
+
+SLOW_SEARCH = """
+import time, torch
+from cerebro_spark import ModelTrainer
+
+class Slow(torch.nn.Linear):
+    def forward(self, rows):
+        if self.training:
+            time.sleep(0.3)
+        return super().forward(rows)
+
+def trainer_fn(params):
+    net = Slow(1, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=params["lr"])
+    return ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), batch_size=8)
+
+search_space = {"lr": [0.1, 0.01]}
+label_columns = ["y"]
+num_epochs = 50
+"""
+
+
+@pytest.mark.extended
+def test_an_interrupted_search_is_one_line_that_says_how_to_go_on(tmp_path: Path) -> None:
+    search, out = tmp_path / "slow.py", tmp_path / "out"
+    search.write_text(SLOW_SEARCH)
+    pq.write_table(pa.table({"x": [float(row) for row in range(64)], "y": [0, 1] * 32}), tmp_path / "t.parquet")
+    command = [sys.executable, "-m", "cerebro_spark", "tune", str(search), "--table", str(tmp_path / "t.parquet")]
+    with subprocess.Popen(
+        [*command, "--out", str(out), "--run-id", "slow", "--master", "local[2]"],
+        # A shell's background job ignores SIGINT, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while not [*out.glob("store/runs/slow/checkpoints/*/*.json")]:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert "\tat " not in errors
+    assert errors.splitlines()[-1] == (
+        f"Interrupted: run slow goes on with: cerebro tune {search} --resume slow --out {out}"
+    )
 
 
 SEARCH = """

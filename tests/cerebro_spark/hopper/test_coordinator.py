@@ -20,11 +20,13 @@ from udfs.hopper import (
     Beat,
     CheckpointFailed,
     CheckpointStored,
+    Ended,
     EvaluateReport,
     EvaluateUnit,
     Hello,
     NextUnit,
     Obsolete,
+    Printed,
     ShardFailed,
     Stop,
     TrainReport,
@@ -634,6 +636,46 @@ def test_a_damaged_shard_ends_the_run() -> None:
     assert world.trials[0].status == "running"
 
 
+def test_a_process_is_known_from_its_first_beat_to_its_end() -> None:
+    """Attached or not: one that loads its shards is waited for as well, when the run is over."""
+    world = World(1, 1, 1, validates=False, policy="fixed")
+    (player,) = world.players
+    coordinator = world.coordinator
+    assert coordinator.settle(0.0)
+    player.attempt = 1
+    assert player.call(Beat) == Acknowledged()
+    coordinator.fail(KeyboardInterrupt())
+    assert player.call(Beat) == Acknowledged(), "it may end in order"
+    assert not coordinator.settle(0.0)
+    coordinator.abort()
+    assert player.call(Beat) == Abort()
+    player.call(Ended, printed=None)
+    assert coordinator.settle(0.0)
+
+
+def test_a_process_that_went_with_its_node_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(1, 1, 1, validates=False, policy="fixed")
+    world.players[0].call(Beat)
+    assert not world.coordinator.settle(0.0)
+    monkeypatch.setattr(_liveness, "_GONE_S", 0.0)
+    assert world.coordinator.settle(0.0)
+
+
+def test_what_a_unit_printed_is_in_its_trials_log_also_from_a_lost_worker() -> None:
+    world = World(1, 1, 1, validates=False, policy="fixed")
+    (player,) = world.players
+    player.join()
+    player.ask()
+    assert player.unit is not None
+    trial = world.coordinator.trials[0]
+    player.call(NextUnit, report=None, printed=Printed(trial.trial_id, "first\n", 0, ""))
+    world.coordinator.lose("w0", "gone")
+    player.call(Ended, printed=Printed(trial.trial_id, "its last words\n", 0, ""))
+    assert str(trial.log) == "first\nits last words\n"
+    with pytest.raises(RefusedError, match="report of 'c8', which is not a trial"):
+        player.call(Ended, printed=Printed("c8", "x", 0, ""))
+
+
 def test_what_no_worker_of_the_run_would_say_is_refused() -> None:
     world = World(1, 1, 1, validates=False, policy="fixed")
     (player,) = world.players
@@ -641,11 +683,11 @@ def test_what_no_worker_of_the_run_would_say_is_refused() -> None:
     player.ask()
     assert player.unit is not None
     stored = {"version": 1, "digest": "", "seconds": 0.1}
-    with pytest.raises(RefusedError, match="checkpoint of 'c9', which is not a trial"):
+    with pytest.raises(RefusedError, match="report of 'c9', which is not a trial"):
         player.call(CheckpointStored, trial_id="c9", dropped=(), **stored)
-    with pytest.raises(RefusedError, match="checkpoint of 'c008', which is not a trial"):
+    with pytest.raises(RefusedError, match="report of 'c008', which is not a trial"):
         player.call(CheckpointStored, trial_id="c000", dropped=("c008",), **stored)
-    with pytest.raises(RefusedError, match="checkpoint of 'c007', which is not a trial"):
+    with pytest.raises(RefusedError, match="report of 'c007', which is not a trial"):
         world.coordinator.answer(CheckpointFailed(worker="w0", trial_id="c007", error="disk full"))
     report = EvaluateReport(unit_id=player.unit.unit_id, seconds=1.0, fetched_bytes=0, sums={})
     with pytest.raises(RefusedError, match="EvaluateReport of train c000 epoch 0"):

@@ -50,10 +50,10 @@ def fill(store: Store) -> None:
 def test_an_intact_store(store: Store) -> None:
     fill(store)
     findings = list(inspect_store(store))
-    assert [finding.defect for finding in findings] == [""] * 6
+    assert [finding.defect for finding in findings] == [""] * 7
     result = CliRunner().invoke(app, ["fsck", store.uri, "--verbose"])
     assert result.exit_code == 0
-    assert "6 intact, 0 damaged" in result.output
+    assert "7 intact, 0 damaged" in result.output
     assert "train shard 0 of 'data'" in result.output
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from udfs.driver import WorkerJobs, _worker_jobs
+from udfs.driver import WorkerJobs, _interruptible, _worker_jobs, interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +47,9 @@ class Session:
     def interruptTag(self, tag: str) -> None:
         self.interrupted.append(tag)
 
+    def interruptAll(self) -> None:
+        self.interrupted.append("all")
+
     def range(self, *_: int) -> Self:
         return self
 
@@ -71,6 +76,7 @@ class Played:
     alive: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     not_its_own: int = 0
+    calls: list[str] = field(default_factory=list)
 
     def lose(self, name: str, why: str) -> None:
         self.lost.append((name, why))
@@ -89,6 +95,14 @@ class Played:
     def wait(self, timeout_s: float) -> bool:
         return self.over.wait(timeout_s)
 
+    def abort(self) -> None:
+        self.calls.append("abort")
+
+    def settle(self, timeout_s: float) -> bool:
+        assert timeout_s > 0
+        self.calls.append("settle")
+        return True
+
     def look_after(self) -> tuple[str, ...]:
         silent, self.silent = self.silent, ()
         return silent
@@ -98,7 +112,10 @@ class Played:
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_worker_jobs, "_LOOK_S", 0.01)
     monkeypatch.setattr(_worker_jobs, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(_worker_jobs, "_PATIENCE_S", 0.1)
     monkeypatch.setattr(_worker_jobs, "is_remote", lambda: False)
+    monkeypatch.setattr(_interruptible, "is_remote", lambda: False)
+    monkeypatch.setattr(_interruptible, "InheritableThread", threading.Thread)
 
 
 def jobs(session: Any, supervisor: Played, *workers: Worker, restarts: int = 2) -> WorkerJobs:
@@ -176,23 +193,34 @@ def test_spare_workers_wait_for_the_others() -> None:
     assert started == ["w0", "w1"]
 
 
-def test_the_job_of_a_silent_worker_is_ended() -> None:
-    supervisor, ended = Played(), threading.Event()
+@dataclass
+class Ending(Session):
+    """A job of it ends once it is interrupted."""
 
-    @dataclass
-    class Ending(Session):
-        def interruptTag(self, tag: str) -> None:
-            super().interruptTag(tag)
-            ended.set()
+    ended: threading.Event = field(default_factory=threading.Event)
 
+    def interruptTag(self, tag: str) -> None:
+        super().interruptTag(tag)
+        self.ended.set()
+
+    def interruptAll(self) -> None:
+        super().interruptAll()
+        self.ended.set()
+
+
+@pytest.mark.parametrize(("remote", "ended_by"), [(False, "all"), (True, "run-w0-0")])
+def test_the_job_of_a_silent_worker_is_ended(monkeypatch: pytest.MonkeyPatch, *, remote: bool, ended_by: str) -> None:
+    """On classic Spark a tag is of one thread: no other can end a job by it."""
+    monkeypatch.setattr(_worker_jobs, "is_remote", lambda: remote)
+    supervisor = Played()
     started: list[str] = []
 
     def job(name: str) -> list[str]:
         started.append(name)
         if len(started) == 1:
             supervisor.silent = (name,)
-            assert ended.wait(10)
-            raise RuntimeError("cancelled by its tag")
+            assert session.ended.wait(10)
+            raise RuntimeError("cancelled")
         supervisor.over.set()
         return [name]
 
@@ -201,5 +229,50 @@ def test_the_job_of_a_silent_worker_is_ended() -> None:
     run.start()
     assert supervisor.wait(10)
     run.stop()
-    assert session.interrupted[0] == "run-w0-0"
-    assert len(set(session.tags)) == 2
+    assert session.interrupted[0] == ended_by
+    assert len(set(session.tags)) == 2 * remote
+
+
+def test_a_worker_that_does_not_stop_is_ended_by_spark_first() -> None:
+    """Its process comes after that: a task whose process dies before it is cancelled is a stack trace of the JVM."""
+    supervisor = Played(alive=("w0",))
+
+    def job(_: str) -> list[str]:
+        assert session.ended.wait(10)
+        supervisor.calls.append("cancelled")
+        raise RuntimeError("cancelled")
+
+    session = Ending(job)
+    run = jobs(session, supervisor, Worker("w0"))
+    run.start()
+    supervisor.over.set()
+    run.stop()
+    assert supervisor.calls == ["cancelled", "abort", "settle"]
+    assert supervisor.lost == []
+
+
+def test_an_interrupt_of_the_user_ends_the_jobs_and_waits_for_them() -> None:
+    ended = threading.Event()
+
+    @dataclass
+    class Interrupted(Session):
+        def interruptAll(self) -> None:
+            ended.set()
+
+    over: list[str] = []
+
+    def work() -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
+        assert ended.wait(10)
+        time.sleep(0.2)
+        over.append("work")
+
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interruptible(Interrupted(lambda _: []), work)  # type: ignore[arg-type]
+    finally:
+        signal.signal(signal.SIGINT, former)
+    assert over == ["work"]

@@ -17,11 +17,13 @@ from udfs.hopper import (
     Beat,
     CheckpointFailed,
     CheckpointStored,
+    Ended,
     EvaluateReport,
     EvaluateUnit,
     Hello,
     NextUnit,
     Obsolete,
+    Printed,
     Record,
     ShardFailed,
     Stop,
@@ -47,6 +49,7 @@ UNIT: dict[str, Any] = ORDERS | {
     "peer": "tcp://10.0.0.1:80",
 }
 DONE: dict[str, Any] = {"unit_id": "train c1 #4", "seconds": 1.5, "fetched_bytes": 8}
+PRINTED = Printed("c1", "[train c1]\na step\x00\ufffd\n", 3, "the end")
 NEXT = NextUnit(**SENDER, report=None)
 HELLO = Hello(**SENDER, location="tcp://h:1", host="h", memory_bytes=1 << 40, shard_bytes=3)
 STORED = CheckpointStored(**SENDER, trial_id="c0", version=3, digest="abc", seconds=0.5, dropped=("c1", "c2"))
@@ -60,7 +63,10 @@ STORED = CheckpointStored(**SENDER, trial_id="c0", version=3, digest="abc", seco
         NextUnit(**SENDER, report=UnitFailure(unit_id="x", reason="hop", traceback="gone")),
         NextUnit(**SENDER, report=EvaluateReport(**DONE, sums={})),
         NextUnit(**SENDER, report=TrainReport(**DONE, sums={}, digest="d", checkpoint_bytes=9)),
+        NextUnit(**SENDER, printed=PRINTED, report=None),
         Beat(**SENDER),
+        Ended(**SENDER, printed=PRINTED),
+        Ended(**SENDER, printed=None),
         STORED,
         CheckpointFailed(worker="w0", trial_id="c0", error="disk full"),
         ShardFailed(worker="w0", error="a flipped bit"),
@@ -108,10 +114,11 @@ def test_sums_arrive_bit_for_bit() -> None:
 def test_whoever_changes_a_message_raises_the_version() -> None:
     """Then note the new digest here: a driver and a worker of two versions refuse each other instead of guessing."""
     kinds = [kind for kind in map(vars(hopper).get, hopper.__all__) if isinstance(kind, type) and is_dataclass(kind)]
-    messages = [kind for kind in kinds if kind.__module__ in {Beat.__module__, NextUnit.__module__} or kind is Record]
+    modules = {Beat.__module__, NextUnit.__module__, Printed.__module__}
+    messages = [kind for kind in kinds if kind.__module__ in modules or kind is Record]
     lines = [f"{kind.__name__}.{field.name}" for kind in messages for field in fields(kind)]
-    assert len(messages) == 21
+    assert len(messages) == 23
     assert (HOPPER.version, hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()) == (
-        2,
-        "188c6fa7381f1578",
+        3,
+        "2c942baf1f5a692d",
     )
