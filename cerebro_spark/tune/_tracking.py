@@ -32,6 +32,9 @@ _LOG = logging.getLogger(__name__)
 _PARENT = "mlflow.parentRunId"
 _NAME = "mlflow.runName"
 
+# What MLflow calls the ends of trials; others have failed.
+_ENDS = {"finished": "FINISHED", "stopped": "KILLED"}
+
 _DISTRIBUTIONS = ("cerebro-spark", "pyspark", "pyarrow", "numpy", "torch", "keras", "tensorflow-cpu", "tensorflow")
 
 
@@ -210,7 +213,7 @@ class _MLflow(Callback):
                 del waiting[epoch]
         for trial_id, status in list(self._statuses.items()):
             self._client.set_tag(self._child(trial_id), "status", status)
-            self._client.set_terminated(self._child(trial_id), "FINISHED" if status == "finished" else "FAILED")
+            self._client.set_terminated(self._child(trial_id), _ENDS.get(status, "FAILED"))
             del self._statuses[trial_id]
 
     def _add(self, trial: TrialState) -> None:

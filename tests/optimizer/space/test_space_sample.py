@@ -111,7 +111,6 @@ def chi_square(counts: list[int]) -> float:
         (uniform(0, 0.9, step=0.1), lambda value: round(value * 10)),
         (choice(list("abcdefghij")), str),
     ],
-    ids=str,
 )
 def test_every_tenth_of_a_domain_is_as_likely(domain: Any, bucket: Any) -> None:
     space = Space({"x": domain})
