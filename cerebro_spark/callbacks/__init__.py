@@ -10,16 +10,16 @@ the run goes on.
 
 Examples
 --------
-Print the best validation loss after every epoch:
+Print the validation loss of each configuration after every epoch:
 
->>> class BestLoss(Callback):
+>>> class Losses(Callback):
 ...     def epoch_finished(self, event: EpochFinished) -> None:
-...         losses = {trial_id: metrics["val_loss"] for trial_id, metrics in event.metrics.items()}
-...         best = min(losses, key=losses.get)
-...         print(f"epoch {event.epoch}: {best} has {losses[best]}")
+...         for trial_id, metrics in event.metrics.items():
+...             print(f"epoch {event.epoch}: {trial_id} has {metrics['val_loss']}")
 
->>> callback = BestLoss()  # for GridSearch(callbacks=[callback], ...)
+>>> callback = Losses()  # for GridSearch(callbacks=[callback], ...)
 >>> callback.epoch_finished(EpochFinished(epoch=0, metrics={"c000": {"val_loss": 0.7}, "c001": {"val_loss": 0.5}}))
+epoch 0: c000 has 0.7
 epoch 0: c001 has 0.5
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import InvalidArgumentError
@@ -15,10 +16,35 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-__all__ = ["load_search", "search_settings"]
+__all__ = ["PROCEDURES", "load_search", "search_settings"]
 
-# What the file may have beside trainer_fn and search_space: arguments of GridSearch.
-_SETTINGS = ("feature_columns", "label_columns", "num_epochs", "metric", "test_fraction", "num_shards", "image_size")
+#: Procedures by the names of the command line, and the searches of ``cerebro_spark`` that run them.
+PROCEDURES = {
+    "grid": "GridSearch",
+    "random": "RandomSearch",
+    "halving": "SuccessiveHalving",
+    "hyperband": "Hyperband",
+    "asha": "ASHA",
+}
+
+# What the file may have beside trainer_fn, search_space and procedure: arguments of every search, and of some.
+_SETTINGS = (
+    "feature_columns",
+    "label_columns",
+    "metric",
+    "test_fraction",
+    "num_shards",
+    "image_size",
+    "rounds",
+    "stoppers",
+    "max_configurations",
+    "max_total_epochs",
+    "max_seconds",
+)
+_OF_SOME = ("num_epochs", "num_configurations", "max_epochs", "min_epochs", "eta", "brackets", "rungs", "concurrency")
+
+# Epochs of a grid whose file does not say how many.
+_NUM_EPOCHS = 10
 
 
 def load_search(path: Path) -> ModuleType:
@@ -46,7 +72,7 @@ def load_search(path: Path) -> ModuleType:
     sys.modules[path.stem] = module
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     for former, names in FORMER_NAMES.items():
-        today = next((name for name in names if name in _SETTINGS), None)
+        today = next((name for name in names if name in _SETTINGS + _OF_SOME), None)
         if today is not None and hasattr(module, former) and not callable(getattr(module, former)):
             raise InvalidArgumentError(f"{path} sets {former}, which is called {today} today: rename it")
     for name in ("trainer_fn", "search_space"):
@@ -55,8 +81,8 @@ def load_search(path: Path) -> ModuleType:
     return module
 
 
-def search_settings(module: ModuleType, given: dict[str, Any]) -> dict[str, Any]:
-    """Collect the settings of a search as keywords of ``GridSearch``.
+def search_settings(module: ModuleType, given: dict[str, Any], kind: type) -> dict[str, Any]:
+    """Collect the settings of a search as keywords of its class.
 
     Parameters
     ----------
@@ -64,19 +90,32 @@ def search_settings(module: ModuleType, given: dict[str, Any]) -> dict[str, Any]
         Of :func:`load_search`.
     given : dict of str to object
         Of the command line, by the same names; what is not ``None`` wins over the file.
+    kind : type
+        One of the classes of :data:`PROCEDURES`.
 
     Raises
     ------
     InvalidArgumentError
-        Neither names the labels.
+        Neither names the labels, or a setting that the search needs; or one names a setting of other searches.
     """
-    settings: dict[str, Any] = {"num_epochs": 10}
-    for name in _SETTINGS:
+    arguments = {field.name: field for field in fields(kind)}
+    settings: dict[str, Any] = {}
+    for name in _SETTINGS + _OF_SOME:
         value = given.get(name)
         if value is None:
             value = getattr(module, name, None)
-        if value is not None:
-            settings[name] = value
+        if value is None:
+            continue
+        if name not in arguments:
+            known = ", ".join(other for other in _OF_SOME if other in arguments)
+            raise InvalidArgumentError(f"{name}={value!r} is no setting of a {kind.__name__}, which has {known}")
+        settings[name] = value
     if "label_columns" not in settings:
         raise InvalidArgumentError(f"{module.__file__} has no label_columns: name them there, or with --labels")
+    if kind.__name__ == PROCEDURES["grid"]:
+        settings.setdefault("num_epochs", _NUM_EPOCHS)
+    for name in _OF_SOME:
+        if name in arguments and name not in settings and arguments[name].default is MISSING:
+            option = f"--{name.replace('_', '-')}"
+            raise InvalidArgumentError(f"a {kind.__name__} needs {name}: set it in {module.__file__}, or with {option}")
     return settings

