@@ -14,6 +14,8 @@ from udfs.driver import hint_keywords
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from optimizer.space import Space
+
 __all__ = ["GridSearch"]
 
 
@@ -24,9 +26,9 @@ class GridSearch(Search):
 
     Parameters
     ----------
-    search_space : mapping of str to sequence, or sequence of mapping
-        Values by name, or the configurations themselves. Plain data: strings, numbers, lists. Domains of
-        :mod:`optimizer.space` that can be listed, such as ``choice`` with branches, may be among the values.
+    search_space : mapping of str to sequence, sequence of mapping, or Space
+        Values by name, or the configurations themselves. Plain data: strings, numbers, lists. Or an
+        :class:`optimizer.space.Space` whose domains can be listed, with branches for example.
     num_epochs : int
     **settings
         Of :class:`Search`.
@@ -57,7 +59,7 @@ class GridSearch(Search):
     4
     """
 
-    search_space: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    search_space: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Space
     num_epochs: int
 
     @property

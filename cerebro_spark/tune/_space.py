@@ -8,17 +8,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cerebro_spark.errors import InvalidArgumentError
+from optimizer.space import Space
 
 __all__ = ["grid"]
 
 
-def grid(space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def grid(space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]] | Space) -> list[dict[str, Any]]:
     """List the configurations of a search space.
 
     Parameters
     ----------
-    space : mapping of str to sequence, or sequence of mapping
-        Values by name, whose combinations are the configurations; or the configurations themselves.
+    space : mapping of str to sequence, sequence of mapping, or Space
+        Values by name, whose combinations are the configurations; or the configurations themselves; or a search space
+        whose domains can be listed.
 
     Returns
     -------
@@ -36,10 +38,14 @@ def grid(space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> li
     >>> grid({"lr": [0.1, 0.01], "width": [8]})
     [{'lr': 0.1, 'width': 8}, {'lr': 0.01, 'width': 8}]
     """
+    if isinstance(space, Space):
+        return space.grid()
     if isinstance(space, Mapping):
         for name, values in space.items():
             if isinstance(values, str) or not isinstance(values, Sequence):
-                raise InvalidArgumentError(f"search_space[{name!r}]={values!r}: a list of values")
+                raise InvalidArgumentError(
+                    f"search_space[{name!r}]={values!r}: a list of values; a grid of domains is search_space=Space(...)"
+                )
             if not values:
                 raise InvalidArgumentError(f"search_space[{name!r}] is empty: give at least one value")
         configurations = (

@@ -17,7 +17,7 @@ from cerebro_spark.callbacks import Callback, TrialFinished, TrialStarted
 from cerebro_spark.errors import InvalidArgumentError, RunError
 from cerebro_spark.hopper import Journal
 from optimizer.procedures import Patience
-from optimizer.space import choice, log_uniform
+from optimizer.space import Space, choice, log_uniform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,6 +176,13 @@ def test_early_stopping_and_limits(spark: SparkSession, prepared: PreparedData) 
     assert all(len(trial.history) < 500 for trial in brief.trials)
 
 
+def test_a_grid_of_a_space_has_its_live_branches_only(spark: SparkSession, prepared: PreparedData) -> None:
+    space = Space({"lr": [0.1, 0.01], "net": choice({"flat": {}, "deep": {"hidden": [4, 8]}})})
+    found = make(GridSearch, spark, prepared.store, search_space=space, num_epochs=1).configurations
+    assert len(found) == 6
+    assert {"lr": 0.1, "net": "flat"} in found
+
+
 def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession, prepared: PreparedData) -> None:
     for kind, settings, said in (
         (ASHA, {"max_configurations": None}, "max_configurations, max_total_epochs or max_seconds"),
@@ -184,6 +191,7 @@ def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession
         (SuccessiveHalving, {"min_epochs": 9}, "min_epochs"),
         (RandomSearch, {"num_configurations": 0}, "configurations=0"),
         (RandomSearch, {"search_space": {"lr": log_uniform}}, "lr"),
+        (GridSearch, {"search_space": {"lr": log_uniform(0.1, 1)}, "num_epochs": 1}, r"search_space=Space\("),
         (RandomSearch, {"rounds": "togehter"}, "did you mean 'together'"),
         (RandomSearch, {"max_seconds": 0}, "max_seconds=0"),
         (RandomSearch, {"stoppers": ["patience"]}, "stoppers has 'patience'"),
