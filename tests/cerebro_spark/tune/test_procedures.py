@@ -103,6 +103,7 @@ def test_a_procedure_trains_what_it_plans(kind: type[Search], spark: SparkSessio
     exact(found)
 
 
+@pytest.mark.extended
 def test_rounds_together_in_fixed_order_are_a_function_of_the_seed(spark: SparkSession, prepared: PreparedData) -> None:
     settings = {"schedule": "fixed", "rounds": "together"}
     runs = [
@@ -114,6 +115,7 @@ def test_rounds_together_in_fixed_order_are_a_function_of_the_seed(spark: SparkS
     }
 
 
+@pytest.mark.extended
 def test_a_hyperband_is_replayed(spark: SparkSession, prepared: PreparedData) -> None:
     found = make(Hyperband, spark, prepared.store).fit(prepared, run_id="to-replay")
     again = found.replay(backend=SparkBackend(spark, num_workers=2, threads=1), progress=False)

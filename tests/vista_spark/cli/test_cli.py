@@ -59,6 +59,7 @@ def _vista(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.extended
 def test_transfer_from_files(data: Path, tmp_path: Path, spark: SparkSession) -> None:
     out = tmp_path / "out"
     done = _vista(

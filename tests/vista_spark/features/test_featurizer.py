@@ -317,6 +317,7 @@ def counting_card(log: Path) -> roster.ModelCard:
     return roster.ModelCard("counting", Counting, Preprocessing(4), layers, 0, "none")
 
 
+@pytest.mark.extended
 def test_a_model_of_main_runs_in_the_workers(tmp_path: Path) -> None:
     """A script's own network, as a user writes it: everything in ``__main__``."""
     script = tmp_path / "script.py"

@@ -65,6 +65,7 @@ def assert_same(one: DataFrame, other: DataFrame, columns: list[str]) -> None:
             np.testing.assert_allclose(mine[column], yours[column], atol=1e-5, err_msg=column)
 
 
+@pytest.mark.extended
 def test_a_given_network_loads_in_a_process_that_never_heard_of_it(
     df: DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:
