@@ -201,7 +201,7 @@ class RunFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFailed:
-    """The run stopped before its end; the last event. ``Selection.resume`` goes on with it.
+    """The run stopped before its end; the last event. The search's ``resume`` goes on with it.
 
     Attributes
     ----------

@@ -65,17 +65,20 @@ class Director:
         self._trial = trial
         self._told: dict[str, int] = {}
         self._ended: set[str] = set()
+        # Trials whose last checkpoint is damaged, with the statuses that they had: they train up to there again.
+        self._again: dict[str, str] = {}
         orders = journal.orders()
         try:
             replay(procedure, orders)
         except DivergedLogError as error:
-            raise RunError(f"run {journal.run!r} cannot go on: {error}") from error
+            raise RunError(
+                f"run {journal.run!r} cannot go on: {error}. Make the search that began it again, stoppers and limits "
+                f"included, and call its resume({journal.run!r})"
+            ) from error
         for order in orders:
             self._note(order.results)
             self.carry_out(order.decisions)
         self._asked = bool(orders)
-        # Trials whose last checkpoint is damaged, with the statuses that they had: they train up to there again.
-        self._again: dict[str, str] = {}
         for each in self.trials:
             told = self._told.get(each.trial_id, 0)
             if not each.running and not each.failed and each.epoch < told:
@@ -119,6 +122,7 @@ class Director:
                     trial = by_id[decision.trial_id]
                     trial.granted += decision.epochs
                     trial.status, trial.reason = "running", decision.reason
+                    self._again.pop(trial.trial_id, None)
                 case Pause():
                     trial = by_id[decision.trial_id]
                     trial.status, trial.reason = "paused", decision.reason
@@ -126,6 +130,7 @@ class Director:
                     trial = by_id[decision.trial_id]
                     trial.reason = decision.reason
                     self._ended.add(trial.trial_id)
+                    self._again.pop(trial.trial_id, None)
                     if not trial.failed:
                         trial.status = self._status(trial)
             changed.append(trial)
@@ -157,4 +162,4 @@ class Director:
     def _status(self, trial: Trial) -> str:
         if self._procedure.ledger[trial.trial_id].status == "diverged":
             return "diverged"
-        return "finished" if trial.history else "stopped"
+        return "finished" if trial.trial_id in self._told else "stopped"

@@ -21,7 +21,7 @@ __all__ = ["Epochs"]
 
 
 class Epochs:
-    """Opens and closes the epochs of each trial. Its callers hold the run's lock.
+    """Opens and closes the epochs of each trial. Its callers hold the run's lock, but for :meth:`shut_down`.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Epochs:
         self._writer.submit(self._end, reason)
 
     def shut_down(self) -> None:
-        """Wait for results that are being written."""
+        """Wait for results that are being written. The lock must be free."""
         self._writer.shutdown(cancel_futures=True)
 
     def _training(self) -> list[Trial]:

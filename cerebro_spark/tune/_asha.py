@@ -83,8 +83,5 @@ class ASHA(SampledSearch):
             eta=self.eta,
             rungs=self.rungs,
             concurrency=self.concurrency,
-            metric=metric,
-            mode=mode,
-            stoppers=self.stoppers,
-            limits=self._limits(),
+            **self._rules(metric, mode),
         )

@@ -74,10 +74,7 @@ class GridSearch(Search):
         return Listed(
             self.configurations,
             epochs=self.num_epochs,
-            metric=metric,
-            mode=mode,
-            stoppers=self.stoppers,
-            limits=self._limits(),
+            **self._rules(metric, mode),
         )
 
     def sample(self) -> dict[str, Any]:

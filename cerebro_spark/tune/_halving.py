@@ -71,8 +71,5 @@ class SuccessiveHalving(SampledSearch):
             max_epochs=self.max_epochs,
             min_epochs=self.min_epochs,
             eta=self.eta,
-            metric=metric,
-            mode=mode,
-            stoppers=self.stoppers,
-            limits=self._limits(),
+            **self._rules(metric, mode),
         )

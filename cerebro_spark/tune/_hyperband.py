@@ -70,8 +70,5 @@ class Hyperband(SampledSearch):
             max_epochs=self.max_epochs,
             eta=self.eta,
             brackets=self.brackets,
-            metric=metric,
-            mode=mode,
-            stoppers=self.stoppers,
-            limits=self._limits(),
+            **self._rules(metric, mode),
         )

@@ -69,8 +69,5 @@ class RandomSearch(SampledSearch):
             epochs=self.num_epochs,
             concurrency=self.concurrency,
             seed=self.seed,
-            metric=metric,
-            mode=mode,
-            stoppers=self.stoppers,
-            limits=self._limits(),
+            **self._rules(metric, mode),
         )

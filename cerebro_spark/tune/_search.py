@@ -297,8 +297,10 @@ class Search(Estimator[Selection]):
     def _fit(self, dataset: DataFrame) -> Selection:
         return self.fit(dataset)
 
-    def _limits(self) -> Limits:
-        return Limits(max_configurations=self.max_configurations, max_total_epochs=self.max_total_epochs)
+    def _rules(self, metric: str, mode: str) -> dict[str, Any]:
+        """Give what every procedure takes: the metric that decides, stoppers and limits."""
+        limits = Limits(max_configurations=self.max_configurations, max_total_epochs=self.max_total_epochs)
+        return {"metric": metric, "mode": mode, "stoppers": self.stoppers, "limits": limits}
 
     def _configs(self) -> list[dict[str, Any]]:
         return [self.sample()]

@@ -123,6 +123,26 @@ def test_an_epoch_that_is_trained_again_is_no_news(tmp_path: Path) -> None:
     assert all(not order.results for order in again._journal.orders()[before:])
 
 
+@pytest.mark.parametrize("name", ["halving", "hyperband", "listed"])
+def test_damaged_epochs_anywhere_change_no_decision(tmp_path: Path, name: str) -> None:
+    """Every other trial lost its last epoch, paused ones too, which are continued while they train it again."""
+    whole = director(tmp_path / "whole", procedures(name))
+    whole.begin()
+    train(whole, -1)
+    for steps in range(1, 40, 6):
+        folder = tmp_path / f"cut-{steps}"
+        part = director(folder, procedures(name))
+        part.begin()
+        train(part, steps)
+        for trial in part.trials[::2]:
+            del trial.history[-1:]
+            part._journal.write_trial(trial)
+        rest = director(folder, procedures(name))
+        rest.begin()
+        train(rest, -1)
+        assert course(rest) == course(whole), steps
+
+
 def test_a_failure_blocks_nobody_and_is_told_once(tmp_path: Path) -> None:
     run = director(tmp_path, procedures("halving"))
     run.begin()
