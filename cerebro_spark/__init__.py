@@ -15,6 +15,7 @@ from cerebro_spark.data import prepare
 from cerebro_spark.hopper import SparkBackend
 from cerebro_spark.tune import (
     ASHA,
+    Experiment,
     GridSearch,
     Hyperband,
     RandomSearch,
@@ -31,6 +32,7 @@ from udfs.training import METRICS, Metric, ModelTrainer, TrainingFunctions
 __all__ = [
     "ASHA",
     "METRICS",
+    "Experiment",
     "GridSearch",
     "Hyperband",
     "Metric",

@@ -52,11 +52,12 @@ class Assignments:
             return None
         if any(assignment.alone for assignment in state.assignments):
             return None
-        suspects = {trial.trial_id for trial in state.trials if trial.suspect}
-        choice = None if self._is_their_turn(suspects) else self._choose(worker, suspects)
+        held = {trial.trial_id for trial in state.running if trial.held}
+        suspects = {trial.trial_id for trial in state.trials if trial.suspect} - held
+        choice = None if self._is_their_turn(suspects) else self._choose(worker, suspects | held)
         if choice is None and not state.assignments:
             for trial_id in sorted(suspects):
-                choice = choice or self._choose(worker, suspects - {trial_id})
+                choice = choice or self._choose(worker, (suspects | held) - {trial_id})
         if choice is None:
             return None
         kind, trial, partition = choice
@@ -159,7 +160,11 @@ class Assignments:
     def _choose(self, worker: Attached, without: Collection[str]) -> tuple[str, Trial, int] | None:
         """Remove and give a unit, as its kind, its trial and its partition."""
         state = self._state
-        unit = state.hopper.next_unit(worker.name, without=without)
+        urgent = {trial.trial_id for trial in state.running if trial.urgent}
+        unit = (
+            state.hopper.next_unit(worker.name, without={*without, *(state.trial.keys() - urgent)}) if urgent else None
+        )
+        unit = unit or state.hopper.next_unit(worker.name, without=without)
         if unit is not None:
             return "train", state.trial[unit.config], unit.partition
         pair = self._evaluation(worker, without)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper._assignment import Assignments
 from cerebro_spark.hopper._epochs import Epochs
 from cerebro_spark.hopper._liveness import Liveness
 from cerebro_spark.hopper._protocol import Answers
 from cerebro_spark.hopper._recovery import Recovery
 from cerebro_spark.hopper._state import RunState
+from optimizer.errors import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from concurrent.futures import Future
 
     from cerebro_spark.hopper._director import Director
     from cerebro_spark.hopper._events import Event, Loss, Observer
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Placement
+    from optimizer.procedures import Decision, UserRequest
     from udfs.rpc import Request
 
 __all__ = ["Coordinator"]
@@ -114,6 +118,52 @@ class Coordinator:
         with self._state.changed:
             self._epochs.out_of_time(reason)
 
+    def request(self, request: UserRequest) -> Future[tuple[Decision, ...]]:
+        """Tell the procedure a request of the user.
+
+        Returns
+        -------
+        Future
+            The decisions, once they are journalled and carried out. It raises what :meth:`Director.request` raises.
+        """
+        return self._epochs.request(request)
+
+    def hold(self, trial_id: str, *, held: bool) -> None:
+        """Give a trial no more units once the one in flight has ended, or give it units again.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such trial, it has ended, or it is so already.
+        """
+        with self._state.changed:
+            trial = self._live(trial_id)
+            if trial.held == held:
+                raise InvalidArgumentError(f"{trial_id} is {'paused already' if held else 'not paused'}")
+            trial.held = held
+            if held:
+                self._epochs.offer()
+            self._epochs.step()
+
+    def prioritise(self, trial_id: str) -> None:
+        """Give a trial units before all others.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such trial, or it has ended.
+        """
+        with self._state.changed:
+            self._live(trial_id).urgent = True
+
+    def _live(self, trial_id: str) -> Trial:
+        trial = self._state.trial.get(trial_id)
+        if trial is None:
+            raise InvalidArgumentError(f"there is no configuration {trial_id!r}{nearest(trial_id, self._state.trial)}")
+        if not trial.running and trial.status != "paused":
+            raise InvalidArgumentError(f"{trial_id} has ended ({trial.status}: {trial.reason}): clone it instead")
+        return trial
+
     def shut_down(self) -> None:
         """Wait until the results of the last epochs are written, once the run is over."""
         self._epochs.shut_down()
@@ -202,6 +252,14 @@ class Coordinator:
         """Names of the workers that are attached."""
         with self._state.changed:
             return tuple(self._state.workers)
+
+    @property
+    def held_alone(self) -> tuple[str, ...]:
+        """Trials that the user has paused, where nothing else is left to train."""
+        with self._state.changed:
+            running = self._state.running
+            idle = not self._state.assignments and not self._state.over and all(trial.held for trial in running)
+            return tuple(trial.trial_id for trial in running) if idle else ()
 
     @property
     def complete(self) -> bool:

@@ -13,6 +13,7 @@ from optimizer.procedures import (
     Exchange,
     OutOfTime,
     Pause,
+    ProcedureError,
     Start,
     Stop,
     replay,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper._journal import Journal
     from cerebro_spark.hopper._trial import Trial
-    from optimizer.procedures import Decision, Procedure, Result
+    from optimizer.procedures import Decision, Procedure, Result, UserRequest
 
 __all__ = ["Director"]
 
@@ -98,8 +99,21 @@ class Director:
         for trial in trials:
             if trial.trial_id in self._again and trial.epoch >= trial.granted:
                 trial.status = self._again.pop(trial.trial_id)
-        busy = sum(trial.running and not self._results(trial) for trial in self.trials)
-        return self._exchange([result for trial in trials for result in self._results(trial)], busy)
+        return self._exchange([result for trial in trials for result in self._results(trial)], self._busy)
+
+    def request(self, request: UserRequest) -> tuple[Decision, ...]:
+        """Tell a request of the user.
+
+        Raises
+        ------
+        ProcedureError
+            It cannot be carried out; nothing has changed.
+        InvalidArgumentError
+            It adds a configuration that is no plain data.
+        """
+        if self._procedure.done:
+            raise ProcedureError("the search is over")
+        return self._exchange([request], self._busy)
 
     def out_of_time(self, reason: str) -> tuple[Decision, ...]:
         """Tell that the time is over."""
@@ -136,10 +150,15 @@ class Director:
             changed.append(trial)
         return changed
 
+    @property
+    def _busy(self) -> int:
+        return sum(trial.running and not trial.held and not self._results(trial) for trial in self.trials)
+
     def _exchange(self, results: Sequence[Result], busy: int) -> tuple[Decision, ...]:
         exchange = Exchange.with_procedure(self._procedure, results, idle=max(0, self._slots - busy))
         self._note(results)
-        self._journal.order(exchange)
+        if exchange.results or exchange.decisions:
+            self._journal.order(exchange)
         return exchange.decisions
 
     def _results(self, trial: Trial) -> list[Result]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from cerebro_spark.errors import InvalidArgumentError
 from optimizer.hopper import Hopper, UnitTimes
+from optimizer.procedures import ProcedureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
 
     from cerebro_spark.hopper._director import Director
     from cerebro_spark.hopper._events import Event
     from cerebro_spark.hopper._state import RunState
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Placement
-    from optimizer.procedures import Decision
+    from optimizer.procedures import Decision, UserRequest
 
 __all__ = ["Epochs"]
 
@@ -100,6 +103,14 @@ class Epochs:
         """End all trials, because the time is over."""
         self._writer.submit(self._end, reason)
 
+    def request(self, request: UserRequest) -> Future[tuple[Decision, ...]]:
+        """Tell the procedure a request of the user; the future raises what :meth:`Director.request` raises."""
+        return self._writer.submit(self._request, request)
+
+    def offer(self) -> None:
+        """Ask the procedure for more: a slot is free that was not when it was asked last."""
+        self._writer.submit(self._offer)
+
     def shut_down(self) -> None:
         """Wait for results that are being written. The lock must be free."""
         self._writer.shutdown(cancel_futures=True)
@@ -121,7 +132,9 @@ class Epochs:
             for trial in training
             if trial.trial_id not in busy and trial.durable and len(trial.done(trial.epoch)) == len(state.partitions)
         ]
-        return [] if self._together and len(finished) < len(training) else finished
+        # Whom the user has paused, nobody waits for.
+        awaited = [trial for trial in training if not trial.held or trial in finished]
+        return [] if self._together and len(finished) < len(awaited) else finished
 
     def _close(self) -> None:
         state = self._state
@@ -141,6 +154,25 @@ class Epochs:
             self._closing -= {trial.trial_id for trial in trials}
             for trial in trials:
                 trial.evaluated.clear()
+        self._carry_out(decisions)
+
+    def _request(self, request: UserRequest) -> tuple[Decision, ...]:
+        try:
+            decisions = self._director.request(request)
+        except (ProcedureError, InvalidArgumentError):
+            raise  # the user's mistake, and nothing has changed
+        except BaseException as error:
+            self._state.fail(error)
+            raise
+        self._carry_out(decisions)
+        return decisions
+
+    def _offer(self) -> None:
+        try:
+            decisions = self._director.ask([])
+        except BaseException as error:  # noqa: BLE001 - raised again where the run was started
+            self._state.fail(error)
+            return
         self._carry_out(decisions)
 
     def _end(self, reason: str) -> None:

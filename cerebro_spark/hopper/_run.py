@@ -99,6 +99,8 @@ class Run:
         Trials that are not read from the store, by id.
     replay : mapping of int to sequence of Placement, optional
         Visits to follow, by epoch.
+    begun : callable, optional
+        Called with the coordinator and the name of the metric before the first unit, for requests of the user.
     """
 
     spec: RunSpec
@@ -114,6 +116,7 @@ class Run:
     max_seconds: float | None = None
     given: Mapping[str, Trial] = field(default_factory=dict)
     replay: Mapping[int, Sequence[Placement]] | None = None
+    begun: Callable[[Coordinator, str], None] | None = None
 
     def execute(self, callbacks: Sequence[Callback] = ()) -> tuple[list[Trial], Outcome]:
         """Train until the procedure has ended every trial, and until the callbacks have heard of it.
@@ -183,6 +186,8 @@ class Run:
             replay=self.replay,
             observer=Publisher(stream),
         )
+        if self.begun is not None:
+            self.begun(coordinator, self.spec.metric)
         endpoint = Endpoint(self.backend.host, credentials, HOPPER, coordinator.answer, partial(_packed, settings))
         jobs = WorkerJobs(
             self.backend.spark,

@@ -61,6 +61,10 @@ class Trial:
         Times in a row that the store did not give its checkpoint.
     granted : int
         Epochs that it may train, as its procedure decided so far.
+    held : bool
+        Whether the user has paused it: it gets no units.
+    urgent : bool
+        Whether it gets units before others, as the user wishes.
     reason : str
         Reason of the last decision about it.
     log : TrialLog
@@ -81,6 +85,8 @@ class Trial:
     deaths: list[Death] = field(default_factory=list)
     unreadable: int = 0
     granted: int = 0
+    held: bool = False
+    urgent: bool = False
     reason: str = ""
     seconds: float = 0.0
     state_bytes: int = 0

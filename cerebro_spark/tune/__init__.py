@@ -1,6 +1,7 @@
 """Model selection: the searches that users call, their results, and the tuned model as a Spark ML Transformer."""
 
 from cerebro_spark.tune._asha import ASHA
+from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._grid import GridSearch
 from cerebro_spark.tune._halving import SuccessiveHalving
 from cerebro_spark.tune._hyperband import Hyperband
@@ -12,6 +13,7 @@ from cerebro_spark.tune._selection import Selection
 
 __all__ = [
     "ASHA",
+    "Experiment",
     "GridSearch",
     "Hyperband",
     "RandomSearch",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["TrialResult"]
+if TYPE_CHECKING:
+    from cerebro_spark.hopper import Trial
+
+__all__ = ["TrialResult", "result_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,8 @@ class TrialResult:
     params : dict
     status : str
         ``"finished"``: the procedure ended it after one of its epochs; ``reason`` says why. ``"stopped"``: before
-        its first. Or why it ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
+        its first. While a search goes on: ``"running"``, or ``"paused"`` by the procedure or the user. Or why it
+        ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
         ``"failed"`` (it took its workers with it).
     metric : float
         Value of the search's metric after the last epoch; NaN where there is none.
@@ -55,3 +59,27 @@ class TrialResult:
     traceback: str
     reason: str = ""
     log: str = field(default="", repr=False)
+
+
+def result_of(trial: Trial, metric: str) -> TrialResult:
+    """Describe a trial as it is now.
+
+    Parameters
+    ----------
+    trial : Trial
+    metric : str
+        The metric that decides.
+    """
+    last = trial.history[-1].get(metric) if trial.history else None
+    return TrialResult(
+        trial.trial_id,
+        dict(trial.params),
+        "paused" if trial.held and trial.running else trial.status,
+        float("nan") if last is None else last,
+        list(trial.history),
+        tuple(trial.visits),
+        trial.seconds,
+        trial.traceback,
+        trial.reason,
+        str(trial.log),
+    )

@@ -13,6 +13,7 @@ from pyspark.ml import Estimator
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
 from cerebro_spark.hopper import ROUNDS, Interrupts, Journal, Lease, RunSpec, probe
+from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._selection import Selection, train, trainer_name
 from cerebro_spark.tune._tracking import Followers
 from optimizer.errors import nearest
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cerebro_spark.callbacks import Callback
-    from cerebro_spark.hopper import Probed, SparkBackend
+    from cerebro_spark.hopper import Coordinator, Probed, SparkBackend
     from optimizer.procedures import Plan, Procedure, Stopper
     from udfs.store import Store
     from udfs.training import ModelTrainer, TrainingFunctions
@@ -243,6 +244,38 @@ class Search(Estimator[Selection]):
         with Interrupts() as interrupts:
             return self._search(data, run_id, interrupts)
 
+    def start(self, data: DataFrame | PreparedData, *, run_id: str | None = None) -> Experiment:
+        """Begin what :meth:`fit` does in the background, and return at once.
+
+        Parameters
+        ----------
+        data : DataFrame or PreparedData
+        run_id : str, optional
+            Name of the run in the store; a new one by default.
+
+        Returns
+        -------
+        Experiment
+            Stops, adds, pauses and clones configurations meanwhile, and waits for the :class:`Selection`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A setting was changed to one that is not allowed.
+        TooFewSlotsError, BusyError
+            The cluster has no slots for the workers. All else that :meth:`fit` raises is raised by
+            :meth:`Experiment.wait`.
+        """
+        self._check()
+        name = _new_run() if run_id is None else check_name(run_id, "a run")
+        self.backend.admit()
+
+        def search(begun: Callable[[Coordinator, str], None]) -> Selection:
+            with Interrupts() as interrupts:
+                return self._search(data, name, interrupts, begun)
+
+        return Experiment(name, self.plan().epochs_each, search)
+
     @abstractmethod
     def procedure(self, *, metric: str = "loss", mode: str = "min") -> Procedure:
         """Make the search's procedure, which decides what trains.
@@ -311,12 +344,18 @@ class Search(Estimator[Selection]):
             return data
         return interruptible(self.backend.spark, lambda: self.prepare(data))
 
-    def _search(self, data: DataFrame | PreparedData, run_id: str | None, interrupts: Interrupts) -> Selection:
+    def _search(
+        self,
+        data: DataFrame | PreparedData,
+        run_id: str | None,
+        interrupts: Interrupts,
+        begun: Callable[[Coordinator, str], None] | None = None,
+    ) -> Selection:
         configs = self._configs()
         prepared = self._prepared(data)
         probed = probe(self.trainer_fn, configs[0], prepared, self.seed, self.backend)
         spec = RunSpec(
-            run=run_id or f"run-{uuid.uuid4().hex[:12]}",
+            run=run_id or _new_run(),
             prepared=prepared.name,
             configs=configs,
             trainer=trainer_name(self.trainer_fn),
@@ -331,10 +370,16 @@ class Search(Estimator[Selection]):
         )
         with Lease(prepared.store, spec.run) as lease:
             Journal(prepared.store, spec.run).begin(spec)
-            return self._train(spec, prepared, probed, lease, interrupts)
+            return self._train(spec, prepared, probed, lease, interrupts, begun)
 
     def _train(
-        self, spec: RunSpec, prepared: PreparedData, probed: Probed, lease: Lease, interrupts: Interrupts
+        self,
+        spec: RunSpec,
+        prepared: PreparedData,
+        probed: Probed,
+        lease: Lease,
+        interrupts: Interrupts,
+        begun: Callable[[Coordinator, str], None] | None = None,
     ) -> Selection:
         return train(
             spec,
@@ -349,7 +394,12 @@ class Search(Estimator[Selection]):
             parameters={name: value for name, value in vars(self).items() if self._is_logged(name)},
             unit_timeout_s=self.unit_timeout_s,
             max_seconds=self.max_seconds,
+            begun=begun,
         )
 
     def _is_logged(self, name: str) -> bool:
         return name in self.__dataclass_fields__ and name not in _NOT_LOGGED
+
+
+def _new_run() -> str:
+    return f"run-{uuid.uuid4().hex[:12]}"

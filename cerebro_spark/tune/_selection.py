@@ -14,7 +14,7 @@ from cerebro_spark.hopper import Interrupts, Journal, Lease, Run, RunSpec, Trial
 from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._placements import placements
 from cerebro_spark.tune._repeat import Repeat
-from cerebro_spark.tune._result import TrialResult
+from cerebro_spark.tune._result import TrialResult, result_of
 from cerebro_spark.tune._tracking import Followers, tracked
 from optimizer.errors import nearest
 from optimizer.procedures import Listed
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cerebro_spark.callbacks import Callback
-    from cerebro_spark.hopper import Outcome, Probed, SparkBackend
+    from cerebro_spark.hopper import Coordinator, Outcome, Probed, SparkBackend
     from optimizer.hopper import Placement
     from optimizer.procedures import Procedure
     from udfs.store import Store
@@ -83,7 +83,7 @@ class Selection(Model, MLWritable):
     @property
     def trials(self) -> tuple[TrialResult, ...]:
         """The configurations, the best first; those that did not finish come last."""
-        return tuple(sorted(map(self._result, self._trials), key=self._place))
+        return tuple(sorted((result_of(trial, self.spec.metric) for trial in self._trials), key=self._place))
 
     @property
     def best(self) -> TrialResult:
@@ -373,21 +373,6 @@ class Selection(Model, MLWritable):
         """List by epoch which unit ran where and when: a replay follows it."""
         return placements(self._trials, self.outcome.events)
 
-    def _result(self, trial: Trial) -> TrialResult:
-        last = trial.history[-1].get(self.spec.metric) if trial.history else None
-        return TrialResult(
-            trial.trial_id,
-            dict(trial.params),
-            trial.status,
-            float("nan") if last is None else last,
-            list(trial.history),
-            tuple(trial.visits),
-            trial.seconds,
-            trial.traceback,
-            trial.reason,
-            str(trial.log),
-        )
-
     def _place(self, result: TrialResult) -> tuple[bool, float, str]:
         known = result.status == "finished" and result.metric == result.metric
         return (
@@ -422,6 +407,7 @@ def train(  # noqa: PLR0913 - what a run is made of
     max_seconds: float | None = None,
     given: Mapping[str, Trial] | None = None,
     replay: Mapping[int, Sequence[Placement]] | None = None,
+    begun: Callable[[Coordinator, str], None] | None = None,
 ) -> Selection:
     """Train what a procedure starts, with those following who are to follow.
 
@@ -448,6 +434,8 @@ def train(  # noqa: PLR0913 - what a run is made of
         Trials that are not read from the store, by id.
     replay : mapping of int to sequence of Placement, optional
         Visits to follow, by epoch.
+    begun : callable, optional
+        Called with the coordinator and the name of the metric before the first unit.
 
     Raises
     ------
@@ -468,6 +456,7 @@ def train(  # noqa: PLR0913 - what a run is made of
         max_seconds=max_seconds,
         given=given or {},
         replay=replay,
+        begun=begun,
     )
     with tracked(followers, run=spec.run, parameters=parameters) as following:
         trials, outcome = run.execute(following.callbacks)

@@ -17,6 +17,7 @@ from ._plan import Offer, Plan, Stage
 from ._procedure import Procedure
 from ._random import RandomSearch
 from ._replay import Replay
+from ._requests import Added, Stopped, UserRequest
 from ._results import Ended, EpochResult, OutOfTime, Result
 from ._sampled import Sampled
 from ._sampling import ListedSampler, RandomSampler, Sampler
@@ -30,6 +31,7 @@ __all__ = [
     "ASHA",
     "PBT",
     "WORST",
+    "Added",
     "AgingEvolution",
     "Continue",
     "Decision",
@@ -67,10 +69,12 @@ __all__ = [
     "Stage",
     "Start",
     "Stop",
+    "Stopped",
     "Stopper",
     "SuccessiveHalving",
     "Threshold",
     "Trial",
+    "UserRequest",
     "Visit",
     "decision_document",
     "read_decision",

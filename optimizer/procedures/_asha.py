@@ -126,8 +126,8 @@ class ASHA(Sampled):
         """See :meth:`Procedure.decide`."""
         for trial in fresh:
             self._note(trial)
-        free = idle if self.concurrency is None else self.concurrency - self.ledger.runs
-        while free > 0 or not self.ledger.runs:
+        free = idle if self.concurrency is None else self.concurrency - self.training
+        while free > 0 or not self.training:
             if not self._promote() and not self._open():
                 break
             free -= 1

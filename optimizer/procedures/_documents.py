@@ -9,6 +9,7 @@ from typing import Any
 from ._arguments import plain
 from ._decisions import Continue, Decision, Pause, Source, Start, Stop
 from ._errors import LogError
+from ._requests import Added, Stopped
 from ._results import Ended, EpochResult, OutOfTime, Result
 
 __all__ = ["decision_document", "read_decision", "read_result", "result_document"]
@@ -35,8 +36,7 @@ def decision_document(decision: Decision) -> dict[str, Any]:
     """
     match decision:
         case Start():
-            source = decision.source and {"trial": decision.source.trial_id, "epoch": decision.source.epoch}
-            fields = {"params": plain(decision.params), "epochs": decision.epochs, "source": source}
+            fields = {"params": plain(decision.params), "epochs": decision.epochs, "source": _origin(decision.source)}
             return {"decision": "start", "trial": decision.trial_id, **fields, "reason": decision.reason}
         case Continue():
             fields = {"epochs": decision.epochs, "reason": decision.reason}
@@ -75,17 +75,10 @@ def read_decision(document: Any) -> Decision:
         return Pause(trial, reason)
     if kind == "stop":
         return Stop(trial, reason)
-    if fields["epochs"] < 1:
-        raise LogError(f"epochs={fields['epochs']} in {dict(document)!r}: at least 1")
+    _check_epochs(fields["epochs"], document)
     if kind == "continue":
         return Continue(trial, fields["epochs"], reason)
-    source = fields["source"]
-    if source is not None:
-        if not isinstance(source, Mapping):
-            raise LogError(f"source={source!r} in {dict(document)!r}: a trial and an epoch, or null")
-        origin = _checked(source, {"trial": str, "epoch": int}, document)
-        source = Source(origin["trial"], origin["epoch"])
-    return Start(trial, fields["params"], fields["epochs"], source, reason)
+    return Start(trial, fields["params"], fields["epochs"], _source(fields["source"], document), reason)
 
 
 def result_document(result: Result) -> dict[str, Any]:
@@ -93,7 +86,7 @@ def result_document(result: Result) -> dict[str, Any]:
 
     Parameters
     ----------
-    result : EpochResult, Ended or OutOfTime
+    result : EpochResult, Ended, OutOfTime, Added or Stopped
 
     Returns
     -------
@@ -112,6 +105,11 @@ def result_document(result: Result) -> dict[str, Any]:
             return {"result": "ended", "trial": result.trial_id, "status": result.status}
         case OutOfTime():
             return {"result": "out of time", "reason": result.reason}
+        case Added():
+            fields = {"params": plain(result.params), "epochs": result.epochs, "source": _origin(result.source)}
+            return {"result": "added", **fields}
+        case Stopped():
+            return {"result": "stopped", "trial": result.trial_id, "reason": result.reason}
 
 
 def read_result(document: Any) -> Result:
@@ -123,7 +121,7 @@ def read_result(document: Any) -> Result:
 
     Returns
     -------
-    EpochResult, Ended or OutOfTime
+    EpochResult, Ended, OutOfTime, Added or Stopped
 
     Raises
     ------
@@ -134,14 +132,39 @@ def read_result(document: Any) -> Result:
         "epoch": {"trial": str, "epoch": int, "metrics": dict},
         "ended": {"trial": str, "status": str},
         "out of time": {"reason": str},
+        "added": {"params": dict, "epochs": int, "source": object},
+        "stopped": {"trial": str, "reason": str},
     }
     kind, fields = _fields(document, "result", kinds)
     if kind == "out of time":
         return OutOfTime(fields["reason"])
+    if kind == "added":
+        _check_epochs(fields["epochs"], document)
+        return Added(fields["params"], fields["epochs"], _source(fields["source"], document))
+    if kind == "stopped":
+        return Stopped(fields["trial"], fields["reason"])
     if kind == "ended":
         return Ended(fields["trial"], fields["status"])
     metrics = {name: _read(name, value, document) for name, value in fields["metrics"].items()}
     return EpochResult(fields["trial"], fields["epoch"], metrics)
+
+
+def _origin(source: Source | None) -> dict[str, Any] | None:
+    return None if source is None else {"trial": source.trial_id, "epoch": source.epoch}
+
+
+def _source(document: Any, whole: Mapping[str, Any]) -> Source | None:
+    if document is None:
+        return None
+    if not isinstance(document, Mapping):
+        raise LogError(f"source={document!r} in {dict(whole)!r}: a trial and an epoch, or null")
+    fields = _checked(document, {"trial": str, "epoch": int}, whole)
+    return Source(fields["trial"], fields["epoch"])
+
+
+def _check_epochs(epochs: int, document: Mapping[str, Any]) -> None:
+    if epochs < 1:
+        raise LogError(f"epochs={epochs} in {dict(document)!r}: at least 1")
 
 
 def _fields(document: Any, label: str, kinds: Mapping[str, Mapping[str, type]]) -> tuple[str, dict[str, Any]]:

@@ -89,14 +89,14 @@ class AgingEvolution(Sampled):
                 self.stop(trial, f"finished its {self.epochs} epochs")
             if not trial.live:
                 self._parents.append(trial)
-        free = idle if self.concurrency is None else self.concurrency - self.ledger.runs
-        while len(self.ledger) < self.configurations and (free > 0 or not self.ledger.runs):
+        free = idle if self.concurrency is None else self.concurrency - self.training
+        while self.started < self.configurations and (free > 0 or not self.training):
             if self._open() is None:
                 break
             free -= 1
 
     def _open(self) -> Trial | None:
-        number = len(self.ledger)
+        number = self.started
         if number < self.population:
             return self.draw(self.epochs, "one of the first population")
         if not self._parents:

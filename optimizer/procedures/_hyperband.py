@@ -76,7 +76,7 @@ class Hyperband(Sampled):
             if bracket.started:
                 bracket.decide(self, fresh)
         for bracket in self._brackets:
-            if not bracket.started and (self._together or idle or not self.ledger.runs):
+            if not bracket.started and (self._together or idle or not self.training):
                 bracket.open(self)
                 idle = 0
 

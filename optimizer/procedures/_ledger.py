@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from optimizer.errors import nearest
 
 from ._errors import ProcedureError
+from ._requests import Added, Stopped
 from ._results import Ended, EpochResult, OutOfTime
 from ._trial import WORST, Trial
 
@@ -40,6 +41,8 @@ class Ledger:
         self._running: dict[str, Trial] = {}
         #: Epochs that were granted; of ended trials, those that were finished.
         self.epochs = 0
+        #: Trials that the user added, which the procedure does not decide about.
+        self.guests: list[Trial] = []
 
     def __len__(self) -> int:
         return len(self._trials)
@@ -103,17 +106,21 @@ class Ledger:
             line.append((trial, epoch))
         return line[::-1]
 
+    def check_source(self, source: Source) -> Trial:
+        """Give the trial of a source, which has to have finished that epoch."""
+        parent = self[source.trial_id]
+        if not 1 <= source.epoch <= parent.finished:
+            raise ProcedureError(
+                f"a clone of {source.trial_id} after epoch {source.epoch}: it has finished {parent.finished}"
+            )
+        return parent
+
     def start(self, params: dict[str, Any], epochs: int, source: Source | None, reason: str) -> Trial:
         """Add a trial."""
         number = len(self._trials)
         trial = Trial(f"c{number:03d}", number, params, epochs, source, reason=reason)
         if source is not None:
-            parent = self[source.trial_id]
-            if not 1 <= source.epoch <= parent.finished:
-                raise ProcedureError(
-                    f"a clone of {source.trial_id} after epoch {source.epoch}: it has finished {parent.finished}"
-                )
-            trial.inherit(parent, source.epoch)
+            trial.inherit(self.check_source(source), source.epoch)
         self._trials[trial.trial_id] = self._running[trial.trial_id] = trial
         self.epochs += epochs
         return trial
@@ -142,7 +149,8 @@ class Ledger:
 
         Parameters
         ----------
-        results : sequence of EpochResult, Ended and OutOfTime
+        results : sequence of EpochResult, Ended, OutOfTime, Added and Stopped
+            Requests of the user are the procedure's to carry out: they change nothing here.
 
         Returns
         -------
@@ -178,7 +186,7 @@ class Ledger:
     def _known(self, results: Sequence[Result]) -> Iterator[tuple[int, bool, int, EpochResult | Ended]]:
         for result in results:
             match result:
-                case OutOfTime():
+                case OutOfTime() | Added() | Stopped():
                     continue
                 case EpochResult():
                     yield self[result.trial_id].number, False, result.epoch, result

@@ -120,7 +120,7 @@ class PBT(Sampled):
 
     def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # noqa: ARG002 - the population is set
         """See :meth:`Procedure.decide`."""
-        if not len(self.ledger):
+        if not self.started:
             while len(self._members) < self.population:
                 trial = self.draw(self.ready, "generation 0")
                 if trial is None:

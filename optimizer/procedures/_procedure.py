@@ -12,6 +12,7 @@ from ._decisions import Continue, Pause, Source, Start, Stop
 from ._errors import ProcedureError
 from ._ledger import Ledger
 from ._limits import Limits
+from ._requests import Added, Stopped
 from ._results import OutOfTime
 from ._trial import WORST
 
@@ -124,8 +125,9 @@ class Procedure(ABC):
 
         Parameters
         ----------
-        results : sequence of EpochResult, Ended and OutOfTime
-            In any order. Results of ended configurations are ignored.
+        results : sequence of EpochResult, Ended, OutOfTime, Added and Stopped
+            In any order, but for configurations that the user adds: they start in theirs. Results of ended
+            configurations are ignored.
         idle : int
             Slots that could train another configuration now: a procedure whose number of configurations is open starts
             some. Ask again with ``idle`` whenever a worker finds nothing to train. Default 0.
@@ -137,12 +139,14 @@ class Procedure(ABC):
         Raises
         ------
         ProcedureError
-            A result that cannot be; the procedure is as before.
+            A result that cannot be, or a request that cannot be carried out; the procedure is as before.
         InvalidArgumentError
             ``idle`` is not a number of slots.
         """
         idle = whole("idle", idle, 0, "the slots that could train another configuration")
-        fresh = self.ledger.tell(results)
+        added = [self._checked(result) for result in results if isinstance(result, Added)]
+        stopped = [(self.ledger[result.trial_id], result) for result in results if isinstance(result, Stopped)]
+        told = self.ledger.tell(results)
         self._decisions = []
         over = next((result.reason for result in results if isinstance(result, OutOfTime)), "")
         if self._done:
@@ -150,10 +154,17 @@ class Procedure(ABC):
         if over:
             self._end(over)
             return self._decisions
-        for trial in fresh:
-            self.hear(trial)
+        for trial in told:
+            self._tell(trial)
             self._end_early(trial)
+        ended = [trial for trial, request in stopped if self._stop_as_asked(trial, request)]
+        for request in added:
+            self._start(request.params, request.epochs, request.source, "added by the user", guest=True)
+        fresh = sorted({*told, *ended} - set(self.ledger.guests), key=lambda trial: trial.number)
         self.decide(fresh, idle)
+        for guest in self.ledger.guests:
+            if guest.waiting:
+                self.stop(guest, f"finished its {guest.granted} epochs")
         if forgotten := [trial.trial_id for trial in fresh if trial.waiting]:
             raise ProcedureError(f"{type(self).__name__} decided nothing about {', '.join(forgotten)}")
         if not self.ledger.runs:
@@ -167,6 +178,16 @@ class Procedure(ABC):
         ----------
         trial : Trial
         """
+
+    @property
+    def started(self) -> int:
+        """Configurations that the procedure has started: all but the guests, which the user added."""
+        return len(self.ledger) - len(self.ledger.guests)
+
+    @property
+    def training(self) -> int:
+        """Those of them that train or wait for a decision."""
+        return self.ledger.runs - sum(guest.running for guest in self.ledger.guests)
 
     @property
     def may_start(self) -> bool:
@@ -193,13 +214,7 @@ class Procedure(ABC):
         Trial or None
             None where a limit is reached.
         """
-        if not self.may_start:
-            return None
-        granted = self._granted(epochs)
-        trial = self.ledger.start(plain(params), granted, source, reason)
-        trial.cut = granted < epochs
-        self._decisions.append(Start(trial.trial_id, dict(trial.params), granted, source, reason))
-        return trial
+        return self._start(params, epochs, source, reason) if self.may_start else None
 
     def carry_on(self, trial: Trial, epochs: int, reason: str = "") -> bool:
         """Continue a configuration, or stop it where the limit of epochs is reached.
@@ -249,7 +264,39 @@ class Procedure(ABC):
     def _finish(self, trial: Trial, status: str, reason: str) -> None:
         self.ledger.rest(trial, status, reason)
         self._decisions.append(Stop(trial.trial_id, reason))
-        self.hear(trial)
+        self._tell(trial)
+
+    def _start(
+        self, params: Mapping[str, Any], epochs: int, source: Source | None, reason: str, *, guest: bool = False
+    ) -> Trial:
+        granted = self._granted(epochs)
+        trial = self.ledger.start(plain(params), granted, source, reason)
+        trial.cut = granted < epochs
+        if guest:
+            trial.guest = True
+            self.ledger.guests.append(trial)
+        self._decisions.append(Start(trial.trial_id, dict(trial.params), granted, source, reason))
+        return trial
+
+    def _tell(self, trial: Trial) -> None:
+        if not trial.guest:
+            self.hear(trial)
+
+    def _stop_as_asked(self, trial: Trial, request: Stopped) -> bool:
+        if not trial.live:
+            return False
+        self.stop(trial, request.reason)
+        return True
+
+    def _checked(self, request: Added) -> Added:
+        """Check that a guest can be started, so that nothing has changed if it cannot."""
+        plain(request.params)
+        whole("epochs", request.epochs, why="after which the configuration ends")
+        if request.source is not None:
+            self.ledger.check_source(request.source)
+        if not self.may_start:
+            raise ProcedureError(f"no configuration can be added: {self._limit}")
+        return request
 
     @property
     def _no_epochs(self) -> str:

@@ -51,12 +51,12 @@ class Replay(Procedure):
     def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # noqa: ARG002 - one after the other
         """See :meth:`Procedure.decide`."""
         segments = self.schedule.segments
-        if not len(self.ledger):
+        if not self.started:
             self.start(segments[0].params, segments[0].epochs, reason="segment 0")
         for trial in fresh:
             if not trial.waiting:
                 continue
-            number = trial.number + 1
+            number = self.started
             if number == len(segments):
                 self.stop(trial, f"finished its {self.schedule.epochs} epochs")
                 continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ._requests import UserRequest
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -36,8 +38,8 @@ class Ended:
     ----------
     trial_id : str
     status : str
-        ``"failed"``, ``"diverged"``, ``"stopped by the user"``, or another word for why. After the first two the
-        configuration counts as worse than any other; after another its finished epochs count.
+        ``"failed"``, ``"diverged"``, or another word for why. After these two the configuration counts as worse than
+        any other; after another its finished epochs count.
     """
 
     trial_id: str
@@ -56,4 +58,4 @@ class OutOfTime:
     reason: str = "time is over"
 
 
-Result = EpochResult | Ended | OutOfTime
+Result = EpochResult | Ended | OutOfTime | UserRequest

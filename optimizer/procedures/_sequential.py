@@ -66,7 +66,7 @@ class Sequential(Sampled):
             if trial.waiting:
                 self.stop(trial, f"finished its {self.epochs} epochs")
         beside = self.configurations if self.concurrency is None else self.concurrency
-        while len(self.ledger) < self.configurations and self.ledger.runs < beside:
+        while self.started < self.configurations and self.training < beside:
             if self.draw(self.epochs) is None:
                 break
 

@@ -49,6 +49,8 @@ class Trial:
         Sums of ``curve`` up to each epoch.
     cut : bool
         Whether the limit of epochs cut its last grant short.
+    guest : bool
+        Whether the user added it: the procedure decides nothing about it.
     """
 
     trial_id: str
@@ -63,6 +65,7 @@ class Trial:
     curve: list[float] = field(default_factory=list)
     sums: list[float] = field(default_factory=list)
     cut: bool = False
+    guest: bool = False
 
     @property
     def finished(self) -> int:

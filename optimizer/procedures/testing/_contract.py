@@ -21,15 +21,17 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from optimizer.procedures import (
+    Added,
     DivergedLogError,
-    Ended,
     EpochResult,
     Exchange,
     Limits,
     OutOfTime,
     Patience,
+    Source,
     Start,
     Stop,
+    Stopped,
     replay,
 )
 
@@ -188,13 +190,32 @@ class ProcedureContract(ABC):
         run.tell([])
         for name in list(run.granted)[:4]:
             if name not in run.reasons:
-                run.reasons[name] = "stopped by the user"
-                run.tell([Ended(name, "stopped by the user")])
+                run.tell([Stopped(name)])
+                assert run.reasons[name] == "stopped by the user"
                 assert run.procedure.ask([EpochResult(name, 1, {run.procedure.metric: 0.0})]) == []
                 assert run.procedure.ledger[name].finished == 0
         if not run.procedure.done:
             run.run()
         assert run.granted.keys() == run.reasons.keys()
+
+    def test_the_user_may_add_configurations(self) -> None:
+        """New ones and clones train what they were granted; the procedure starts as many of its own as without them."""
+        run = Rehearsal(self.make(), self.measure, 4).run(calls=3)
+        if run.procedure.done:
+            return
+        parent = next(trial for trial in run.procedure.ledger if trial.finished)
+        run.tell([Added({"by": "the user"}, 2), Added({"by": "a clone"}, 1, Source(parent.trial_id, 1))])
+        guests = run.procedure.ledger.guests
+        assert [guest.params["by"] for guest in guests] == ["the user", "a clone"]
+        run.run()
+        assert [run.finished[guest.trial_id] for guest in guests] == [2, 1]
+        assert [run.reasons[guest.trial_id] for guest in guests] == ["finished its 2 epochs", "finished its 1 epochs"]
+        planned = run.procedure.plan().configurations
+        own = [trial for trial in run.procedure.ledger if trial.source is None and trial not in guests]
+        assert planned is None or planned - len(guests) <= len(own) <= planned
+        resumed = self.make()
+        replay(resumed, run.log)
+        assert resumed.done
 
     def test_it_ends_when_time_is_over(self) -> None:
         """After a few calls: all that is left is stopped, with that reason."""

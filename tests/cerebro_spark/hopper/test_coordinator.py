@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import ROUNDS, Coordinator, Death, Director, Trial, _epochs, _liveness, _protocol
-from optimizer.procedures import Listed
+from optimizer.procedures import Added, Listed, ProcedureError, Stopped
 from udfs.hopper import (
     Abort,
     Acknowledged,
@@ -214,8 +216,13 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self, *_: Any, **__: Any) -> None:
             pass
 
-        def submit(self, function: Any) -> None:
-            function()
+        def submit(self, function: Any, *arguments: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            try:
+                future.set_result(function(*arguments))
+            except BaseException as error:  # noqa: BLE001 - as an executor does
+                future.set_exception(error)
+            return future
 
     monkeypatch.setattr(_protocol, "_POLL_S", 0.0)
     monkeypatch.setattr(_epochs, "ThreadPoolExecutor", Now)
@@ -698,3 +705,111 @@ def test_what_no_worker_of_the_run_would_say_is_refused() -> None:
     player.work()
     player.ask()
     assert world.trials[0].version == 1
+
+
+def units(world: World, count: int) -> list[str]:
+    """Trials of the next training units, in the order in which they are given out."""
+    given: list[str] = []
+
+    def work(player: Player, unit: WorkUnit) -> None:
+        given.append(unit.trial_id)
+        player.work()
+
+    while len(given) < count and not world.coordinator.wait(0.0):
+        for player in list(world.alive.values()):
+            if player.unit is None:
+                player.ask()
+            else:
+                work(player, player.unit)
+            while player.writing:
+                player.store()
+    return given
+
+
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_a_paused_trial_gets_no_units_and_nobody_waits_for_it(rounds: str) -> None:
+    world = World(3, 2, 1, validates=False, policy="longest-remaining-elsewhere", rounds=rounds)
+    for player in world.players:
+        player.join()
+    world.coordinator.hold("c001", held=True)
+    given = units(world, 2 * 2 * EPOCHS)
+    assert set(given) == {"c000", "c002"}
+    for player in world.players:
+        player.ask()
+        assert player.unit is None
+    assert world.coordinator.held_alone == ("c001",)
+    assert {trial.trial_id: trial.epoch for trial in world.trials} == {"c000": EPOCHS, "c001": 0, "c002": EPOCHS}
+    world.coordinator.hold("c001", held=False)
+    assert world.coordinator.held_alone == ()
+    world.play(lambda player, _: player.work())
+    assert {trial.status for trial in world.trials} == {"finished"}
+
+
+def test_a_unit_in_flight_is_finished_when_its_trial_is_paused() -> None:
+    world = World(1, 2, 1, validates=False, policy="longest-remaining-elsewhere")
+    for player in world.players:
+        player.join()
+    first = world.players[0]
+    first.ask()
+    assert first.unit is not None
+    world.coordinator.hold("c000", held=True)
+    first.work()
+    first.ask()
+    assert world.trials[0].version == 1
+    assert first.unit is None
+    world.players[1].ask()
+    assert world.players[1].unit is None
+
+
+def test_a_prioritised_trial_gets_every_unit_that_it_can() -> None:
+    world = World(6, 1, 1, validates=False, policy="longest-remaining-elsewhere")
+    world.players[0].join()
+    world.coordinator.prioritise("c004")
+    assert units(world, 6)[:EPOCHS] == ["c004"] * EPOCHS
+
+
+def test_what_the_user_adds_and_stops_is_carried_out_at_once() -> None:
+    world = World(2, 1, 1, validates=False, policy="longest-remaining-elsewhere")
+    (player,) = world.players
+    player.join()
+    player.ask()
+    assert player.unit is not None
+    busy = player.unit.trial_id
+    other = next(trial.trial_id for trial in world.trials if trial.trial_id != busy)
+    world.coordinator.request(Stopped(busy)).result()
+    world.coordinator.request(Stopped(other)).result()
+    player.work()
+    player.ask()
+    assert [trial.reason for trial in world.trials] == ["stopped by the user"] * 2
+    with pytest.raises(ProcedureError, match="the search is over"):
+        world.coordinator.request(Added({"number": 7}, 1)).result()
+
+
+def test_an_added_trial_trains_its_epochs_and_no_more() -> None:
+    world = World(1, 2, 1, validates=True, policy="longest-remaining-elsewhere")
+    for player in world.players:
+        player.join()
+    world.coordinator.request(Added({"number": 7}, 3)).result()
+    world.play(lambda player, _: player.work())
+    assert [(trial.trial_id, trial.epoch, trial.status) for trial in world.trials] == [
+        ("c000", EPOCHS, "finished"),
+        ("c001", 3, "finished"),
+    ]
+
+
+def test_what_cannot_be_asked_for_is_refused_and_changes_nothing() -> None:
+    world = World(2, 1, 1, validates=False, policy="longest-remaining-elsewhere")
+    world.players[0].join()
+    for wrong in (Added({"number": object()}, 1), Added({"number": 1}, 0), Stopped("c009")):
+        with pytest.raises((InvalidArgumentError, ProcedureError)):
+            world.coordinator.request(wrong).result()
+    for wrong_call in (
+        lambda: world.coordinator.hold("c009", held=True),
+        lambda: world.coordinator.hold("c000", held=False),
+        lambda: world.coordinator.prioritise("c009"),
+    ):
+        with pytest.raises(InvalidArgumentError):
+            wrong_call()
+    assert world.coordinator.error is None
+    world.play(lambda player, _: player.work())
+    assert [trial.status for trial in world.trials] == ["finished"] * 2

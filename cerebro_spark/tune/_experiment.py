@@ -1,0 +1,315 @@
+"""``Experiment``: a search that goes on in the background, and what its user may do to it meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent import futures
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark.errors import InvalidArgumentError, RunError
+from cerebro_spark.hopper import Interrupts
+from cerebro_spark.tune._result import TrialResult, result_of
+from optimizer.errors import nearest
+from optimizer.procedures import Added, ProcedureError, Source, Start, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cerebro_spark.hopper import Coordinator, Trial
+    from cerebro_spark.tune._selection import Selection
+    from optimizer.procedures import Decision, UserRequest
+
+    Begun = Callable[[Coordinator, str], None]
+
+__all__ = ["Experiment"]
+
+# Between two looks at whether only paused configurations are left.
+_LOOK_S = 0.5
+
+
+class Experiment:
+    """A search that goes on in the background; :meth:`Search.start` begins it.
+
+    Configurations come and go meanwhile. What the user asks for is in the store before it is carried out, so that a
+    run that stops is resumed with it, by :meth:`Search.resume`; pauses and priorities end with the driver. The
+    procedure decides nothing about configurations that the user adds: they train the epochs that they were given.
+    Stoppers and limits hold for them, and the best of all may be one.
+
+    Every method may be called from any thread. The first ones wait until the data are prepared.
+
+    Parameters
+    ----------
+    run_id : str
+        Of the run in its store.
+    epochs : int
+        That a configuration which the user adds trains by default.
+    search : callable
+        Runs the search; calls its argument with the coordinator, and the name of the metric in the history.
+
+    Examples
+    --------
+    >>> def follow(search, df):
+    ...     experiment = search.start(df)
+    ...     experiment.stop("c001")
+    ...     experiment.add({"lr": 0.01, "hidden": 64}, epochs=5)
+    ...     return experiment.wait().best
+    """
+
+    def __init__(self, run_id: str, epochs: int, search: Callable[[Begun], Selection]) -> None:
+        self.run_id = run_id
+        self._epochs = epochs
+        self._begun: futures.Future[tuple[Coordinator, str]] = futures.Future()
+        self._selection: futures.Future[Selection] = futures.Future()
+        # The interpreter may end without it: the run can be resumed.
+        threading.Thread(target=self._run, args=(search,), name=f"experiment {run_id}", daemon=True).start()
+
+    def _run(self, search: Callable[[Begun], Selection]) -> None:
+        try:
+            selection = search(lambda coordinator, metric: self._begun.set_result((coordinator, metric)))
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+            self._selection.set_exception(error)
+            if not self._begun.done():
+                self._begun.set_exception(error)
+        else:
+            self._selection.set_result(selection)
+            if not self._begun.done():
+                self._begun.set_exception(RunError(f"run {self.run_id!r} had nothing to train"))
+
+    @property
+    def done(self) -> bool:
+        """Whether the search is over, or has failed."""
+        return self._selection.done()
+
+    @property
+    def trials(self) -> tuple[TrialResult, ...]:
+        """The configurations as they are now, in the order of their starts."""
+        coordinator, metric = self._begun.result()
+        return tuple(result_of(trial, metric) for trial in list(coordinator.trials))
+
+    def stop(self, trial_id: str) -> None:
+        """End a configuration; the epochs that it has finished count.
+
+        Parameters
+        ----------
+        trial_id : str
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such configuration, or it has ended.
+        RunError
+            The search is over.
+        """
+        self._check_live(trial_id)
+        self._request(Stopped(trial_id))
+
+    def add(self, params: Mapping[str, Any], *, epochs: int | None = None) -> str:
+        """Train another configuration.
+
+        Parameters
+        ----------
+        params : mapping
+            Plain data.
+        epochs : int, optional
+            By default as many as the search gives its best ones.
+
+        Returns
+        -------
+        str
+            Its id.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The params are no plain data, ``epochs`` is no number of epochs, or a limit is reached.
+        RunError
+            The search is over.
+        """
+        return self._started(Added(dict(params), self._epochs if epochs is None else epochs))
+
+    def clone(
+        self,
+        trial_id: str,
+        /,
+        params: Mapping[str, Any] | None = None,
+        *,
+        epoch: int | None = None,
+        epochs: int | None = None,
+        **changes: Any,
+    ) -> str:
+        """Train a copy of a configuration on from one of its epochs, with other hyperparameters.
+
+        Weights, buffers, and the optimizer's moments and step counts are those of that epoch, all hyperparameters the
+        new ones.
+
+        Parameters
+        ----------
+        trial_id : str
+        params : mapping, optional
+            Values that differ, by name.
+        epoch : int, optional
+            Counted from 1; by default the last that it has finished.
+        epochs : int, optional
+            That the clone trains; by default as many as the search gives its best ones.
+        **changes
+            The same as ``params``.
+
+        Returns
+        -------
+        str
+            Id of the clone.
+
+        Raises
+        ------
+        InvalidArgumentError
+            No such configuration, parameter or epoch; or it has not finished an epoch yet.
+        RunError
+            The search is over.
+        """
+        trial = self._trial(trial_id)
+        values = {**(params or {}), **changes}
+        for name in values:
+            if name not in trial.params:
+                raise InvalidArgumentError(f"{trial_id} has no parameter {name!r}{nearest(name, trial.params)}")
+        if not trial.history:
+            raise InvalidArgumentError(f"{trial_id} has not finished an epoch yet: there is no state to clone")
+        source = Source(trial_id, len(trial.history) if epoch is None else epoch)
+        return self._started(Added({**trial.params, **values}, self._epochs if epochs is None else epochs, source))
+
+    def pause(self, trial_id: str) -> None:
+        """Give a configuration no more units once the one in flight has ended.
+
+        A procedure that compares it with others waits for it.
+
+        Parameters
+        ----------
+        trial_id : str
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such configuration, it has ended, or it is paused already.
+        RunError
+            The search is over.
+        """
+        self._attached().hold(trial_id, held=True)
+
+    def resume(self, trial_id: str) -> None:
+        """Go on with a configuration that was paused.
+
+        Parameters
+        ----------
+        trial_id : str
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such configuration, or it is not paused.
+        RunError
+            The search is over.
+        """
+        self._attached().hold(trial_id, held=False)
+
+    def prioritise(self, trial_id: str) -> None:
+        """Give a configuration its units before all others that are not prioritised too.
+
+        Parameters
+        ----------
+        trial_id : str
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such configuration, or it has ended.
+        RunError
+            The search is over.
+        """
+        self._attached().prioritise(trial_id)
+
+    def end(self) -> None:
+        """End the search: every configuration keeps the epochs that it has finished.
+
+        Raises
+        ------
+        RunError
+            The search is over.
+        """
+        try:
+            self._attached().out_of_time("ended by the user")
+        except RuntimeError as error:
+            raise self._over() from error
+
+    def wait(self, timeout_s: float | None = None) -> Selection:
+        """Wait for the end of the search.
+
+        An interrupt ends the waiting; the search goes on.
+
+        Parameters
+        ----------
+        timeout_s : float, optional
+            Default none.
+
+        Returns
+        -------
+        Selection
+
+        Raises
+        ------
+        TimeoutError
+            The search goes on.
+        InvalidArgumentError
+            Only configurations are left that are paused: resume or stop them.
+        RunError
+            The run stopped; and whatever else :meth:`Search.fit` raises.
+        """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        with Interrupts():
+            while True:
+                left = _LOOK_S if until is None else min(_LOOK_S, max(0.0, until - time.monotonic()))
+                futures.wait([self._selection], left)
+                if self._selection.done():
+                    return self._selection.result()
+                if paused := self._paused_alone():
+                    raise InvalidArgumentError(
+                        f"only paused configurations are left: {', '.join(paused)}; resume or stop them"
+                    )
+                if until is not None and time.monotonic() >= until:
+                    raise TimeoutError(f"run {self.run_id!r} is not over after {timeout_s:g} s; it goes on")
+
+    def _paused_alone(self) -> tuple[str, ...]:
+        known = self._begun.done() and self._begun.exception() is None
+        return self._begun.result()[0].held_alone if known else ()
+
+    def _attached(self) -> Coordinator:
+        coordinator, _ = self._begun.result()
+        if self._selection.done():
+            raise self._over()
+        return coordinator
+
+    def _trial(self, trial_id: str) -> Trial:
+        known = {trial.trial_id: trial for trial in self._attached().trials}
+        if trial_id not in known:
+            raise InvalidArgumentError(f"there is no configuration {trial_id!r}{nearest(trial_id, known)}")
+        return known[trial_id]
+
+    def _check_live(self, trial_id: str) -> None:
+        trial = self._trial(trial_id)
+        if not trial.running and trial.status != "paused":
+            raise InvalidArgumentError(f"{trial_id} has ended already ({trial.status}: {trial.reason})")
+
+    def _started(self, request: Added) -> str:
+        return next(decision.trial_id for decision in self._request(request) if isinstance(decision, Start))
+
+    def _request(self, request: UserRequest) -> tuple[Decision, ...]:
+        try:
+            return self._attached().request(request).result()
+        except ProcedureError as error:
+            if self._selection.done():
+                raise self._over() from error
+            raise InvalidArgumentError(str(error)) from error
+        except (RuntimeError, futures.CancelledError) as error:
+            raise self._over() from error
+
+    def _over(self) -> RunError:
+        return RunError(f"run {self.run_id!r} is over: nothing can be asked of it")
