@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         RunFailed,
         RunFinished,
         RunStarted,
+        TrialFinished,
         TrialStarted,
         TrialState,
     )
@@ -25,7 +26,7 @@ __all__ = ["TensorBoard"]
 
 
 class TensorBoard(Callback):
-    """Write event files that TensorBoard reads, one folder per trial.
+    """Write event files that TensorBoard reads, one folder per trial, its params for the HParams dashboard.
 
     ``GridSearch(tensorboard=folder)`` adds one.
 
@@ -43,11 +44,14 @@ class TensorBoard(Callback):
     def __init__(self, folder: str) -> None:
         try:
             from tensorboard.summary import Writer  # noqa: PLC0415 - an optional package
+
+            from cerebro_spark.callbacks._hparams import Sessions  # noqa: PLC0415 - an optional package
         except ImportError as error:
             raise MissingPackageError(
                 f"tensorboard={folder!r} needs TensorBoard: pip install 'cerebro-spark[tensorboard]'"
             ) from error
         self._open = Writer
+        self._sessions = Sessions(folder)
         self._folder = Path(folder)
         self._writers: dict[str, Any] = {}
 
@@ -65,6 +69,10 @@ class TensorBoard(Callback):
         for trial_id, metrics in event.metrics.items():
             self._write(trial_id, event.epoch, metrics)
 
+    def trial_finished(self, event: TrialFinished) -> None:
+        """Write how the trial ended."""
+        self._sessions.end(event.trial_id, succeeded=event.status in {"finished", "stopped"})
+
     def run_finished(self, event: RunFinished) -> None:  # noqa: ARG002 - the files have it all
         """Close the files."""
         self._close()
@@ -75,6 +83,7 @@ class TensorBoard(Callback):
 
     def _add(self, trial: TrialState) -> None:
         self._writers[trial.trial_id] = self._open(str(self._folder / trial.trial_id))
+        self._sessions.start(trial.trial_id, trial.params)
         for epoch, metrics in enumerate(trial.history):
             self._write(trial.trial_id, epoch, metrics)
 

@@ -10,9 +10,11 @@ from cerebro_spark.tune._random import RandomSearch
 from cerebro_spark.tune._result import TrialResult
 from cerebro_spark.tune._search import Search
 from cerebro_spark.tune._selection import Selection
+from cerebro_spark.tune._tables import TABLES, run_tables
 
 __all__ = [
     "ASHA",
+    "TABLES",
     "Experiment",
     "GridSearch",
     "Hyperband",
@@ -22,4 +24,5 @@ __all__ = [
     "SuccessiveHalving",
     "TrialResult",
     "TunedModel",
+    "run_tables",
 ]

@@ -15,6 +15,7 @@ from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._placements import placements
 from cerebro_spark.tune._repeat import Repeat
 from cerebro_spark.tune._result import TrialResult, result_of
+from cerebro_spark.tune._tables import run_tables
 from cerebro_spark.tune._tracking import Followers, tracked
 from optimizer.errors import nearest
 from optimizer.procedures import Listed
@@ -178,6 +179,13 @@ class Selection(Model, MLWritable):
             for epoch, metrics in enumerate(trial.history)
         ]
         return pd.DataFrame(rows)
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Read the run's record as tables: experiment, configurations, params, metrics, units, decisions, states.
+
+        As :func:`run_tables`.
+        """
+        return run_tables(self.prepared.store, self.spec.run)
 
     def plot(self) -> Figure:
         """Draw learning curves: the metric by epoch, one line per configuration."""

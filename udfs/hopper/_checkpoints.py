@@ -113,13 +113,17 @@ class Checkpoints:
         udfs.store.StoreError
             It is not there, or cannot be read.
         """
-        place = (*self._folder(trial_id), f"{_name(version, digest)}.safetensors")
+        place = self._place(trial_id, version, digest)
         state = self.store.read(*place)
         if digest_of(state) != digest:
             raise DamagedError(
                 f"{self.store.url(*place)} is damaged (its bytes are not those of its digest): {_REMEDY}"
             )
         return state
+
+    def url(self, record: Record) -> str:
+        """Tell where the bytes of a checkpoint are."""
+        return self.store.url(*self._place(record.trial_id, record.version, record.digest))
 
     def records(self, trial_id: str) -> list[Record]:
         """Read the records of the complete checkpoints, in order of their versions; damaged ones are left out."""
@@ -151,6 +155,9 @@ class Checkpoints:
         """Read the record of the last complete checkpoint; ``None`` where there is none."""
         records = self.records(trial_id)
         return records[-1] if records else None
+
+    def _place(self, trial_id: str, version: int, digest: str) -> tuple[str, ...]:
+        return (*self._folder(trial_id), f"{_name(version, digest)}.safetensors")
 
     def _folder(self, trial_id: str) -> tuple[str, ...]:
         return ("runs", self.run, "checkpoints", check_name(trial_id, "a configuration"))

@@ -160,7 +160,7 @@ def test_bad_requests_are_refused_and_the_search_goes_on(spark: SparkSession, pr
 
 
 def test_an_error_before_the_first_unit_is_told_by_whoever_waits(spark: SparkSession, prepared: PreparedData) -> None:
-    def wrong(params: dict[str, Any]) -> Any:
+    def wrong(_: dict[str, Any]) -> Any:
         raise ValueError("no such network")
 
     experiment = grid(spark, prepared.store, trainer_fn=wrong).start(prepared)
