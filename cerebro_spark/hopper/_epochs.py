@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from cerebro_spark.errors import InvalidArgumentError
+from cerebro_spark.errors import CerebroError, InvalidArgumentError
 from optimizer.hopper import Hopper, UnitTimes
 from optimizer.procedures import ProcedureError
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from optimizer.procedures import Decision, UserRequest
 
 __all__ = ["Epochs"]
+
+_LOG = logging.getLogger(__name__)
 
 
 class Epochs:
@@ -112,8 +115,19 @@ class Epochs:
         self._writer.submit(self._offer)
 
     def shut_down(self) -> None:
-        """Wait for results that are being written. The lock must be free."""
+        """Wait for results that are being written, and write the units of epochs that nobody finishes.
+
+        The lock must be free.
+        """
         self._writer.shutdown(cancel_futures=True)
+        with self._state.changed:
+            events = self._unwritten()
+        if events:
+            try:
+                self._results([], events)
+            except CerebroError as error:
+                # The run has ended; its results are written, or there is an error already.
+                _LOG.warning("the last %d units are not in the store: %s", len(events), error)
 
     def _training(self) -> list[Trial]:
         return [
@@ -121,6 +135,10 @@ class Epochs:
             for trial in self._state.running
             if trial.trial_id not in self._closing and trial.epoch < trial.granted
         ]
+
+    def _unwritten(self) -> tuple[Event, ...]:
+        events, self._written = tuple(self._state.events[self._written :]), len(self._state.events)
+        return events
 
     def _finished(self) -> list[Trial]:
         state = self._state
@@ -141,7 +159,7 @@ class Epochs:
         with state.changed:
             # All that have ended while others were written, at once.
             trials, self._over = self._over, []
-            events, self._written = tuple(state.events[self._written :]), len(state.events)
+            events = self._unwritten() if trials else ()
         if not trials:
             return
         try:

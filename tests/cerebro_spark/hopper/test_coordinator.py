@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -197,7 +198,11 @@ class World:
                 while player.writing:
                     player.store()
 
-    def close(self, trials: Any, _events: Any) -> None:
+    def note(self, events: Any) -> None:
+        """Note the events that are written."""
+
+    def close(self, trials: Any, events: Any) -> None:
+        self.note(events)
         for trial in trials:
             if trial.running:
                 assert trial.durable
@@ -813,3 +818,36 @@ def test_what_cannot_be_asked_for_is_refused_and_changes_nothing() -> None:
     assert world.coordinator.error is None
     world.play(lambda player, _: player.work())
     assert [trial.status for trial in world.trials] == ["finished"] * 2
+
+
+def test_every_unit_is_written_once_however_calls_and_the_end_of_the_run_fall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two epochs may end before the first is written, and a run ends in the middle of others."""
+    queue: list[Any] = []
+
+    written: list[Event] = []
+    later = SimpleNamespace(submit=lambda *call: queue.append(call), shutdown=lambda **_: None)
+    monkeypatch.setattr(_epochs, "ThreadPoolExecutor", lambda *_, **__: later)
+    monkeypatch.setattr(World, "note", lambda _, events: written.extend(events))
+    world = World(4, 3, 1, validates=False, policy="fixed")
+    for player in world.players:
+        player.join()
+    turns = itertools.cycle(world.players)
+
+    def turn() -> None:
+        player = next(turns)
+        player.ask()
+        if player.unit is not None:
+            player.work()
+        while player.writing:
+            player.store()
+
+    while True:
+        turn()
+        if queue:
+            (close,) = queue.pop()
+            close()
+        elif written and len(world.coordinator.events) > len(written):
+            break  # a unit that ends no epoch, after one that did
+    close()  # as a call whose trials the one before has taken
+    world.coordinator.shut_down()
+    assert written == world.coordinator.events
