@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from searches import FEATURES, adult, plain_loop, search, states, trainer
+from sessions import pytest_on_connect
 
 from cerebro_spark import ASHA, Experiment, GridSearch, Selection, SparkBackend, Store
 from cerebro_spark.errors import InvalidArgumentError, RunError
@@ -169,3 +171,9 @@ def test_an_error_before_the_first_unit_is_told_by_whoever_waits(spark: SparkSes
     assert experiment.done
     with pytest.raises(Exception, match="no such network"):
         experiment.stop("c000")
+
+
+@pytest.mark.connect
+@pytest.mark.extended
+def test_experiments_run_on_spark_connect(pytestconfig: pytest.Config) -> None:
+    assert "2 passed" in pytest_on_connect(Path(__file__), "come_go_and_pause or is_resumed", pytestconfig.inipath)
