@@ -15,9 +15,12 @@ from cerebro_spark.data import prepare
 from cerebro_spark.hopper import SparkBackend
 from cerebro_spark.tune import (
     ASHA,
+    PBT,
+    AgingEvolution,
     GridSearch,
     Hyperband,
     RandomSearch,
+    ScheduleSearch,
     Selection,
     SuccessiveHalving,
     TrialResult,
@@ -31,12 +34,15 @@ from udfs.training import METRICS, Metric, ModelTrainer, TrainingFunctions
 __all__ = [
     "ASHA",
     "METRICS",
+    "PBT",
+    "AgingEvolution",
     "GridSearch",
     "Hyperband",
     "Metric",
     "ModelTrainer",
     "PreparedData",
     "RandomSearch",
+    "ScheduleSearch",
     "Selection",
     "SparkBackend",
     "Store",

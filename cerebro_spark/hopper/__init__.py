@@ -11,11 +11,13 @@ from cerebro_spark.hopper._journal import Journal, RunSpec
 from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._probe import Probed, probe
+from cerebro_spark.hopper._retention import KEEPS, best_epoch
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._run import Outcome, Run
 from cerebro_spark.hopper._trial import Death, Trial
 
 __all__ = [
+    "KEEPS",
     "ROUNDS",
     "Coordinator",
     "Death",
@@ -35,6 +37,7 @@ __all__ = [
     "SparkBackend",
     "Trial",
     "TrialLog",
+    "best_epoch",
     "check_free",
     "inspect_store",
     "probe",

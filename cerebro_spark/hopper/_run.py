@@ -13,8 +13,9 @@ from cerebro_spark.hopper._director import Director
 from cerebro_spark.hopper._log_writer import LogWriter
 from cerebro_spark.hopper._metrics import epoch_metrics
 from cerebro_spark.hopper._publisher import Publisher, run_started
+from cerebro_spark.hopper._retention import Retention
 from udfs.driver import WorkerJobs
-from udfs.hopper import HOPPER, HopperWorker, WorkerSettings
+from udfs.hopper import HOPPER, Checkpoints, HopperWorker, WorkerSettings
 from udfs.rpc import Endpoint, new_credentials
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class Run:
             except BaseException as error:
                 stream.publish(RunFailed(run_id=self.spec.run, error=f"{type(error).__name__}: {error}"))
                 raise
+            self._retention(trials).sweep(trials)
             stream.publish(RunFinished(run_id=self.spec.run, seconds=outcome.seconds))
         return trials, outcome
 
@@ -177,7 +179,7 @@ class Run:
             unit_timeout_s=self.unit_timeout_s,
             rejoin_s=self.backend.rejoin_s,
             model_bytes=self.probed.model_bytes,
-            close=partial(self._close, stream),
+            close=partial(self._close, stream, self._retention(director.trials)),
             decided=self._decided,
             earlier_s=earlier_s,
             replay=self.replay,
@@ -287,7 +289,13 @@ class Run:
         for trial in trials:
             self.journal.write_trial(trial)
 
-    def _close(self, stream: EventStream, trials: Sequence[Trial], events: Sequence[Event]) -> None:
+    def _retention(self, trials: Sequence[Trial]) -> Retention:
+        checkpoints = Checkpoints(self.prepared.store, self.spec.run)
+        return Retention(checkpoints, self.spec, trials, len(self.prepared.partitions))
+
+    def _close(
+        self, stream: EventStream, retention: Retention, trials: Sequence[Trial], events: Sequence[Event]
+    ) -> None:
         """Compute the metrics of finished epochs, write the journal, and tell the callbacks once it is durable."""
         running = [trial for trial in trials if trial.running]
         finished: dict[int, dict[str, dict[str, float]]] = {}
@@ -302,6 +310,7 @@ class Run:
             for trial in running:
                 trial.history.pop()
             raise
+        retention.sweep(trials)
         for epoch, of_trials in sorted(finished.items()):
             stream.publish(EpochFinished(epoch=epoch, metrics=of_trials))
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optimizer.procedures import Source
 
 __all__ = ["TrialResult"]
 
@@ -19,9 +22,9 @@ class TrialResult:
     status : str
         ``"finished"``: the procedure ended it after one of its epochs; ``reason`` says why. ``"stopped"``: before
         its first. Or why it ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
-        ``"failed"`` (it took its workers with it).
+        ``"failed"`` (it took its workers with it, or the state that it is a clone of is damaged).
     metric : float
-        Value of the search's metric after the last epoch; NaN where there is none.
+        Value of the search's metric after ``epoch``; NaN where there is none.
     history : list of dict
         By epoch: the training loss, and loss and metrics of validation with ``val_`` before the name.
     visits : tuple of (int, int)
@@ -32,6 +35,11 @@ class TrialResult:
         Error that ended it early, in its worker's words.
     reason : str
         Reason of the procedure's last decision about it.
+    epoch : int
+        Own epoch, counted from 1, of ``metric`` and of its model: the last one, or the best one where the search has
+        ``keep="best"`` or ``"epochs"``. 0 where it has finished none.
+    source : Source or None
+        Origin of a clone: another trial, and that one's epoch, counted from 1, whose weights it began with.
     log : str
         What its units printed, each after a line that names unit and worker: Python's output, warnings and logging,
         and that of C libraries. All of it, or the first and the last 131,072 characters, and between them a line that
@@ -54,4 +62,6 @@ class TrialResult:
     seconds: float
     traceback: str
     reason: str = ""
+    epoch: int = 0
+    source: Source | None = None
     log: str = field(default="", repr=False)

@@ -12,7 +12,7 @@ from pyspark.ml import Estimator
 
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
-from cerebro_spark.hopper import ROUNDS, Interrupts, Journal, Lease, RunSpec, probe
+from cerebro_spark.hopper import KEEPS, ROUNDS, Interrupts, Journal, Lease, RunSpec, probe
 from cerebro_spark.tune._selection import Selection, train, trainer_name
 from cerebro_spark.tune._tracking import Followers
 from optimizer.errors import nearest
@@ -88,6 +88,10 @@ class Search(Estimator[Selection]):
         Limits of the whole search. Default none.
     max_seconds : float, optional
         Seconds after which the search ends: every configuration keeps the epochs that it has finished. Default none.
+    keep : {"last", "best", "epochs"}
+        Which states of a configuration stay in the store: the last one (default); that of its best epoch too; or those
+        of all its epochs. With ``"best"`` and ``"epochs"`` the configurations are ranked by their best epochs, and a
+        configuration's model is of that epoch; with ``"last"`` it is of the last epoch.
     errors : {"drop", "raise"}
         Rows that cannot be learned from are left out, with a warning in the log that counts them (``"drop"``, the
         default), or are an error; as for :func:`prepare`.
@@ -128,6 +132,7 @@ class Search(Estimator[Selection]):
     max_configurations: int | None = None
     max_total_epochs: int | None = None
     max_seconds: float | None = None
+    keep: str = KEEPS[0]
     errors: str = "drop"
     callbacks: Sequence[Callback] = ()
     experiment: str | None = None
@@ -145,7 +150,8 @@ class Search(Estimator[Selection]):
             raise InvalidArgumentError(f"max_seconds={self.max_seconds!r}: more than 0, or None")
         if self.mode not in {None, "min", "max"}:
             raise InvalidArgumentError(f'mode={self.mode!r}: "min" or "max"')
-        for name, value, known in (("schedule", self.schedule, POLICIES), ("rounds", self.rounds, ROUNDS)):
+        words = (("schedule", self.schedule, POLICIES), ("rounds", self.rounds, ROUNDS), ("keep", self.keep, KEEPS))
+        for name, value, known in words:
             if value not in known:
                 raise InvalidArgumentError(f"{name}={value!r}{nearest(value, known)}; one of: {', '.join(known)}")
         if not 1 <= self.replicas <= self.backend.num_workers:
@@ -328,6 +334,7 @@ class Search(Estimator[Selection]):
             metric=probed.metric(self.metric, validates=prepared.test_fraction > 0),
             larger_is_better=probed.larger_is_better(self.metric, self.mode),
             procedure=type(self).__name__,
+            keep=self.keep,
         )
         with Lease(prepared.store, spec.run) as lease:
             Journal(prepared.store, spec.run).begin(spec)
