@@ -8,10 +8,10 @@ from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._inspection import Finding, inspect_store
 from cerebro_spark.hopper._interrupts import Interrupts
 from cerebro_spark.hopper._journal import Journal, RunSpec
+from cerebro_spark.hopper._keep import KEEPS, best_epoch
 from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._probe import Probed, probe
-from cerebro_spark.hopper._retention import KEEPS, best_epoch
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._run import Outcome, Run
 from cerebro_spark.hopper._trial import Death, Trial

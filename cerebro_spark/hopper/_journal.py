@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError
 from cerebro_spark.hopper._events import Event
+from cerebro_spark.hopper._keep import KEEPS
 from cerebro_spark.hopper._log import TrialLog
-from cerebro_spark.hopper._retention import KEEPS
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._trial import Trial
 from optimizer.procedures import Exchange, LogError

@@ -3,54 +3,24 @@
 from __future__ import annotations
 
 import logging
-import math
 from typing import TYPE_CHECKING
 
+from cerebro_spark.hopper._keep import best_epoch
 from udfs.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from cerebro_spark.hopper._journal import RunSpec
     from cerebro_spark.hopper._trial import Trial
     from udfs.hopper import Checkpoints
 
-__all__ = ["KEEPS", "Retention", "best_epoch"]
+__all__ = ["Retention"]
 
 _LOG = logging.getLogger(__name__)
 
-#: Which states of a configuration stay, the default first.
-KEEPS = ("last", "best", "epochs")
-
 # A clone goes back to its source's state, should its own first checkpoint be damaged; from the second on it need not.
 _OWN = 2
-
-
-def best_epoch(history: Sequence[Mapping[str, float]], metric: str, *, larger_is_better: bool) -> int | None:
-    """Find the epoch with the best value of a metric, counted from 1; of equal ones the first.
-
-    Parameters
-    ----------
-    history : sequence of mapping
-        Metrics by epoch.
-    metric : str
-    larger_is_better : bool
-
-    Returns
-    -------
-    int or None
-        ``None`` where no epoch has a finite one.
-
-    Examples
-    --------
-    >>> best_epoch([{"loss": 0.3}, {"loss": 0.1}, {"loss": 0.1}], "loss", larger_is_better=False)
-    2
-    """
-    values = {epoch: metrics.get(metric, math.nan) for epoch, metrics in enumerate(history, 1)}
-    known = [epoch for epoch, value in values.items() if math.isfinite(value)]
-    if not known:
-        return None
-    return max(known, key=values.__getitem__) if larger_is_better else min(known, key=values.__getitem__)
 
 
 class Retention:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +11,27 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from searches import BATCH, FEATURES, adult, network, search, states, trainer
+from sessions import CONNECT
 
-from cerebro_spark import PBT, AgingEvolution, ScheduleSearch, SparkBackend, Store
-from cerebro_spark.errors import RunError
-from cerebro_spark.hopper import Journal, inspect_store
-from optimizer.procedures import Source
+from cerebro_spark import (
+    PBT,
+    AgingEvolution,
+    GridSearch,
+    ModelTrainer,
+    RandomSearch,
+    ScheduleSearch,
+    SparkBackend,
+    Store,
+)
+from cerebro_spark.callbacks import Callback
+from cerebro_spark.errors import InvalidArgumentError, NoModelError, RunError
+from cerebro_spark.hopper import KEEPS, Journal, inspect_store
+from cerebro_spark.hopper._state import RunState
+from optimizer import procedures
+from optimizer.procedures import Patience, Schedule, Segment, Source
 from optimizer.space import choice, log_uniform
-from udfs.hopper import Checkpoints
+from udfs.hopper import Checkpoints, SourceState
+from udfs.packing import unpack
 from udfs.shards import load_shard
 from udfs.training import initial_seed, row_order
 
@@ -24,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cerebro_spark import Selection
+    from cerebro_spark.callbacks import TrialStarted
     from cerebro_spark.tune import Search, TrialResult
     from udfs.shards import PreparedData
 
@@ -131,6 +147,10 @@ def epochs_in_store(found: Selection) -> dict[str, set[int]]:
     }
 
 
+def records(found: Selection, trial_id: str) -> list[Any]:
+    return Checkpoints(found.prepared.store, found.run_id).records(trial_id)
+
+
 @pytest.mark.parametrize("rounds", ["rolling", "together"])
 def test_models_of_pbt_are_those_of_plain_loops_along_their_lineage(
     spark: SparkSession, prepared: PreparedData, rounds: str
@@ -167,22 +187,253 @@ def test_aging_evolution_mutates_and_trains_from_new_weights(spark: SparkSession
 
 @pytest.mark.extended
 @pytest.mark.parametrize("orders", [1, 2, 3])
+@pytest.mark.parametrize("place", ["order", "write_trial"])
 def test_pbt_whose_driver_ends_anywhere_decides_the_same(
-    spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, orders: int
+    spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, place: str, orders: int
 ) -> None:
-    whole = make(PBT, spark, prepared.store, **EXACT).fit(prepared, run_id=f"whole-{orders}")
-    write = Journal.order
+    """Before decisions are written, and after that, when clones are still at their beginning."""
+    whole = make(PBT, spark, prepared.store, **EXACT).fit(prepared)
+    write, run = getattr(Journal, place), f"cut-{place}-{orders}"
 
-    def full(journal: Journal, exchange: Any) -> None:
-        if len(journal.orders()) == orders:
+    def full(journal: Journal, what: Any) -> None:
+        if len(journal.orders()) == orders + (place == "write_trial") and getattr(what, "status", "") != "running":
             raise OSError("the disk is full")
-        write(journal, exchange)
+        write(journal, what)
 
     task = make(PBT, spark, prepared.store, **EXACT)
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "order", full)
+        patch.setattr(Journal, place, full)
         with pytest.raises(RunError, match="the disk is full"):
-            task.fit(prepared, run_id=f"cut-{orders}")
-    found = task.resume(f"cut-{orders}")
+            task.fit(prepared, run_id=run)
+    if place == "write_trial" and orders < 3:
+        begun = {trial.trial_id for trial in whole.trials if trial.source is not None}
+        assert begun - set(Journal(prepared.store, run).trial_ids()), "a clone has nothing in the store yet"
+    found = task.resume(run)
     assert told(found) == told(whole)
     exact(found)
+
+
+class KillsOne(Callback):
+    """Kills a worker's process as soon as the first clone has started."""
+
+    def __init__(self) -> None:
+        self.killed = 0
+
+    def trial_started(self, event: TrialStarted) -> None:  # noqa: ARG002 - the first one will do
+        if self.killed:
+            return
+        import psutil  # noqa: PLC0415 - not everybody has it
+
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):  # it has ended
+                if any(word.startswith("heartbeat of ") for word in process.cmdline()):
+                    process.parent().kill()
+                    self.killed += 1
+                    return
+
+
+@pytest.mark.extended
+@pytest.mark.skipif(CONNECT, reason="the workers are below the server's process")
+def test_a_worker_that_is_killed_changes_no_decision(spark: SparkSession, prepared: PreparedData) -> None:
+    pytest.importorskip("psutil")
+    whole = make(PBT, spark, prepared.store, **EXACT).fit(prepared, run_id="calm")
+    kills = KillsOne()
+    found = make(PBT, spark, prepared.store, callbacks=[kills], **EXACT).fit(prepared, run_id="killed")
+    assert kills.killed == 1
+    assert told(found) == told(whole)
+    exact(found)
+
+
+@pytest.mark.extended
+def test_the_schedule_of_the_best_trains_alone(spark: SparkSession, prepared: PreparedData) -> None:
+    found = make(PBT, spark, prepared.store).fit(prepared)
+    clone = next(trial for trial in found.trials if trial.source is not None and len(trial.history) == 1)
+    schedule = found.schedule_of(clone.trial_id)
+    line = found.lineage(clone.trial_id)
+    trials = {trial.trial_id: trial for trial in found.trials}
+    assert [(dict(part.params), part.epochs) for part in schedule.segments] == [
+        (trials[name].params, epochs) for name, epochs in line
+    ]
+    assert found.schedule_of().segments[-1].params == found.best_params
+    alone = make(ScheduleSearch, spark, prepared.store, segments=schedule).fit(prepared)
+    assert [trial.source for trial in sorted(alone.trials, key=lambda trial: trial.trial_id)] == [
+        None,
+        *(Source(f"c{number:03d}", epochs) for number, (_, epochs) in enumerate(line[:-1])),
+    ]
+    exact(alone)
+    with pytest.raises(InvalidArgumentError, match="no trial 'c99'"):
+        found.schedule_of("c99")
+    with pytest.raises(InvalidArgumentError, match=r"has clones, as c00.*ScheduleSearch"):
+        found.replay(backend=SparkBackend(spark, num_workers=2, threads=1), progress=False)
+
+
+def test_a_clone_with_a_rate_of_zero_does_not_move(spark: SparkSession, prepared: PreparedData) -> None:
+    segments = Schedule((Segment({"lr": 0.05, "hidden": 4}, 1), Segment({"lr": 0.0, "hidden": 4}, 1)))
+    found = make(ScheduleSearch, spark, prepared.store, segments=segments).fit(prepared)
+    held = states(found)
+    named = [name for name, _ in network(4).named_parameters()]
+    for name in named:
+        np.testing.assert_array_equal(held["c001"][name], held["c000"][name], err_msg=name)
+    exact(found)
+
+
+@pytest.mark.parametrize("case", ["other shapes", "no state"])
+def test_a_clone_that_cannot_be_made_fails_alone(
+    spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    settings = {"quantile": 0.25, "num_epochs": 2}
+    if case == "other shapes":
+        settings["only"] = ["hidden"]
+    else:
+        lost = SourceState("c000", 2, "0" * 32)
+        monkeypatch.setattr(RunState, "source_state", lambda _, trial: None if trial.source is None else lost)
+    found = make(PBT, spark, prepared.store, **settings).fit(prepared)
+    (clone,) = [trial for trial in found.trials if trial.source is not None]
+    assert not clone.visits
+    if case == "other shapes":
+        assert clone.status == "raised"
+        assert "the tensor 0.weight is (" in clone.traceback
+    else:
+        assert clone.status == "failed"
+        assert f"a clone of {clone.source.trial_id} after epoch 1, whose state is damaged or missing" in clone.traceback
+        assert "the store does not give the checkpoint of c000 at version 2" in clone.traceback
+    others = [trial for trial in found.trials if trial.trial_id != clone.trial_id]
+    assert {trial.status for trial in others} == {"finished"}
+    assert max(len(trial.history) for trial in found.trials) == 2
+    exact(found)
+
+
+@pytest.mark.parametrize("keep", KEEPS)
+def test_states_are_kept_as_keep_says(spark: SparkSession, prepared: PreparedData, keep: str) -> None:
+    found = make(
+        GridSearch,
+        spark,
+        prepared.store,
+        search_space={"lr": [0.8, 0.02], "hidden": [8]},
+        num_epochs=4,
+        keep=keep,
+        stoppers=[Patience(1)],
+    ).fit(prepared)
+    rows = load_shard(prepared, "validation", 0)
+    metric, stored = found.spec.metric, epochs_in_store(found)
+    for trial in found.trials:
+        values = [metrics[metric] for metrics in trial.history]
+        best, last = values.index(min(values)) + 1, len(values)
+        assert trial.epoch == (last if keep == "last" else best)
+        assert trial.metric == values[trial.epoch - 1]
+        assert stored[trial.trial_id] == {"last": {last}, "best": {best, last}, "epochs": {*range(1, last + 1)}}[keep]
+        for epoch in (None, *stored[trial.trial_id]):
+            net = network(8)
+            weights = plain_lineage(prepared, [(trial, epoch or trial.epoch)], 5)
+            net.load_state_dict({name: torch.from_numpy(np.asarray(value)) for name, value in weights.items()})
+            with torch.inference_mode():
+                expected = net.eval()(torch.from_numpy(rows.inputs[0])).numpy()
+            (outputs,) = found.model(trial.trial_id, epoch=epoch).network.open()(rows.inputs)
+            np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
+        for epoch in {0, *range(1, 6)} - stored[trial.trial_id]:
+            with pytest.raises(NoModelError, match=f"{trial.trial_id} after epoch {epoch}; .* keep='{keep}' are of"):
+                found.model(trial.trial_id, epoch=epoch)
+    assert found.best.metric == min(trial.metric for trial in found.trials)
+    assert any(trial.epoch < len(trial.history) for trial in found.trials) == (keep != "last"), "some got worse again"
+    assert all(not finding.defect for finding in inspect_store(prepared.store))
+
+
+@pytest.mark.extended
+def test_keras_models_of_pbt_are_those_of_plain_loops(spark: SparkSession, prepared: PreparedData) -> None:
+    keras = pytest.importorskip("keras")
+
+    def keras_trainer(params: dict[str, Any]) -> ModelTrainer:
+        import keras  # noqa: PLC0415 - on the worker
+
+        net = keras.Sequential(
+            [
+                keras.Input((len(FEATURES),)),
+                keras.layers.Dense(6, "relu"),
+                keras.layers.BatchNormalization(),
+                keras.layers.Dropout(0.2),
+                keras.layers.Dense(2, "softmax"),
+            ]
+        )
+        return ModelTrainer(
+            model=net,
+            optimizer=keras.optimizers.Adam(params["lr"]),
+            loss="sparse_categorical_crossentropy",
+            batch_size=BATCH,
+        )
+
+    space = {"lr": log_uniform(1e-3, 1e-1)}
+    settings = {"population": 2, "num_epochs": 2, "trainer_fn": keras_trainer, "search_space": space}
+    found = make(PBT, spark, prepared.store, **settings).fit(prepared)
+    trials, units = {trial.trial_id: trial for trial in found.trials}, len(prepared.partitions)
+    assert trials["c002"].source is not None
+    for name in trials:
+        before: Any = None
+        for trial, given in ancestors(trials, name):
+            keras.utils.set_random_seed(initial_seed(5, trial.trial_id))
+            made = keras_trainer(trial.params)
+            made.model.compile(optimizer=made.optimizer, loss=made.loss, jit_compile=False)
+            made.optimizer.build(made.model.trainable_variables)
+            if before is not None:
+                made.model.set_weights(before.model.get_weights())
+                for own, other in zip(made.optimizer.variables, before.optimizer.variables, strict=True):
+                    if own.name != "learning_rate":
+                        own.assign(other)
+            for epoch, partition in trial.visits if given is None else trial.visits[: given * units]:
+                data = load_shard(prepared, "train", partition)
+                order = row_order(5, trial.trial_id, epoch, partition, data.rows)
+                for start in range(0, data.rows, BATCH):
+                    picked = order[start : start + BATCH]
+                    made.model.train_on_batch(data.inputs[0][picked], data.labels[0][picked])
+            before = made
+        last = records(found, name)[-1]
+        read = Checkpoints(prepared.store, found.run_id).read(name, last.version, last.digest)
+        state = unpack(read, lambda array, _kind: array)
+        for value, variable in zip(state["model"], before.model.variables, strict=True):
+            np.testing.assert_array_equal(value, variable.numpy(), err_msg=f"{name} {variable.path}")
+
+
+def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession, prepared: PreparedData) -> None:
+    for kind, settings, said in (
+        (PBT, {"population": 1}, "population=1"),
+        (PBT, {"quantile": 0.6}, "quantile=0.6"),
+        (PBT, {"ready": 9}, "ready=9"),
+        (PBT, {"only": "lr"}, "only='lr'"),
+        (PBT, {"factors": ()}, "factors is empty"),
+        (PBT, {"generations": "rollign"}, "generations='rollign'"),
+        (AgingEvolution, {"population": 1}, "population=1"),
+        (AgingEvolution, {"sample_size": 3}, "sample=3"),
+        (AgingEvolution, {"num_configurations": 1}, "configurations=1"),
+        (ScheduleSearch, {"segments": [{"lr": 0.1}]}, "a Schedule"),
+        (RandomSearch, {"num_configurations": 1, "num_epochs": 1, "keep": "lsat"}, "did you mean 'last'"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=said):
+            make(kind, spark, prepared.store, **settings)
+
+
+class ClonesNothing(procedures.Procedure):
+    """Starts a clone of a configuration that has no state yet."""
+
+    def decide(self, fresh: Any, idle: int) -> None:  # noqa: ARG002
+        first = self.start({"lr": 0.1, "hidden": 4}, 1)
+        assert first is not None
+        self.start({"lr": 0.2, "hidden": 4}, 1, source=Source(first.trial_id, 1))
+
+    def plan(self) -> Any:
+        return procedures.Plan(
+            procedure="ClonesNothing",
+            stages=(),
+            epochs_each=1,
+            chain=1,
+            configurations=2,
+            clones=1,
+            most_epochs=2,
+        )
+
+
+def test_a_clone_of_what_has_no_state_is_refused(
+    spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = make(PBT, spark, prepared.store)
+    monkeypatch.setattr(PBT, "procedure", lambda _self, **rules: ClonesNothing(**rules))
+    with pytest.raises(procedures.ProcedureError, match="a clone of c000 after epoch 1: it has finished 0"):
+        task.fit(prepared)
