@@ -166,3 +166,10 @@ def read(journal: Journal) -> Trial:
     journal.events()
     journal.orders()
     return journal.trial("c000", journal.spec().configs[0], 2)
+
+
+def test_clones_find_the_states_of_a_source_that_has_failed_since(tmp_path: Path) -> None:
+    failed = read(two_epochs(tmp_path, "raised"))
+    assert (failed.status, failed.version, len(failed.history)) == ("raised", 4, 2)
+    assert failed.digests[4] == digest_of(bytes([4]) * 100)
+    assert failed.stored[4] == {failed.digests[4]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -208,6 +209,36 @@ def test_pbt_whose_driver_ends_anywhere_decides_the_same(
     if place == "write_trial" and orders < 3:
         begun = {trial.trial_id for trial in whole.trials if trial.source is not None}
         assert begun - set(Journal(prepared.store, run).trial_ids()), "a clone has nothing in the store yet"
+    found = task.resume(run)
+    assert told(found) == told(whole)
+    exact(found)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("rounds", ["together", "rolling"])
+def test_a_source_whose_state_is_damaged_trains_up_to_there_again_while_its_clone_waits(
+    spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, rounds: str
+) -> None:
+    settings = {"schedule": "fixed", "rounds": rounds}
+    whole = make(PBT, spark, prepared.store, **settings).fit(prepared)
+    write, run = Journal.write_trial, f"damaged-{rounds}"
+
+    def full(journal: Journal, trial: Any) -> None:
+        if len(journal.orders()) == 2 and trial.status != "running":
+            raise OSError("the disk is full")
+        write(journal, trial)
+
+    task = make(PBT, spark, prepared.store, **settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "write_trial", full)
+        with pytest.raises(RunError, match="the disk is full"):
+            task.fit(prepared, run_id=run)
+    folder = Path(prepared.store.path("runs", run, "checkpoints"))
+    sources = {trial.source.trial_id for trial in whole.trials if trial.source and trial.source.epoch == 1}
+    damaged = [path for name in sources for path in (folder / name).glob("000002-*.safetensors")]
+    assert damaged
+    for path in damaged:
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
     found = task.resume(run)
     assert told(found) == told(whole)
     exact(found)
