@@ -63,6 +63,7 @@ def test_a_clone_is_built_from_its_own_seed_and_adopts_its_source(tmp_path: Path
     checkpoints, states = Checkpoints(Store.from_uri(str(tmp_path)), "run"), States(1 << 20)
     checkpoints.write(Record("c0", 2, digest_of(source), ((0, 1), (0, 0))), source)
     states.put("c3", 2, other)
+    states.put("c0", 2, other)  # of an attempt that was taken for lost
     worker: Any = SimpleNamespace(trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30)
     sessions = Sessions(worker, states, checkpoints, new_credentials(encrypted=False))
 

@@ -232,10 +232,9 @@ def test_a_users_own_function_is_cloned_too() -> None:
 def test_keras_clones_equal_a_plain_loop() -> None:
     keras = pytest.importorskip("keras")
 
-    def net(width: int = 5) -> Any:
-        return keras.Sequential(
-            [keras.Input((WIDTH,)), keras.layers.Dense(width), keras.layers.BatchNormalization(), keras.layers.Dense(2)]
-        )
+    def net(width: int, dropout: float) -> Any:
+        hidden = [keras.layers.Dense(width), keras.layers.BatchNormalization(), keras.layers.Dense(2)]
+        return keras.Sequential([keras.Input((WIDTH,)), *hidden, *([keras.layers.Dropout(dropout)] if dropout else [])])
 
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -245,7 +244,7 @@ def test_keras_clones_equal_a_plain_loop() -> None:
             rate = keras.optimizers.schedules.ExponentialDecay(rate, 4, 0.5)
         kind = getattr(keras.optimizers, params.get("optimizer", "Adam"))
         return ModelTrainer(
-            model=net(params.get("hidden", 5)),
+            model=net(params.get("hidden", 5), params.get("dropout", 0.0)),
             optimizer=kind(rate, **params.get("more", {})),
             loss=loss,
             batch_size=BATCH,
@@ -279,6 +278,17 @@ def test_keras_clones_equal_a_plain_loop() -> None:
         plain(made)
         for one, other in zip(clone.model.get_weights(), made.model.get_weights(), strict=True):
             np.testing.assert_array_equal(one, other)
+    # Its dropout draws from its own seed.
+    one, two = (
+        open_session(make, {"lr": 0.01, "decay": True, "dropout": 0.5}, seed).model.variables[-1].numpy()
+        for seed in (2, 2)
+    )
+    dropping = [open_session(make, {"lr": 0.01, "dropout": 0.5}, seed) for seed in (1, 2)]
+    unit(dropping[0])
+    dropping[1].adopt(dropping[0].checkpoint())
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(dropping[1].model.variables[-1].numpy(), one)
+    assert (dropping[0].model.variables[-1].numpy() != one).any()
     # From a rate to a schedule: the one has a variable for it, the other has none.
     open_session(make, {"lr": 0.01}, 2).adopt(source.checkpoint())
     for params, message in (
