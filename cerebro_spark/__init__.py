@@ -15,10 +15,13 @@ from cerebro_spark.data import prepare
 from cerebro_spark.hopper import SparkBackend
 from cerebro_spark.tune import (
     ASHA,
+    PBT,
+    AgingEvolution,
     Experiment,
     GridSearch,
     Hyperband,
     RandomSearch,
+    ScheduleSearch,
     Selection,
     SuccessiveHalving,
     TrialResult,
@@ -32,6 +35,8 @@ from udfs.training import METRICS, Metric, ModelTrainer, TrainingFunctions
 __all__ = [
     "ASHA",
     "METRICS",
+    "PBT",
+    "AgingEvolution",
     "Experiment",
     "GridSearch",
     "Hyperband",
@@ -39,6 +44,7 @@ __all__ = [
     "ModelTrainer",
     "PreparedData",
     "RandomSearch",
+    "ScheduleSearch",
     "Selection",
     "SparkBackend",
     "Store",

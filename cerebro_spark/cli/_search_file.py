@@ -25,6 +25,8 @@ PROCEDURES = {
     "halving": "SuccessiveHalving",
     "hyperband": "Hyperband",
     "asha": "ASHA",
+    "pbt": "PBT",
+    "evolution": "AgingEvolution",
 }
 
 # What the file may have beside trainer_fn, search_space and procedure: arguments of every search, and of some.
@@ -36,12 +38,30 @@ _SETTINGS = (
     "num_shards",
     "image_size",
     "rounds",
+    "keep",
     "stoppers",
     "max_configurations",
     "max_total_epochs",
     "max_seconds",
 )
-_OF_SOME = ("num_epochs", "num_configurations", "max_epochs", "min_epochs", "eta", "brackets", "rungs", "concurrency")
+_OF_SOME = (
+    "num_epochs",
+    "num_configurations",
+    "max_epochs",
+    "min_epochs",
+    "eta",
+    "brackets",
+    "rungs",
+    "concurrency",
+    "population",
+    "ready",
+    "quantile",
+    "resample",
+    "factors",
+    "only",
+    "generations",
+    "sample_size",
+)
 
 # Epochs of a grid whose file does not say how many.
 _NUM_EPOCHS = 10

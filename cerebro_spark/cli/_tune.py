@@ -58,10 +58,16 @@ def tune_command(
         ),
     ] = None,
     num_epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs (grid, random); the file's num_epochs by default, a grid's is 10.")
+        int | None,
+        typer.Option(
+            min=1, help="Epochs (grid, random, pbt, evolution); the file's num_epochs by default, a grid's is 10."
+        ),
     ] = None,
     num_configurations: Annotated[
-        int | None, typer.Option(min=1, help="Configurations to draw (random, halving).")
+        int | None, typer.Option(min=1, help="Configurations to draw (random, halving, evolution).")
+    ] = None,
+    population: Annotated[
+        int | None, typer.Option(min=2, help="Configurations at any time (pbt), or to be parents (evolution).")
     ] = None,
     max_epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs of the best configurations (halving, hyperband, asha).")
@@ -72,6 +78,14 @@ def tune_command(
     max_configurations: Annotated[int | None, typer.Option(min=1, help="Limit of the whole search.")] = None,
     max_total_epochs: Annotated[int | None, typer.Option(min=1, help="Limit of the whole search.")] = None,
     max_seconds: Annotated[float | None, typer.Option(min=0, help="Limit of the whole search.")] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="States that stay in the store: last, best, epochs; the file's by default, or last.",
+            parser=choice("last", "best", "epochs"),
+            metavar="KEEP",
+        ),
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="Metric that decides; the file's by default, or loss.")] = None,
     test_fraction: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of rows held out for the metric; 0.25 by default.")
@@ -128,11 +142,13 @@ def tune_command(
             "label_columns": comma_separated(labels),
             "num_epochs": num_epochs,
             "num_configurations": num_configurations,
+            "population": population,
             "max_epochs": max_epochs,
             "eta": eta,
             "max_configurations": max_configurations,
             "max_total_epochs": max_total_epochs,
             "max_seconds": max_seconds,
+            "keep": keep,
             "metric": metric,
             "test_fraction": test_fraction,
             "num_shards": num_shards,

@@ -8,6 +8,7 @@ from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._inspection import Finding, inspect_store
 from cerebro_spark.hopper._interrupts import Interrupts
 from cerebro_spark.hopper._journal import Journal, RunSpec
+from cerebro_spark.hopper._keep import KEEPS, best_epoch
 from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._probe import Probed, probe
@@ -16,6 +17,7 @@ from cerebro_spark.hopper._run import Outcome, Run
 from cerebro_spark.hopper._trial import Death, Trial
 
 __all__ = [
+    "KEEPS",
     "ROUNDS",
     "Coordinator",
     "Death",
@@ -35,6 +37,7 @@ __all__ = [
     "SparkBackend",
     "Trial",
     "TrialLog",
+    "best_epoch",
     "check_free",
     "inspect_store",
     "probe",

@@ -52,12 +52,12 @@ class Assignments:
             return None
         if any(assignment.alone for assignment in state.assignments):
             return None
-        held = {trial.trial_id for trial in state.running if trial.held}
-        suspects = {trial.trial_id for trial in state.trials if trial.suspect} - held
-        choice = None if self._is_their_turn(suspects) else self._choose(worker, suspects | held)
+        resting = {trial.trial_id for trial in state.running if trial.held or state.waits(trial)}
+        suspects = {trial.trial_id for trial in state.trials if trial.suspect} - resting
+        choice = None if self._is_their_turn(suspects) else self._choose(worker, suspects | resting)
         if choice is None and not state.assignments:
             for trial_id in sorted(suspects):
-                choice = choice or self._choose(worker, (suspects | held) - {trial_id})
+                choice = choice or self._choose(worker, (suspects | resting) - {trial_id})
         if choice is None:
             return None
         kind, trial, partition = choice
@@ -69,7 +69,7 @@ class Assignments:
             partition=partition,
             version=trial.version,
             began=state.seconds,
-            from_store=trial.version > 0 and trial.holder not in state.workers,
+            from_store=trial.holder not in state.workers if trial.version else trial.source is not None,
             peer=trial.holder,
             alone=trial.suspect,
         )
@@ -91,6 +91,7 @@ class Assignments:
             "version": assignment.version,
             "digest": trial.digests[assignment.version],
             "peer": holder.location if holder is not None else "",
+            "source": None if assignment.version else self._state.source_state(trial),
         }
         if assignment.kind == "evaluate":
             return EvaluateUnit(**common)

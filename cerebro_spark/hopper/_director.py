@@ -127,7 +127,7 @@ class Director:
             match decision:
                 case Start():
                     trial = self._trial(decision.trial_id, dict(decision.params))
-                    trial.granted, trial.reason = decision.epochs, decision.reason
+                    trial.granted, trial.reason, trial.source = decision.epochs, decision.reason, decision.source
                     if not trial.failed:
                         trial.status = "running"
                     by_id[decision.trial_id] = trial

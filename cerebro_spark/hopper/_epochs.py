@@ -144,7 +144,7 @@ class Epochs:
         state = self._state
         busy = {assignment.trial.trial_id for assignment in state.assignments}
         busy |= {trial_id for trial_id, _ in state.evaluations}
-        training = self._training()
+        training = [trial for trial in self._training() if not state.waits(trial)]
         finished = [
             trial
             for trial in training

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError
 from cerebro_spark.hopper._events import Event
+from cerebro_spark.hopper._keep import KEEPS
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._trial import Trial
@@ -48,7 +49,7 @@ _SPEC: dict[str, type] = {
     "larger_is_better": bool,
 }
 # Fields that the first runs did not have: those were grids, and had no other way.
-_ADDED = {"rounds": "together", "procedure": "GridSearch"}
+_ADDED = {"rounds": "together", "procedure": "GridSearch", "keep": "last"}
 _EVENT: dict[str, type] = {
     "kind": str,
     "trial_id": str,
@@ -90,6 +91,8 @@ class RunSpec:
         One of :data:`ROUNDS`.
     procedure : str
         Class of the search.
+    keep : str
+        One of :data:`KEEPS`.
     """
 
     run: str
@@ -104,6 +107,7 @@ class RunSpec:
     larger_is_better: bool
     rounds: str
     procedure: str
+    keep: str = KEEPS[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,8 @@ class Journal:
                 raise ValueError(f"it has the settings of {spec.run!r}")
             if spec.rounds not in ROUNDS:
                 raise ValueError(f"rounds is {spec.rounds!r}")
+            if spec.keep not in KEEPS:
+                raise ValueError(f"keep is {spec.keep!r}")
         return spec
 
     def close(self, trials: Sequence[Trial], events: Sequence[Event]) -> None:
@@ -236,8 +242,12 @@ class Journal:
         except RunError as error:
             # Nothing is trained from it: the run goes on.
             _LOG.warning("%s", error)
+        checkpoints = Checkpoints(self.store, self.run)
         if trial.status in _RESUMABLE:
-            self._read_checkpoints(trial, Checkpoints(self.store, self.run), num_shards)
+            self._read_checkpoints(trial, checkpoints, num_shards)
+        elif records := checkpoints.records(trial_id):
+            # It trains no further; clones of its earlier epochs may.
+            trial.go_on_from(records)
         return trial
 
     def trial_ids(self) -> list[str]:

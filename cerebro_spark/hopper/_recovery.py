@@ -90,6 +90,9 @@ class Recovery:
             trial.holder = None
         if assignment.from_store:
             trial.unreadable += 1
+            if trial.unreadable >= _TRIES and not assignment.version:
+                self._end(trial, "failed", self._no_source(trial, failure.traceback))
+                return
             if trial.unreadable >= _TRIES:
                 trial.forget_durable()
                 trial.unreadable = 0
@@ -146,6 +149,14 @@ class Recovery:
         if trial.suspect and not was_suspect:
             _LOG.warning("%s took %d workers with it and is tried alone", trial.trial_id, len(trial.deaths))
         self._evaluate_again(assignment)
+
+    @staticmethod
+    def _no_source(trial: Trial, why: str) -> str:
+        source = trial.source
+        assert source is not None  # noqa: S101 - version 0 of any other trial is read from nowhere
+        return (
+            f"it is a clone of {source.trial_id} after epoch {source.epoch}, whose state is damaged or missing: {why}"
+        )
 
     def _evaluate_again(self, assignment: Assignment) -> None:
         if assignment.kind == "evaluate" and assignment.trial.running:

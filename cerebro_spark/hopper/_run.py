@@ -13,8 +13,9 @@ from cerebro_spark.hopper._director import Director
 from cerebro_spark.hopper._log_writer import LogWriter
 from cerebro_spark.hopper._metrics import epoch_metrics
 from cerebro_spark.hopper._publisher import Publisher, run_started
+from cerebro_spark.hopper._retention import Retention
 from udfs.driver import WorkerJobs
-from udfs.hopper import HOPPER, HopperWorker, WorkerSettings
+from udfs.hopper import HOPPER, Checkpoints, HopperWorker, WorkerSettings
 from udfs.rpc import Endpoint, new_credentials
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Run:
     replay : mapping of int to sequence of Placement, optional
         Visits to follow, by epoch.
     begun : callable, optional
-        Called with the coordinator and the name of the metric before the first unit, for requests of the user.
+        Called with the coordinator and the settings before the first unit, for requests of the user.
     """
 
     spec: RunSpec
@@ -116,7 +117,7 @@ class Run:
     max_seconds: float | None = None
     given: Mapping[str, Trial] = field(default_factory=dict)
     replay: Mapping[int, Sequence[Placement]] | None = None
-    begun: Callable[[Coordinator, str], None] | None = None
+    begun: Callable[[Coordinator, RunSpec], None] | None = None
 
     def execute(self, callbacks: Sequence[Callback] = ()) -> tuple[list[Trial], Outcome]:
         """Train until the procedure has ended every trial, and until the callbacks have heard of it.
@@ -156,6 +157,7 @@ class Run:
             except BaseException as error:
                 stream.publish(RunFailed(run_id=self.spec.run, error=f"{type(error).__name__}: {error}"))
                 raise
+            self._retention(trials).sweep(trials)
             stream.publish(RunFinished(run_id=self.spec.run, seconds=outcome.seconds))
         return trials, outcome
 
@@ -180,14 +182,14 @@ class Run:
             unit_timeout_s=self.unit_timeout_s,
             rejoin_s=self.backend.rejoin_s,
             model_bytes=self.probed.model_bytes,
-            close=partial(self._close, stream),
+            close=partial(self._close, stream, self._retention(director.trials)),
             decided=self._decided,
             earlier_s=earlier_s,
             replay=self.replay,
             observer=Publisher(stream),
         )
         if self.begun is not None:
-            self.begun(coordinator, self.spec.metric)
+            self.begun(coordinator, self.spec)
         endpoint = Endpoint(self.backend.host, credentials, HOPPER, coordinator.answer, partial(_packed, settings))
         jobs = WorkerJobs(
             self.backend.spark,
@@ -292,7 +294,13 @@ class Run:
         for trial in trials:
             self.journal.write_trial(trial)
 
-    def _close(self, stream: EventStream, trials: Sequence[Trial], events: Sequence[Event]) -> None:
+    def _retention(self, trials: Sequence[Trial]) -> Retention:
+        checkpoints = Checkpoints(self.prepared.store, self.spec.run)
+        return Retention(checkpoints, self.spec, trials, len(self.prepared.partitions))
+
+    def _close(
+        self, stream: EventStream, retention: Retention, trials: Sequence[Trial], events: Sequence[Event]
+    ) -> None:
         """Compute the metrics of finished epochs, write the journal, and tell the callbacks once it is durable."""
         running = [trial for trial in trials if trial.running]
         finished: dict[int, dict[str, dict[str, float]]] = {}
@@ -307,6 +315,7 @@ class Run:
             for trial in running:
                 trial.history.pop()
             raise
+        retention.sweep(trials)
         for epoch, of_trials in sorted(finished.items()):
             stream.publish(EpochFinished(epoch=epoch, metrics=of_trials))
 

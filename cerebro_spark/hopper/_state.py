@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.hopper._events import Unobserved
 from cerebro_spark.hopper._holdings import Holdings
+from udfs.hopper import SourceState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -141,6 +142,22 @@ class RunState:
     def reachable(self, trial: Trial) -> bool:
         """Whether some worker or the store has the trial's last checkpoint, or it is built from the seed."""
         return trial.durable or trial.holder in self.workers
+
+    def source_state(self, trial: Trial) -> SourceState | None:
+        """Name the checkpoint that a clone begins from, by an empty digest where it is lost; ``None`` of no clone."""
+        if trial.source is None:
+            return None
+        source, version = self.trial[trial.source.trial_id], trial.source.epoch * len(self.partitions)
+        digest = source.digests[version] if version <= source.version else ""
+        return SourceState(source.trial_id, version, digest)
+
+    def waits(self, trial: Trial) -> bool:
+        """Whether a clone waits for its source, which trains up to there again after a damage."""
+        state = None if trial.version else self.source_state(trial)
+        if state is None:
+            return False
+        source = self.trial[state.trial_id]
+        return source.running and source.version < state.version
 
     def want_evaluation(self, trial: Trial) -> None:
         """Add the evaluations of a trial that has visited all partitions in its epoch."""

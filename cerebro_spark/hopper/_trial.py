@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from optimizer.procedures import Source
     from udfs.hopper import TrainReport
 
 __all__ = ["Death", "Trial"]
@@ -67,6 +68,8 @@ class Trial:
         Whether it gets units before others, as the user wishes.
     reason : str
         Reason of the last decision about it.
+    source : Source or None
+        Origin of a clone.
     log : TrialLog
         What its units printed.
     """
@@ -88,6 +91,7 @@ class Trial:
     held: bool = False
     urgent: bool = False
     reason: str = ""
+    source: Source | None = None
     seconds: float = 0.0
     state_bytes: int = 0
     records: dict[int, Record] = field(default_factory=dict)
@@ -115,7 +119,7 @@ class Trial:
 
     @property
     def durable_version(self) -> int:
-        """Last version that the store has; any worker can build version 0 from the seed."""
+        """Last version that the store has; any worker can build version 0, from the seed and a clone's source."""
         return max(
             (number for number in range(self.version, 0, -1) if self.digests[number] in self.stored.get(number, ())),
             default=0,

@@ -1,24 +1,30 @@
 """Model selection: the searches that users call, their results, and the tuned model as a Spark ML Transformer."""
 
 from cerebro_spark.tune._asha import ASHA
+from cerebro_spark.tune._evolution import AgingEvolution
 from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._grid import GridSearch
 from cerebro_spark.tune._halving import SuccessiveHalving
 from cerebro_spark.tune._hyperband import Hyperband
 from cerebro_spark.tune._model import TunedModel
+from cerebro_spark.tune._pbt import PBT
 from cerebro_spark.tune._random import RandomSearch
 from cerebro_spark.tune._result import TrialResult
+from cerebro_spark.tune._schedule import ScheduleSearch
 from cerebro_spark.tune._search import Search
 from cerebro_spark.tune._selection import Selection
 from cerebro_spark.tune._tables import TABLES, run_tables
 
 __all__ = [
     "ASHA",
+    "PBT",
     "TABLES",
+    "AgingEvolution",
     "Experiment",
     "GridSearch",
     "Hyperband",
     "RandomSearch",
+    "ScheduleSearch",
     "Search",
     "Selection",
     "SuccessiveHalving",

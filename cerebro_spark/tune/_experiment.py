@@ -16,11 +16,11 @@ from optimizer.procedures import Added, ProcedureError, Source, Start, Stopped
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cerebro_spark.hopper import Coordinator, Trial
+    from cerebro_spark.hopper import Coordinator, RunSpec, Trial
     from cerebro_spark.tune._selection import Selection
     from optimizer.procedures import Decision, UserRequest
 
-    Begun = Callable[[Coordinator, str], None]
+    Begun = Callable[[Coordinator, RunSpec], None]
 
 __all__ = ["Experiment"]
 
@@ -45,7 +45,7 @@ class Experiment:
     epochs : int
         That a configuration which the user adds trains by default.
     search : callable
-        Runs the search; calls its argument with the coordinator, and the name of the metric in the history.
+        Runs the search; calls its argument with the coordinator and the settings of the run.
 
     Examples
     --------
@@ -59,14 +59,14 @@ class Experiment:
     def __init__(self, run_id: str, epochs: int, search: Callable[[Begun], Selection]) -> None:
         self.run_id = run_id
         self._epochs = epochs
-        self._begun: futures.Future[tuple[Coordinator, str]] = futures.Future()
+        self._begun: futures.Future[tuple[Coordinator, RunSpec]] = futures.Future()
         self._selection: futures.Future[Selection] = futures.Future()
         # The interpreter may end without it: the run can be resumed.
         threading.Thread(target=self._run, args=(search,), name=f"experiment {run_id}", daemon=True).start()
 
     def _run(self, search: Callable[[Begun], Selection]) -> None:
         try:
-            selection = search(lambda coordinator, metric: self._begun.set_result((coordinator, metric)))
+            selection = search(lambda coordinator, spec: self._begun.set_result((coordinator, spec)))
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
             self._selection.set_exception(error)
             if not self._begun.done():
@@ -84,8 +84,8 @@ class Experiment:
     @property
     def trials(self) -> tuple[TrialResult, ...]:
         """The configurations as they are now, in the order of their starts."""
-        coordinator, metric = self._begun.result()
-        return tuple(result_of(trial, metric) for trial in list(coordinator.trials))
+        coordinator, spec = self._begun.result()
+        return tuple(result_of(trial, spec) for trial in list(coordinator.trials))
 
     def stop(self, trial_id: str) -> None:
         """End a configuration; the epochs that it has finished count.

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from cerebro_spark.hopper import Trial
+from cerebro_spark.hopper import best_epoch
 
-__all__ = ["TrialResult", "result_of"]
+if TYPE_CHECKING:
+    from cerebro_spark.hopper import RunSpec, Trial
+    from optimizer.procedures import Source
+
+__all__ = ["TrialResult", "ranked_epoch", "result_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +26,9 @@ class TrialResult:
         ``"finished"``: the procedure ended it after one of its epochs; ``reason`` says why. ``"stopped"``: before
         its first. While a search goes on: ``"running"``, or ``"paused"`` by the procedure or the user. Or why it
         ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
-        ``"failed"`` (it took its workers with it).
+        ``"failed"`` (it took its workers with it, or the state that it is a clone of is damaged).
     metric : float
-        Value of the search's metric after the last epoch; NaN where there is none.
+        Value of the search's metric after ``epoch``; NaN where there is none.
     history : list of dict
         By epoch: the training loss, and loss and metrics of validation with ``val_`` before the name.
     visits : tuple of (int, int)
@@ -36,6 +39,11 @@ class TrialResult:
         Error that ended it early, in its worker's words.
     reason : str
         Reason of the procedure's last decision about it.
+    epoch : int
+        Own epoch, counted from 1, of ``metric`` and of its model: the last one, or the best one where the search has
+        ``keep="best"`` or ``"epochs"``. 0 where it has finished none.
+    source : Source or None
+        Origin of a clone: another trial, and that one's epoch, counted from 1, whose weights it began with.
     log : str
         What its units printed, each after a line that names unit and worker: Python's output, warnings and logging,
         and that of C libraries. All of it, or the first and the last 131,072 characters, and between them a line that
@@ -58,28 +66,42 @@ class TrialResult:
     seconds: float
     traceback: str
     reason: str = ""
+    epoch: int = 0
+    source: Source | None = None
     log: str = field(default="", repr=False)
 
 
-def result_of(trial: Trial, metric: str) -> TrialResult:
+def result_of(trial: Trial, spec: RunSpec) -> TrialResult:
     """Describe a trial as it is now.
 
     Parameters
     ----------
     trial : Trial
-    metric : str
-        The metric that decides.
+    spec : RunSpec
+        Settings of its run.
     """
-    last = trial.history[-1].get(metric) if trial.history else None
+    epoch = ranked_epoch(trial, spec)
+    value = trial.history[epoch - 1].get(spec.metric) if epoch else None
     return TrialResult(
         trial.trial_id,
         dict(trial.params),
         "paused" if trial.held and trial.running else trial.status,
-        float("nan") if last is None else last,
+        float("nan") if value is None else value,
         list(trial.history),
         tuple(trial.visits),
         trial.seconds,
         trial.traceback,
         trial.reason,
+        epoch,
+        trial.source,
         str(trial.log),
     )
+
+
+def ranked_epoch(trial: Trial, spec: RunSpec) -> int:
+    """Give the epoch that a trial is ranked by, counted from 1; 0 where it has finished none."""
+    last = len(trial.history)
+    if spec.keep == "last":
+        return last
+    best = best_epoch(trial.history, spec.metric, larger_is_better=spec.larger_is_better)
+    return last if best is None else best

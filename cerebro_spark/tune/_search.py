@@ -12,7 +12,7 @@ from pyspark.ml import Estimator
 
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
-from cerebro_spark.hopper import ROUNDS, Interrupts, Journal, Lease, RunSpec, probe
+from cerebro_spark.hopper import KEEPS, ROUNDS, Interrupts, Journal, Lease, RunSpec, probe
 from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._selection import Selection, train, trainer_name
 from cerebro_spark.tune._tracking import Followers
@@ -89,6 +89,10 @@ class Search(Estimator[Selection]):
         Limits of the whole search. Default none.
     max_seconds : float, optional
         Seconds after which the search ends: every configuration keeps the epochs that it has finished. Default none.
+    keep : {"last", "best", "epochs"}
+        Which states of a configuration stay in the store: the last one (default); that of its best epoch too; or those
+        of all its epochs. With ``"best"`` and ``"epochs"`` the configurations are ranked by their best epochs, and a
+        configuration's model is of that epoch; with ``"last"`` it is of the last epoch.
     errors : {"drop", "raise"}
         Rows that cannot be learned from are left out, with a warning in the log that counts them (``"drop"``, the
         default), or are an error; as for :func:`prepare`.
@@ -129,6 +133,7 @@ class Search(Estimator[Selection]):
     max_configurations: int | None = None
     max_total_epochs: int | None = None
     max_seconds: float | None = None
+    keep: str = KEEPS[0]
     errors: str = "drop"
     callbacks: Sequence[Callback] = ()
     experiment: str | None = None
@@ -146,7 +151,8 @@ class Search(Estimator[Selection]):
             raise InvalidArgumentError(f"max_seconds={self.max_seconds!r}: more than 0, or None")
         if self.mode not in {None, "min", "max"}:
             raise InvalidArgumentError(f'mode={self.mode!r}: "min" or "max"')
-        for name, value, known in (("schedule", self.schedule, POLICIES), ("rounds", self.rounds, ROUNDS)):
+        words = (("schedule", self.schedule, POLICIES), ("rounds", self.rounds, ROUNDS), ("keep", self.keep, KEEPS))
+        for name, value, known in words:
             if value not in known:
                 raise InvalidArgumentError(f"{name}={value!r}{nearest(value, known)}; one of: {', '.join(known)}")
         if not 1 <= self.replicas <= self.backend.num_workers:
@@ -270,7 +276,7 @@ class Search(Estimator[Selection]):
         name = _new_run() if run_id is None else check_name(run_id, "a run")
         self.backend.admit()
 
-        def search(begun: Callable[[Coordinator, str], None]) -> Selection:
+        def search(begun: Callable[[Coordinator, RunSpec], None]) -> Selection:
             with Interrupts() as interrupts:
                 return self._search(data, name, interrupts, begun)
 
@@ -349,7 +355,7 @@ class Search(Estimator[Selection]):
         data: DataFrame | PreparedData,
         run_id: str | None,
         interrupts: Interrupts,
-        begun: Callable[[Coordinator, str], None] | None = None,
+        begun: Callable[[Coordinator, RunSpec], None] | None = None,
     ) -> Selection:
         configs = self._configs()
         prepared = self._prepared(data)
@@ -367,6 +373,7 @@ class Search(Estimator[Selection]):
             metric=probed.metric(self.metric, validates=prepared.test_fraction > 0),
             larger_is_better=probed.larger_is_better(self.metric, self.mode),
             procedure=type(self).__name__,
+            keep=self.keep,
         )
         with Lease(prepared.store, spec.run) as lease:
             Journal(prepared.store, spec.run).begin(spec)
@@ -379,7 +386,7 @@ class Search(Estimator[Selection]):
         probed: Probed,
         lease: Lease,
         interrupts: Interrupts,
-        begun: Callable[[Coordinator, str], None] | None = None,
+        begun: Callable[[Coordinator, RunSpec], None] | None = None,
     ) -> Selection:
         return train(
             spec,

@@ -14,11 +14,11 @@ from cerebro_spark.hopper import Interrupts, Journal, Lease, Run, RunSpec, Trial
 from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._placements import placements
 from cerebro_spark.tune._repeat import Repeat
-from cerebro_spark.tune._result import TrialResult, result_of
+from cerebro_spark.tune._result import TrialResult, ranked_epoch, result_of
 from cerebro_spark.tune._tables import run_tables
 from cerebro_spark.tune._tracking import Followers, tracked
 from optimizer.errors import nearest
-from optimizer.procedures import Listed
+from optimizer.procedures import Listed, Schedule, Segment
 from udfs.hopper import Checkpoints
 from udfs.shards import PreparedData
 from udfs.training import initial_seed, open_session
@@ -84,11 +84,11 @@ class Selection(Model, MLWritable):
     @property
     def trials(self) -> tuple[TrialResult, ...]:
         """The configurations, the best first; those that did not finish come last."""
-        return tuple(sorted((result_of(trial, self.spec.metric) for trial in self._trials), key=self._place))
+        return tuple(sorted((result_of(trial, self.spec) for trial in self._trials), key=self._place))
 
     @property
     def best(self) -> TrialResult:
-        """The best of those that finished.
+        """The best of those that finished, by their last epochs; with ``keep="best"`` and ``"epochs"`` by their best.
 
         Raises
         ------
@@ -139,17 +139,20 @@ class Selection(Model, MLWritable):
             self._best_model = self.model(self.best.trial_id)
         return self._best_model.copy()
 
-    def model(self, trial_id: str) -> TunedModel:
-        """A configuration's network after its last unit, as a Spark ML Transformer.
+    def model(self, trial_id: str, *, epoch: int | None = None) -> TunedModel:
+        """A configuration's network after one of its epochs, as a Spark ML Transformer.
 
         Parameters
         ----------
         trial_id : str
+        epoch : int, optional
+            Own epoch of the configuration, counted from 1, whose state the run keeps. By default the best one where the
+            search has ``keep="best"`` or ``"epochs"``, and otherwise its state after its last unit.
 
         Raises
         ------
         NoModelError
-            There is no such configuration, or it has not been trained at all.
+            There is no such configuration, it has not been trained at all, or the store does not keep that epoch.
         udfs.documents.DamagedError
             Its checkpoint is damaged.
         """
@@ -158,12 +161,61 @@ class Selection(Model, MLWritable):
         if trial is None or not trial.version:
             raise NoModelError(f"{trial_id!r} has no model{nearest(trial_id, known)}; trials: {', '.join(known)}")
         session = open_session(self.trainer_fn, trial.params, initial_seed(self.spec.seed, trial_id))
-        session.restore(
-            Checkpoints(self.prepared.store, self.spec.run).read(
-                trial_id, trial.durable_version, trial.digests[trial.durable_version]
-            )
-        )
+        version = self._version(trial, epoch)
+        checkpoints = Checkpoints(self.prepared.store, self.spec.run)
+        session.restore(checkpoints.read(trial_id, version, trial.digests[version]))
         return TunedModel.of(session, self.prepared)
+
+    def lineage(self, trial_id: str) -> tuple[tuple[str, int], ...]:
+        """List the configurations that led to one, the first ancestor first, each with the epochs it gave.
+
+        Parameters
+        ----------
+        trial_id : str
+
+        Returns
+        -------
+        tuple of (str, int)
+            Ids and epochs; the last is the configuration itself, with all epochs that it has finished.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such configuration.
+        """
+        trial = self._known(trial_id)
+        line = [(trial.trial_id, len(trial.history))]
+        while trial.source is not None:
+            line.append((trial.source.trial_id, trial.source.epoch))
+            trial = self._known(trial.source.trial_id)
+        return tuple(line[::-1])
+
+    def schedule_of(self, trial_id: str | None = None) -> Schedule:
+        """List the params that led to a configuration, for :class:`ScheduleSearch` to train alone.
+
+        Parameters
+        ----------
+        trial_id : str, optional
+            By default that of :attr:`best`; then up to the epoch of its metric.
+
+        Returns
+        -------
+        optimizer.procedures.Schedule
+            Params and epochs along its lineage.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such configuration, or it has finished no epoch.
+        NoModelError
+            No configuration finished.
+        """
+        best = self.best if trial_id is None else None
+        *ancestors, (last, finished) = self.lineage(best.trial_id if best is not None else str(trial_id))
+        epochs = best.epoch if best is not None else finished
+        return Schedule(
+            tuple(Segment(dict(self._known(name).params), count) for name, count in [*ancestors, (last, epochs)])
+        )
 
     def history(self) -> dict[str, list[dict[str, float]]]:
         """List the metrics of each epoch, by trial id."""
@@ -208,9 +260,8 @@ class Selection(Model, MLWritable):
         """
         from cerebro_spark.tune._pictures import gantt  # noqa: PLC0415
 
-        known = [trial.trial_id for trial in self._trials]
-        if follow is not None and follow not in known:
-            raise InvalidArgumentError(f"no trial {follow!r}{nearest(follow, known)}; there are {len(known)}")
+        if follow is not None:
+            self._known(follow)
         return gantt(self.outcome.events, self.outcome.losses, follow)
 
     def explain(self) -> str:
@@ -346,7 +397,15 @@ class Selection(Model, MLWritable):
         ------
         RunError
             There is a run of that id.
+        InvalidArgumentError
+            The run has clones.
         """
+        clones = [trial.trial_id for trial in self._trials if trial.source is not None]
+        if clones:
+            raise InvalidArgumentError(
+                f"run {self.spec.run!r} has clones, as {clones[0]}: no replay follows when they began. Train the "
+                "schedule of one configuration by ScheduleSearch(segments=selection.schedule_of(trial_id), ...)"
+            )
         followers = Followers(callbacks=callbacks, progress=progress)
         spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay")
         backend.admit()
@@ -380,6 +439,30 @@ class Selection(Model, MLWritable):
     def placements(self) -> dict[int, tuple[Placement, ...]]:
         """List by epoch which unit ran where and when: a replay follows it."""
         return placements(self._trials, self.outcome.events)
+
+    def _known(self, trial_id: str) -> Trial:
+        known = {trial.trial_id: trial for trial in self._trials}
+        if trial_id not in known:
+            raise InvalidArgumentError(f"no trial {trial_id!r}{nearest(trial_id, known)}; there are {len(known)}")
+        return known[trial_id]
+
+    def _version(self, trial: Trial, epoch: int | None) -> int:
+        """Find the checkpoint of an epoch, or the one that stands for a trial."""
+        units = len(self.prepared.partitions)
+        kept = [
+            number
+            for number in range(1, len(trial.history) + 1)
+            if trial.digests[number * units] in trial.stored.get(number * units, ())
+        ]
+        if epoch is None and (self.spec.keep == "last" or not trial.history):
+            return trial.durable_version
+        wanted = ranked_epoch(trial, self.spec) if epoch is None else epoch
+        if wanted not in kept:
+            raise NoModelError(
+                f"the store has no state of {trial.trial_id} after epoch {wanted!r}; those of the run's "
+                f"keep={self.spec.keep!r} are of epochs {', '.join(map(str, kept)) or 'none'}"
+            )
+        return wanted * units
 
     def _place(self, result: TrialResult) -> tuple[bool, float, str]:
         known = result.status == "finished" and result.metric == result.metric
@@ -415,7 +498,7 @@ def train(  # noqa: PLR0913 - what a run is made of
     max_seconds: float | None = None,
     given: Mapping[str, Trial] | None = None,
     replay: Mapping[int, Sequence[Placement]] | None = None,
-    begun: Callable[[Coordinator, str], None] | None = None,
+    begun: Callable[[Coordinator, RunSpec], None] | None = None,
 ) -> Selection:
     """Train what a procedure starts, with those following who are to follow.
 
@@ -443,7 +526,7 @@ def train(  # noqa: PLR0913 - what a run is made of
     replay : mapping of int to sequence of Placement, optional
         Visits to follow, by epoch.
     begun : callable, optional
-        Called with the coordinator and the name of the metric before the first unit.
+        Called with the coordinator and the settings before the first unit.
 
     Raises
     ------

@@ -124,6 +124,12 @@ class NumpySession:
         self.model.weights, self._optimizer.velocity = saved["weights"], saved["velocity"]
         self.random = saved["random"]
 
+    def adopt(self, state: bytes) -> None:
+        saved = unpack(state, lambda array, _kind: array.copy())
+        if odd := shapes(saved["weights"]).items() ^ shapes(self.model.weights).items():
+            raise StateError(f"the source has another {min(odd)[0]}")
+        self.model.weights, self._optimizer.velocity = saved["weights"], saved["velocity"]
+
     def train(self, data: Any, order: Any, *, ends_epoch: bool) -> Arrays:  # noqa: ARG002 - nothing counts epochs
         apply_random(self.random)
         total = 0.0

@@ -98,6 +98,25 @@ class Session(Protocol):
             The bytes are no checkpoint, or one of another model.
         """
 
+    def adopt(self, state: bytes) -> None:
+        """Begin from the checkpoint of another configuration; this session is new, and has not trained.
+
+        Weights, buffers, the optimizer's slots and all step counts are taken over. Hyperparameters stay this session's:
+        rate, momentum, decay and whatever else its optimizer was made with. A scheduler goes on at the source's step,
+        from this session's base rates. The random numbers stay those of this session's seed.
+
+        Parameters
+        ----------
+        state : bytes
+            Of :meth:`checkpoint`, of a session of the same framework.
+
+        Raises
+        ------
+        udfs.training.StateError
+            The bytes are no checkpoint, or one with other tensors, other shapes, another optimizer or without a slot
+            that this one needs. The message names the first of them; nothing was taken over.
+        """
+
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Run one training unit: every row of a shard once, by SGD.
 

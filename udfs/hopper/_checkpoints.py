@@ -1,9 +1,9 @@
-"""Checkpoints of a run in its store: each trial's last one, and how it came to be."""
+"""Checkpoints of a run in its store: each trial's last one, those at ends of epochs, and how they came to be."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping  # noqa: TC003 - a message's type hints are read when it is checked
+from collections.abc import Collection, Mapping  # noqa: TC003 - a message's type hints are read when it is checked
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -94,14 +94,31 @@ class Checkpoints:
         self.store.write(state, *folder, f"{name}.safetensors")
         write_document(self.store, record.to_dict(), *folder, f"{name}.json")
 
-    def drop(self, trial_id: str, below: int) -> None:
-        """Delete a trial's checkpoints of lower versions but the last of them, to go back to should one be damaged."""
-        folder = self._folder(trial_id)
-        versions = {name: int(name.partition("-")[0]) for name in self.store.list(*folder)}
+    def drop(self, trial_id: str, below: int, num_shards: int) -> None:
+        """Delete a trial's checkpoints of lower versions, as a worker may.
+
+        The last of them stays, to go back to should one be damaged; so do those at ends of epochs, ``num_shards`` units
+        each, which the driver deletes by :meth:`retain`: others may be clones of them.
+        """
+        versions = self._versions(trial_id)
         before = max((version for version in versions.values() if version < below), default=0)
-        for name, version in versions.items():
-            if version < before:
-                self.store.delete(*folder, name)
+        self._delete(trial_id, [name for name, at in versions.items() if at < before and at % num_shards])
+
+    def retain(self, trial_id: str, below: int, keep: Collection[int]) -> set[int]:
+        """Delete a trial's checkpoints of lower versions but those to keep, as the driver may.
+
+        Returns
+        -------
+        set of int
+            The versions that are gone.
+
+        Raises
+        ------
+        udfs.store.StoreError
+        """
+        versions = {name: at for name, at in self._versions(trial_id).items() if at < below and at not in keep}
+        self._delete(trial_id, versions)
+        return set(versions.values())
 
     def read(self, trial_id: str, version: int, digest: str) -> bytes:
         """Read the checkpoint of a version.
@@ -155,6 +172,14 @@ class Checkpoints:
         """Read the record of the last complete checkpoint; ``None`` where there is none."""
         records = self.records(trial_id)
         return records[-1] if records else None
+
+    def _versions(self, trial_id: str) -> dict[str, int]:
+        return {name: int(name.partition("-")[0]) for name in self.store.list(*self._folder(trial_id))}
+
+    def _delete(self, trial_id: str, names: Collection[str]) -> None:
+        # Records first: a checkpoint without one is not complete, a record without its checkpoint would be damaged.
+        for name in sorted(names, key=lambda name: not name.endswith(".json")):
+            self.store.delete(*self._folder(trial_id), name)
 
     def _place(self, trial_id: str, version: int, digest: str) -> tuple[str, ...]:
         return (*self._folder(trial_id), f"{_name(version, digest)}.safetensors")

@@ -26,6 +26,7 @@ __all__ = [
     "Obsolete",
     "Printed",
     "ShardFailed",
+    "SourceState",
     "Stop",
     "TrainReport",
     "TrainUnit",
@@ -73,6 +74,23 @@ class Wait(Instruction):
     """There is no unit at the moment: ask again."""
 
 
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """The checkpoint that a clone begins from; the store has it.
+
+    Parameters
+    ----------
+    trial_id : str
+        Of the source.
+    version : int
+    digest : str
+    """
+
+    trial_id: str
+    version: int
+    digest: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkUnit(Instruction):
     """A trial and a shard, for the two kinds of units.
@@ -89,6 +107,8 @@ class WorkUnit(Instruction):
         Digest of that checkpoint.
     peer : str
         Location of the worker that holds it; empty where it is to be read from the store.
+    source : SourceState or None
+        Of a clone at version 0: what it adopts once it is built from the seed.
     """
 
     unit_id: str
@@ -98,6 +118,7 @@ class WorkUnit(Instruction):
     version: int
     digest: str
     peer: str
+    source: SourceState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,5 +296,5 @@ class ShardFailed(Request[Acknowledged]):
     error: str
 
 
-HOPPER = WireProtocol("hopper", 3, (Hello, NextUnit, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed))
+HOPPER = WireProtocol("hopper", 4, (Hello, NextUnit, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed))
 """Messages of the model hopper; raise its version with every change of one."""

@@ -88,7 +88,14 @@ class Service:
         self._sessions = Sessions(worker, self._states, checkpoints, credentials)
         self._driver = Caller(driver, credentials, HOPPER)
         self._endpoint = Endpoint(address_towards(driver), credentials, HOPPER, held=self._states.get)
-        self._uploads = Uploads(worker.worker, self._attempt, self._driver, checkpoints, self._states)
+        self._uploads = Uploads(
+            worker.worker,
+            self._attempt,
+            self._driver,
+            checkpoints,
+            self._states,
+            num_shards=len(worker.prepared.partitions),
+        )
         self._output = Output()
         self._heartbeat = Heartbeat(worker.worker, self._attempt, driver, credentials, HOPPER, output=self._output)
 

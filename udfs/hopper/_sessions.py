@@ -16,7 +16,7 @@ from udfs.training import Session, initial_seed, open_session, training_bytes
 
 if TYPE_CHECKING:
     from udfs.hopper._checkpoints import Checkpoints
-    from udfs.hopper._messages import WorkUnit
+    from udfs.hopper._messages import SourceState, WorkUnit
     from udfs.hopper._settings import WorkerSettings
     from udfs.hopper._states import States
     from udfs.rpc import Credentials
@@ -83,19 +83,21 @@ class Sessions:
             The model is larger than this worker's memory.
         """
         have, session = self._open.get(unit.trial_id, (_UNKNOWN, None))
-        if session is None or (not unit.version and have):
+        fetched = 0
+        if session is None or (not unit.version and have != _first(unit)):
             seed = initial_seed(self._worker.seed, unit.trial_id)
             session = open_session(self._worker.trainer_fn, unit.params, seed, device=self._device)
             self._check_size(session)
             have = ""
-        fetched = 0
-        if have != unit.digest:
+            if unit.source is not None:
+                fetched = self._adopt(session, unit.source)
+        if unit.version and have != unit.digest:
             state = self._states.get(f"{unit.trial_id}/{unit.version}")
             if state is None or digest_of(state) != unit.digest:
                 state = self._fetch(unit)
                 fetched = len(state)
             session.restore(state)
-        self._open[unit.trial_id] = (unit.digest, session)
+        self._open[unit.trial_id] = (unit.digest if unit.version else _first(unit), session)
         self._open.move_to_end(unit.trial_id)
         while len(self._open) > _OPEN:
             self._open.popitem(last=False)
@@ -127,6 +129,24 @@ class Sessions:
                 f"more than the {self._model_bytes:,} of this worker"
             )
 
+    def _adopt(self, session: Session, source: SourceState) -> int:
+        """Have a new session adopt the state of a clone's source; give the bytes that were read for it."""
+        held = self._states.get(f"{source.trial_id}/{source.version}")
+        if held is not None and digest_of(held) == source.digest:
+            session.adopt(held)
+            return 0
+        state = self._read(source.trial_id, source.version, source.digest)
+        session.adopt(state)
+        return len(state)
+
+    def _read(self, trial_id: str, version: int, digest: str) -> bytes:
+        try:
+            return self._checkpoints.read(trial_id, version, digest)
+        except (DamagedError, StoreError) as error:
+            raise CallError(
+                f"the store does not give the checkpoint of {trial_id} at version {version}: {error}"
+            ) from error
+
     def _fetch(self, unit: WorkUnit) -> bytes:
         """Get a checkpoint from the worker that trained last, or from the store."""
         if unit.peer:
@@ -134,13 +154,13 @@ class Sessions:
                 self._peers[unit.peer] = Caller(unit.peer, self._credentials, HOPPER)
             state = self._peers[unit.peer].fetch(f"{unit.trial_id}/{unit.version}", timeout_s=_FETCH_S)
         else:
-            try:
-                state = self._checkpoints.read(unit.trial_id, unit.version, unit.digest)
-            except (DamagedError, StoreError) as error:
-                raise CallError(
-                    f"the store does not give the checkpoint of {unit.trial_id} at version {unit.version}: {error}"
-                ) from error
+            state = self._read(unit.trial_id, unit.version, unit.digest)
         if digest_of(state) != unit.digest:
             source = unit.peer or "the store"
             raise CallError(f"the checkpoint of {unit.trial_id} at version {unit.version} from {source} is damaged")
         return state
+
+
+def _first(unit: WorkUnit) -> str:
+    """Name what a session is at before the first unit: a clone is at its source's checkpoint, others at no one's."""
+    return "" if unit.source is None else f"adopted {unit.source.digest}"

@@ -38,14 +38,26 @@ class Uploads:
         Is told of each checkpoint that the store has.
     checkpoints : Checkpoints
     states : States
+    num_shards : int
+        As many units make an epoch.
     """
 
-    def __init__(self, worker: str, attempt: str, driver: Caller, checkpoints: Checkpoints, states: States) -> None:
+    def __init__(
+        self,
+        worker: str,
+        attempt: str,
+        driver: Caller,
+        checkpoints: Checkpoints,
+        states: States,
+        *,
+        num_shards: int,
+    ) -> None:
         self._worker = worker
         self._attempt = attempt
         self._driver = driver
         self._checkpoints = checkpoints
         self._states = states
+        self._num_shards = num_shards
         self._over = threading.Event()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoints")
 
@@ -73,7 +85,7 @@ class Uploads:
                 dropped=tuple(self._states.stored(record.trial_id, record.version)),
             )
             if isinstance(self._driver.call(stored, timeout_s=_CALL_S), Acknowledged):
-                self._checkpoints.drop(record.trial_id, record.version)
+                self._checkpoints.drop(record.trial_id, record.version, self._num_shards)
         except (CallError, RefusedError):
             _LOG.warning("worker %s could not tell that the store has %s", self._worker, record.trial_id)
 

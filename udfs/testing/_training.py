@@ -6,7 +6,7 @@ A project of its own subclasses :class:`FrameworkContract` in a test module, and
         framework = FRAMEWORK
         samples = (Sample("chain", build_chain, (TensorSpec((3, 8, 8)),), ...), ...)
         refusals = (Refusal("no model", object, (TensorSpec((4,)),), "expected"),)
-        training = TrainingSample(trainer_fn, Tensors((inputs,), (labels,), rows))
+        training = TrainingSample(trainer_fn, Tensors((inputs,), (labels,), rows), weights)
 """
 
 # ruff: noqa: S101  (a test suite that ships with the package: a test is named after what it holds)
@@ -22,11 +22,13 @@ import numpy as np
 from udfs.handlers import DeviceError, framework_of
 from udfs.inference import PortableNetwork
 from udfs.packing import StateError
-from udfs.testing._frameworks import HandlerContract, Sample
+from udfs.testing._frameworks import HandlerContract, Sample, assert_same_bits
 from udfs.training import ModelTrainer, open_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
 
     from udfs.handlers import Session
     from udfs.shards import Tensors
@@ -41,14 +43,18 @@ class TrainingSample:
     Parameters
     ----------
     trainer_fn : callable
-        From ``{}`` to a :class:`udfs.training.ModelTrainer`, with a new model each time whose weights are drawn from
-        the framework's or numpy's generator.
+        From params to a :class:`udfs.training.ModelTrainer`, with a new model each time whose weights are drawn from
+        the framework's or numpy's generator. It gets ``{}``; ``{"lr": 0.0}``, for an optimizer with this rate and no
+        decay; and ``{"hidden": 5}``, for a model with other shapes than that of ``{}``.
     data : Tensors
         Rows to train on, at least two batches of them.
+    weights : callable
+        From a model to what its optimizer moves: copies of the arrays, by name.
     """
 
     trainer_fn: Callable[[dict[str, Any]], ModelTrainer]
     data: Tensors
+    weights: Callable[[Any], Mapping[str, NDArray[Any]]]
 
 
 class FrameworkContract(HandlerContract):
@@ -56,9 +62,9 @@ class FrameworkContract(HandlerContract):
 
     training: ClassVar[TrainingSample]
 
-    def session(self, seed: int = 3) -> Session:
+    def session(self, seed: int = 3, **params: Any) -> Session:
         """Open the training sample."""
-        return open_session(self.training.trainer_fn, {}, seed, device="cpu")
+        return open_session(self.training.trainer_fn, params, seed, device="cpu")
 
     def unit(self, session: Session) -> None:
         """Train one unit in a fixed order."""
@@ -99,16 +105,57 @@ class FrameworkContract(HandlerContract):
         self.unit(hops)
         assert hops.checkpoint() == stays.checkpoint() != state
 
+    def test_a_clone_has_the_weights_of_its_source_and_random_numbers_of_its_own(self) -> None:
+        source, clone, twin, other = self.session(), self.session(5), self.session(5), self.session(6)
+        self.unit(source)
+        state = source.checkpoint()
+        for session in (clone, twin, other):
+            session.adopt(state)
+        assert source.checkpoint() == state
+        self.assert_predicts_as(clone, source)
+        assert clone.checkpoint() == twin.checkpoint() != other.checkpoint(), "random numbers of its own seed"
+        for session in (clone, twin):
+            self.unit(session)
+        assert clone.checkpoint() == twin.checkpoint() != state
+
+    def test_a_clone_with_a_rate_of_zero_does_not_move(self) -> None:
+        source, still = self.session(), self.session(5, lr=0.0)
+        self.unit(source)
+        still.adopt(source.checkpoint())
+        before = self.training.weights(still.model)
+        self.unit(still)
+        for name, value in self.training.weights(still.model).items():
+            assert_same_bits(value, before[name], name)
+
+    def test_a_clone_of_other_shapes_is_refused(self) -> None:
+        source, session = self.session(), self.session(5, hidden=5)
+        self.unit(source)
+        before = session.checkpoint()
+        try:
+            session.adopt(source.checkpoint())
+        except StateError:
+            pass
+        else:
+            raise AssertionError("another model's state was taken")
+        assert session.checkpoint() == before
+
     def test_damaged_checkpoints_are_refused(self) -> None:
         session = self.session()
         before = session.checkpoint()
-        for damaged in (b"", b"no checkpoint at all", before[: len(before) // 2]):
-            try:
-                session.restore(damaged)
-            except StateError:
-                continue
-            raise AssertionError(f"{len(damaged)} bytes were taken")
+        for take in (session.restore, session.adopt):
+            for damaged in (b"", b"no checkpoint at all", before[: len(before) // 2]):
+                try:
+                    take(damaged)
+                except StateError:
+                    continue
+                raise AssertionError(f"{len(damaged)} bytes were taken")
         assert session.checkpoint() == before
+
+    def assert_predicts_as(self, session: Session, other: Session) -> None:
+        """Compare the predictions of two sessions bit for bit."""
+        inputs = self.training.data.inputs
+        for place, pair in enumerate(zip(session.predict(inputs), other.predict(inputs), strict=True)):
+            assert_same_bits(*pair, f"output {place}")
 
     def test_evaluation_learns_nothing_and_training_does(self) -> None:
         session, data = self.session(), self.training.data

@@ -71,6 +71,10 @@ class OwnSession:
         """Continue from a checkpoint."""
         self._inner.restore(state)
 
+    def adopt(self, state: bytes) -> None:
+        """Begin from the checkpoint of another configuration."""
+        self._inner.adopt(state)
+
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - the function draws its own order, and knows no epochs
         """Call ``train_fn`` once on a shard."""
         apply_random(self._inner.random)

@@ -148,6 +148,15 @@ def test_a_hyperband_from_a_file_is_resumed_by_its_name(tmp_path: Path) -> None:
         ("procedure = 'hyperbend'", (), "procedure='hyperbend'; did you mean 'hyperband'"),
         ("max_epochs = 9", ("--procedure", "asha"), "max_configurations, max_total_epochs or max_seconds"),
         ("", ("--procedure", "bohb"), "bohb"),
+        ("", ("--procedure", "pbt"), "a PBT needs num_epochs: set it in .*, or with --num-epochs"),
+        ("num_epochs = 2", ("--procedure", "pbt"), "a PBT needs population: set it in .*, or with --population"),
+        ("num_epochs = 2\nquantile = .6", ("--procedure", "pbt", "--population", "4"), "quantile=0.6"),
+        (
+            "num_epochs = 2\npopulation = 4",
+            ("--procedure", "evolution", "--num-configurations", "3"),
+            "configurations=3: at least population=4",
+        ),
+        ("num_epochs = 2\nkeep = 'al'", (), "keep='al'"),
     ],
 )
 def test_a_procedure_that_cannot_be(line: str, options: tuple[str, ...], said: str, tmp_path: Path) -> None:

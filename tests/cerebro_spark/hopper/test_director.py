@@ -11,13 +11,27 @@ from hypothesis import strategies as st
 
 from cerebro_spark.errors import RunError
 from cerebro_spark.hopper import Director, Journal, RunSpec, Trial
-from optimizer.procedures import ASHA, Hyperband, Limits, Listed, ListedSampler, Procedure, SuccessiveHalving
+from optimizer.procedures import (
+    ASHA,
+    PBT,
+    AgingEvolution,
+    Hyperband,
+    Limits,
+    Listed,
+    ListedSampler,
+    Procedure,
+    SuccessiveHalving,
+)
+from optimizer.space import Space, uniform
 from udfs.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from optimizer.procedures import Source
+
 SPEC = RunSpec("run", "data", [{"lr": 0}], "m:f", 9, 0, "fixed", 1, "loss", False, "rolling", "Hyperband")
+SPACE = Space({"lr": uniform(1.0, 40.0)})
 PARAMS = [{"lr": number} for number in range(40)]
 
 
@@ -31,6 +45,10 @@ def procedures(name: str) -> Procedure:
             return SuccessiveHalving(sampler, configurations=9, max_epochs=9)
         case "asha":
             return ASHA(sampler, max_epochs=4, eta=2, limits=Limits(max_configurations=12))
+        case "together" | "rolling":
+            return PBT(SPACE, population=4, epochs=3, quantile=0.5, generations=name)
+        case "evolution":
+            return AgingEvolution(SPACE, population=3, configurations=9, epochs=2)
     return Listed(PARAMS[:5], epochs=2)
 
 
@@ -64,19 +82,22 @@ def train(run: Director, steps: int) -> int:
     return steps
 
 
-def course(run: Director) -> dict[str, tuple[str, int, str]]:
-    return {trial.trial_id: (trial.status, trial.epoch, trial.reason) for trial in run.trials}
+def course(run: Director) -> dict[str, tuple[str, int, str, Source | None]]:
+    return {trial.trial_id: (trial.status, trial.epoch, trial.reason, trial.source) for trial in run.trials}
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=st.sampled_from(["hyperband", "halving", "asha", "listed"]), cuts=st.lists(st.integers(1, 30), max_size=3))
+@given(
+    name=st.sampled_from(["hyperband", "halving", "asha", "listed", "together", "rolling", "evolution"]),
+    cuts=st.lists(st.integers(1, 30), max_size=3),
+)
 def test_a_run_that_is_resumed_anywhere_ends_as_one_that_is_not(
     tmp_path_factory: pytest.TempPathFactory, name: str, cuts: list[int]
 ) -> None:
     whole = director(tmp_path_factory.mktemp("whole"), procedures(name))
     whole.begin()
     train(whole, -1)
-    assert all(status == "finished" for status, _, _ in course(whole).values())
+    assert all(status == "finished" for status, *_ in course(whole).values())
     folder = tmp_path_factory.mktemp("cut")
     for steps in cuts:
         part = director(folder, procedures(name))

@@ -49,7 +49,7 @@ def test_a_run_of_the_first_version_is_read(tmp_path: Path) -> None:
         today = json.dumps(json.loads(path.read_text())["content"])  # without a digest
         path.write_text(today.replace('"trial_id"', '"config"'))
         assert path.read_text() != today
-    added = {"rounds": "together", "procedure": "GridSearch"}
+    added = {"rounds": "together", "procedure": "GridSearch", "keep": "last"}
     settings = tmp_path / "runs/first/run.json"
     settings.write_text(json.dumps({name: value for name, value in asdict(SPEC).items() if name not in added}))
     assert journal.spec() == replace(SPEC, **added), "there was no other way"
@@ -152,7 +152,8 @@ def two_epochs(folder: Path, status: str = "finished", *, begin: bool = True) ->
         state = bytes([version]) * 100
         sums = {"loss": [float(version), 1.0]}
         checkpoints.write(Record("c000", version, digest_of(state), visits[:version], sums), state)
-        checkpoints.drop("c000", version)
+        checkpoints.drop("c000", version, 2)
+    checkpoints.retain("c000", 3, ())
     trial = Trial("c000", {"lr": 0.1}, status=status, history=[{"loss": 0.5}, {"loss": 0.4}])
     unit = {"kind": "train", "trial_id": "c000", "worker": "w0", "partition": 0}
     for epoch in (0, 1):
@@ -165,3 +166,10 @@ def read(journal: Journal) -> Trial:
     journal.events()
     journal.orders()
     return journal.trial("c000", journal.spec().configs[0], 2)
+
+
+def test_clones_find_the_states_of_a_source_that_has_failed_since(tmp_path: Path) -> None:
+    failed = read(two_epochs(tmp_path, "raised"))
+    assert (failed.status, failed.version, len(failed.history)) == ("raised", 4, 2)
+    assert failed.digests[4] == digest_of(bytes([4]) * 100)
+    assert failed.stored[4] == {failed.digests[4]}

@@ -251,7 +251,7 @@ def trainer(params: dict[str, Any]) -> ModelTrainer:
     model = keras.Sequential(
         [
             keras.Input((4,)),
-            layers.Dense(8),
+            layers.Dense(params.get("hidden", 8)),
             layers.BatchNormalization(),
             layers.ReLU(),
             layers.Dropout(0.2),
@@ -260,6 +260,10 @@ def trainer(params: dict[str, Any]) -> ModelTrainer:
     )
     optimizer = keras.optimizers.Adam(params.get("lr", 0.02))
     return ModelTrainer(model=model, optimizer=optimizer, loss="sparse_categorical_crossentropy", batch_size=16)
+
+
+def weights(model: Any) -> dict[str, np.ndarray]:
+    return {variable.path: variable.numpy() for variable in model.trainable_variables}
 
 
 def tensors(rows: int = 72) -> Tensors:
@@ -301,7 +305,7 @@ class TestContract(FrameworkContract):
         Refusal("wrong type", lambda: built(chain), (TensorSpec((8, 8, 3), "float64"),), "another shape or type"),
         Refusal("returns no tensor", lambda: Own(lambda *_: 3), (TensorSpec((4,)),), "not tensors"),
     )
-    training = TrainingSample(trainer, tensors())
+    training = TrainingSample(trainer, tensors(), weights)
 
 
 def check(model: Any, inputs: Sequence[TensorSpec], cuts: Sequence[str] | None = None) -> TracedModel:

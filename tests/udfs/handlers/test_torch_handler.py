@@ -294,12 +294,19 @@ def _partly_training() -> nn.Module:
 
 
 def trainer(params: dict[str, Any]) -> ModelTrainer:
-    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 2))
+    hidden = params.get("hidden", 8)
+    model = nn.Sequential(
+        nn.Linear(4, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Dropout(0.2), nn.Linear(hidden, 2)
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=params.get("lr", 0.02))
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.9)
     return ModelTrainer(
         model=model, optimizer=optimizer, loss=nn.CrossEntropyLoss(), batch_size=16, scheduler=scheduler
     )
+
+
+def weights(model: nn.Module) -> dict[str, np.ndarray]:
+    return {name: parameter.detach().numpy().copy() for name, parameter in model.named_parameters()}
 
 
 def tensors(rows: int = 72) -> Tensors:
@@ -321,7 +328,7 @@ class TestContract(FrameworkContract):
         Refusal("nothing a record", lambda: built(lambda: Forward(lambda _, x: x.mean(0))), (IMAGE,), "leading axis"),
         Refusal("wrong shape", lambda: built(chain), (TensorSpec((5, 8, 8)),), "another shape"),
     )
-    training = TrainingSample(trainer, tensors())
+    training = TrainingSample(trainer, tensors(), weights)
 
 
 def check(

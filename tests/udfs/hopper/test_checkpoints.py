@@ -44,7 +44,7 @@ def test_the_last_complete_checkpoint_is_found(tmp_path: Path) -> None:
     checkpoints.write(other, b"another two")
     assert checkpoints.read("c0", 2, second.digest) == b"two"
     assert checkpoints.read("c0", 2, other.digest) == b"another two"
-    checkpoints.drop("c0", 2)
+    checkpoints.drop("c0", 2, 4)
     last = checkpoints.last("c0")
     assert last is not None
     assert last.version == 2
@@ -54,8 +54,26 @@ def test_the_last_complete_checkpoint_is_found(tmp_path: Path) -> None:
     checkpoints.store.delete("runs", "run", "checkpoints", "c0", f"000002-{other.digest[:8]}.json")
     assert checkpoints.last("c0") == second
     checkpoints.write(Record("c0", 3, digest_of(b"three"), ((0, 1), (0, 0), (1, 0))), b"three")
-    checkpoints.drop("c0", 3)
+    checkpoints.drop("c0", 3, 4)
     assert [record.version for record in checkpoints.records("c0")] == [2, 3]
+
+
+def test_ends_of_epochs_are_deleted_by_the_driver_alone(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(Store.from_uri(str(tmp_path)), "run")
+    for version in range(1, 8):
+        state = str(version).encode()
+        visits = tuple((number // 2, number % 2) for number in range(version))
+        checkpoints.write(Record("c0", version, digest_of(state), visits), state)
+        checkpoints.drop("c0", version, 2)
+
+    def versions() -> list[int]:
+        return [record.version for record in checkpoints.records("c0")]
+
+    assert versions() == [2, 4, 6, 7]
+    assert checkpoints.retain("c0", 5, {2}) == {4}
+    assert versions() == [2, 6, 7]
+    assert checkpoints.retain("c0", 5, set()) == {2}
+    assert len(checkpoints.store.list("runs", "run", "checkpoints", "c0")) == 4
 
 
 def test_a_damaged_checkpoint_is_not_given(tmp_path: Path) -> None:

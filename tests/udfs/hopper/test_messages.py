@@ -26,6 +26,7 @@ from udfs.hopper import (
     Printed,
     Record,
     ShardFailed,
+    SourceState,
     Stop,
     TrainReport,
     TrainUnit,
@@ -85,6 +86,7 @@ def test_a_request_arrives_as_it_was_sent(request_: Request[Any]) -> None:
         (NEXT, Stop()),
         (NEXT, Wait(**ORDERS)),
         (NEXT, EvaluateUnit(**UNIT)),
+        (NEXT, EvaluateUnit(**UNIT, source=SourceState("c0", 4, "def"))),
         (
             NEXT,
             TrainUnit(**UNIT, epoch=1, ends_epoch=True, record=Record("c1", 1, "abc", ((0, 2),), {"loss": [1.0, 2.0]})),
@@ -117,8 +119,8 @@ def test_whoever_changes_a_message_raises_the_version() -> None:
     modules = {Beat.__module__, NextUnit.__module__, Printed.__module__}
     messages = [kind for kind in kinds if kind.__module__ in modules or kind is Record]
     lines = [f"{kind.__name__}.{field.name}" for kind in messages for field in fields(kind)]
-    assert len(messages) == 23
+    assert len(messages) == 24
     assert (HOPPER.version, hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()) == (
-        3,
-        "2c942baf1f5a692d",
+        4,
+        "4f4ce2b96d601b0f",
     )

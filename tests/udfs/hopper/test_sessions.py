@@ -9,9 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from udfs.hopper import Checkpoints, EvaluateUnit, Record, States, digest_of
+from udfs.hopper import Checkpoints, EvaluateUnit, Record, SourceState, States, digest_of
 from udfs.hopper._sessions import Sessions
-from udfs.rpc import new_credentials
+from udfs.rpc import CallError, new_credentials
 from udfs.store import Store
 from udfs.training import ModelTrainer, initial_seed, open_session
 
@@ -56,3 +56,36 @@ def test_another_checkpoint_of_the_same_version_is_restored(tmp_path: Path, held
     again, fetched = sessions.at(unit(1, digest_of(second)))
     assert again.checkpoint() == second
     assert fetched == len(second)
+
+
+def test_a_clone_is_built_from_its_own_seed_and_adopts_its_source(tmp_path: Path) -> None:
+    source, other = checkpoint(1.0), checkpoint(2.0)
+    checkpoints, states = Checkpoints(Store.from_uri(str(tmp_path)), "run"), States(1 << 20)
+    checkpoints.write(Record("c0", 2, digest_of(source), ((0, 1), (0, 0))), source)
+    states.put("c3", 2, other)
+    states.put("c0", 2, other)  # of an attempt that was taken for lost
+    worker: Any = SimpleNamespace(trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30)
+    sessions = Sessions(worker, states, checkpoints, new_credentials(encrypted=False))
+
+    def unit(source: SourceState | None) -> EvaluateUnit:
+        where = {"trial_id": "c1", "params": {}, "partition": 0, "peer": "", "drop": (), "holds": (0,)}
+        return EvaluateUnit(unit_id="u", version=0, digest="", source=source, **where)
+
+    first = SourceState("c0", 2, digest_of(source))
+    session, fetched = sessions.at(unit(first))
+    assert fetched == len(source)
+    expected = open_session(trainer, {}, initial_seed(0, "c1"))
+    expected.adopt(source)
+    assert session.checkpoint() == expected.checkpoint()
+    assert sessions.at(unit(first)) == (session, 0), "nothing has happened to it"
+    # One that trained and went back to its beginning is made anew.
+    sessions.begin("c1")
+    session.restore(other)
+    again, _ = sessions.at(unit(first))
+    assert again.checkpoint() == expected.checkpoint()
+    held, fetched = sessions.at(unit(SourceState("c3", 2, digest_of(other))))
+    assert (held.model.weight.tolist()[0][0], fetched) == (2.0, 0), "this worker holds it"
+    (path,) = tmp_path.rglob("*.safetensors")
+    path.write_bytes(source[:-1])
+    with pytest.raises(CallError, match=r"the store does not give the checkpoint of c0 at version 2: .* is damaged"):
+        sessions.at(unit(first))

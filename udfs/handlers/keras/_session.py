@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from udfs.handlers.keras._adoption import adopt_state, rate_places
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
 from udfs.training import Diverged, TrainerError, apply_random, take_random
@@ -66,6 +67,8 @@ class KerasSession:
             # With the states of its seed generators, which dropout draws from.
             "model": [variable.numpy() for variable in self.model.variables],
             "optimizer": [variable.numpy() for variable in self.model.optimizer.variables],
+            "optimizer_class": type(self.model.optimizer).__name__,
+            "rates": rate_places(self.model.optimizer),
             "random": self.random,
         }
         return pack(state, _as_array)
@@ -82,6 +85,14 @@ class KerasSession:
             for value, variable in zip(kept, variables, strict=True):
                 variable.assign(value)
         self.random = saved["random"]
+
+    def adopt(self, state: bytes) -> None:
+        """Begin from the checkpoint of another configuration."""
+        saved = unpack(state, lambda array, _kind: array)
+        try:
+            adopt_state(self.model, saved)
+        except (KeyError, TypeError) as error:
+            raise StateError(f"a checkpoint of another model: {error}") from error
 
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - Keras counts steps alone
         """Run one training unit."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from udfs.handlers.torch._adoption import adopt_state
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
 from udfs.training import Diverged, TrainerError, apply_random, take_random
@@ -70,6 +71,7 @@ class TorchSession:
         state = {
             "model": dict(self.model.state_dict()),
             "optimizer": self._trainer.optimizer.state_dict(),
+            "optimizer_class": type(self._trainer.optimizer).__name__,
             "scheduler": self._trainer.scheduler.state_dict() if self._trainer.scheduler is not None else None,
             "random": self.random,
         }
@@ -86,6 +88,16 @@ class TorchSession:
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             raise StateError(f"a checkpoint of another model: {error}") from error
         self.random = saved["random"]
+
+    def adopt(self, state: bytes) -> None:
+        """Begin from the checkpoint of another configuration."""
+        saved = unpack(state, as_tensor)
+        try:
+            adopt_state(self._trainer, saved)
+        except (KeyError, RuntimeError, ValueError, TypeError) as error:
+            if isinstance(error, StateError):
+                raise
+            raise StateError(f"a checkpoint of another model: {error}") from error
 
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Run one training unit."""

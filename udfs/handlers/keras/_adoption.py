@@ -1,0 +1,73 @@
+"""Adoption: a model of Keras goes on from another one's state, with hyperparameters of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udfs.packing import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["adopt_state", "rate_places"]
+
+_RATE = "learning_rate"
+
+
+def rate_places(optimizer: Any) -> list[int]:
+    """Find the learning rate among an optimizer's variables; a schedule's is none of them."""
+    return [place for place, variable in enumerate(optimizer.variables) if variable.name == _RATE]
+
+
+def adopt_state(model: Any, saved: Mapping[str, Any]) -> None:
+    """Take over weights, buffers, the optimizer's slots and its steps; rate and seed generators stay the model's own.
+
+    Everything is compared before anything is taken over.
+
+    Parameters
+    ----------
+    model : keras.Model
+        Compiled and new: nothing has been trained with it.
+    saved : mapping
+        State of a session of Keras.
+
+    Raises
+    ------
+    StateError
+        It has variables of other shapes, or another optimizer; the message names the variable.
+    """
+    optimizer = model.optimizer
+    kind = type(optimizer).__name__
+    if saved.get("optimizer_class", kind) != kind:
+        raise StateError(f"the optimizer is {saved['optimizer_class']} in the source and {kind} in the new trainer")
+    own_rates, rates = rate_places(optimizer), saved.get("rates", rate_places(optimizer))
+    slots = [variable for place, variable in enumerate(optimizer.variables) if place not in own_rates]
+    kept = [value for place, value in enumerate(saved["optimizer"]) if place not in rates]
+    _check(model.variables, saved["model"], "model")
+    _check(slots, kept, "optimizer")
+    # Without the states of metrics and of the seed generators, which dropout draws from.
+    weights = {id(variable) for variable in model.weights}
+    for variable, value in zip(model.variables, saved["model"], strict=True):
+        if id(variable) in weights:
+            variable.assign(value)
+    for variable, value in zip(slots, kept, strict=True):
+        variable.assign(value)
+
+
+def _check(variables: Sequence[Any], values: Sequence[Any], of: str) -> None:
+    for variable, value in zip(variables, values, strict=False):
+        if tuple(variable.shape) != np.shape(value):
+            raise StateError(
+                f"the variable {variable.path} of the new {of} is {tuple(variable.shape)}, and that of the source in "
+                f"its place is {np.shape(value)}: a hyperparameter that shapes the network cannot change in a clone"
+            )
+    if len(variables) > len(values):
+        raise StateError(f"the source's {of} has no variable in the place of {variables[len(values)].path}")
+    if len(values) > len(variables):
+        more = len(values) - len(variables)
+        raise StateError(
+            f"the source's {of} has {more} variables more than the new one's {len(variables)}; the first of them is "
+            f"{np.shape(values[len(variables)])}"
+        )

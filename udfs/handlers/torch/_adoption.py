@@ -1,0 +1,121 @@
+"""Adoption: a trainer of torch goes on from another one's state, with hyperparameters of its own."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from udfs.packing import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from udfs.handlers import Trainer
+
+__all__ = ["adopt_state"]
+
+
+def adopt_state(trainer: Trainer, saved: Mapping[str, Any]) -> None:
+    """Take over tensors, the optimizer's slots and step counts; every hyperparameter stays the trainer's.
+
+    Everything is compared before anything is taken over.
+
+    Parameters
+    ----------
+    trainer : Trainer
+        New: nothing has been trained with it.
+    saved : mapping
+        State of a session of torch.
+
+    Raises
+    ------
+    StateError
+        It has other tensors, tensors of other shapes, another optimizer, or lacks a slot; the message names it.
+    """
+    optimizer, model = trainer.optimizer, trainer.model
+    _check_tensors(model, saved["model"])
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    own = [[names[id(parameter)] for parameter in group["params"]] for group in optimizer.param_groups]
+    slots = _slots(optimizer, own, saved)
+    steps = 0 if trainer.scheduler is None else _steps(saved["scheduler"])
+    model.load_state_dict(saved["model"])
+    # Its own groups, for load_state_dict replaces all of their hyperparameters.
+    optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
+    # Its steps once more, from its own base rates: a scheduler's rates are products of all that went before.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
+        for _ in range(steps):
+            trainer.scheduler.step()
+
+
+def _check_tensors(model: torch.nn.Module, saved: Mapping[str, Any]) -> None:
+    own = model.state_dict()
+    for name, value in own.items():
+        if name not in saved:
+            raise StateError(f"the source has no tensor {name}, which the new model has")
+        if isinstance(value, torch.Tensor) and value.shape != saved[name].shape:
+            raise StateError(
+                f"the tensor {name} is {tuple(saved[name].shape)} in the source and {tuple(value.shape)} in the new "
+                "model: a hyperparameter that shapes the network cannot change in a clone"
+            )
+    for name in saved:
+        if name not in own:
+            raise StateError(f"the source has a tensor {name}, which the new model has not")
+
+
+def _slots(optimizer: Any, own: Sequence[Sequence[str]], saved: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """Choose the source's slots that the new optimizer uses, by the place of each parameter."""
+    kind = type(optimizer).__name__
+    if saved.get("optimizer_class", kind) != kind:
+        raise StateError(f"the optimizer is {saved['optimizer_class']} in the source and {kind} in the new trainer")
+    groups = saved["optimizer"]["param_groups"]
+    if [len(group["params"]) for group in groups] != [len(group) for group in own]:
+        counts = [len(group["params"]) for group in groups]
+        raise StateError(
+            f"the optimizer's groups have {counts} parameters in the source and {[len(group) for group in own]} in the "
+            f"new trainer, from {own[0][0]} on"
+        )
+    places = dict(enumerate(name for group in own for name in group))
+    used = _used_slots(optimizer)
+    chosen: dict[int, dict[str, Any]] = {}
+    for place, slots in saved["optimizer"]["state"].items():
+        # Slots of a source without any begin as they do in a new optimizer.
+        missing = sorted(used.get(place, set()) - slots.keys()) if slots else []
+        if missing:
+            raise StateError(
+                f"the source's {kind} has no {missing[0]} of {places[place]}, which the new one's hyperparameters need"
+            )
+        wanted = used.get(place, slots.keys())
+        chosen[place] = {name: value for name, value in slots.items() if name in wanted}
+    return chosen
+
+
+def _used_slots(optimizer: Any) -> dict[int, set[str]]:
+    """Find which slots the optimizer makes for each parameter: by a step of its copy, on one element each."""
+    stand_ins: dict[int, Any] = {}
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            stand_in = torch.nn.Parameter(torch.zeros((1,) * parameter.dim(), dtype=parameter.dtype))
+            stand_in.grad = torch.zeros_like(stand_in)
+            stand_ins[id(parameter)] = stand_in
+    # An optimizer of the user's that cannot be tried like this finds out in its first step.
+    with suppress(Exception):
+        tried = copy.deepcopy(optimizer, dict(stand_ins))
+        tried.step()
+        return {place: set(tried.state.get(stand_in, ())) for place, stand_in in enumerate(stand_ins.values())}
+    return {}
+
+
+def _steps(saved: Mapping[str, Any] | None) -> int:
+    """Count the steps of a scheduler's state."""
+    if saved is None:
+        return 0
+    while "last_epoch" not in saved and saved.get("_schedulers"):
+        saved = saved["_schedulers"][0]
+    if "last_epoch" not in saved:
+        raise StateError("the source's scheduler has no last_epoch, so its steps are not known")
+    return int(saved["last_epoch"])
