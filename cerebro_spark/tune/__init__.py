@@ -5,6 +5,7 @@ from cerebro_spark.tune._grid import GridSearch
 from cerebro_spark.tune._halving import SuccessiveHalving
 from cerebro_spark.tune._hyperband import Hyperband
 from cerebro_spark.tune._model import TunedModel
+from cerebro_spark.tune._network_estimator import NetworkEstimator
 from cerebro_spark.tune._random import RandomSearch
 from cerebro_spark.tune._result import TrialResult
 from cerebro_spark.tune._search import Search
@@ -14,6 +15,7 @@ __all__ = [
     "ASHA",
     "GridSearch",
     "Hyperband",
+    "NetworkEstimator",
     "RandomSearch",
     "Search",
     "Selection",
