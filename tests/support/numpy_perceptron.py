@@ -12,7 +12,7 @@ from safetensors.numpy import load, save
 
 from optimizer.errors import GraphError, UnknownLayerError
 from optimizer.graph import Layer, LayerGraph
-from udfs.handlers import Framework, OutputKind, SingleOutput, TensorSpec, UntraceableModelError
+from udfs.handlers import Framework, SingleOutput, TensorSpec, UntraceableModelError
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
 from udfs.training import Diverged, TrainerError, apply_random, take_random
@@ -100,8 +100,7 @@ class Traced(SingleOutput):
 class NumpySession:
     """Trains a perceptron by softmax and cross-entropy."""
 
-    threshold = 0.0
-    output_kind: OutputKind = "logits"
+    threshold, output_kind = 0.0, "logits"
 
     def __init__(self, trainer: Any) -> None:
         if not isinstance(trainer.optimizer, Momentum):
