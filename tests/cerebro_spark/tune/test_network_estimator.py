@@ -234,6 +234,7 @@ def test_an_error_of_the_run_is_raised_for_each(spark: SparkSession, tmp_path: P
 # ---- validators and evaluators
 
 
+@pytest.mark.extended
 def test_a_fold_is_one_run(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
     made = estimator(spark, tmp_path)
     grid = ParamGridBuilder().addGrid(made.lr, [0.1, 0.01, 0.001]).build()
