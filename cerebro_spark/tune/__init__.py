@@ -7,6 +7,7 @@ from cerebro_spark.tune._grid import GridSearch
 from cerebro_spark.tune._halving import SuccessiveHalving
 from cerebro_spark.tune._hyperband import Hyperband
 from cerebro_spark.tune._model import TunedModel
+from cerebro_spark.tune._network_estimator import NetworkEstimator
 from cerebro_spark.tune._pbt import PBT
 from cerebro_spark.tune._random import RandomSearch
 from cerebro_spark.tune._result import TrialResult
@@ -23,6 +24,7 @@ __all__ = [
     "Experiment",
     "GridSearch",
     "Hyperband",
+    "NetworkEstimator",
     "RandomSearch",
     "ScheduleSearch",
     "Search",

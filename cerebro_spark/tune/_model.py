@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pyspark.ml import Model
 from pyspark.ml.param import Param
-from pyspark.ml.param.shared import HasPredictionCol, HasRawPredictionCol
+from pyspark.ml.param.shared import HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from cerebro_spark.data import choose_features
-from cerebro_spark.errors import ColumnError
 from udfs.arrow import RowMap, RowPolicy
-from udfs.driver import UNBOUND, NetworkReader, NetworkWriter, as_vector, at_least, map_rows, quoted
+from udfs.driver import UNBOUND, NetworkReader, NetworkWriter, as_vector, at_least, check_absent, map_rows, quoted
 from udfs.inference import PortableNetwork, Prediction
 from udfs.shards import TensorColumn, TensorGroup, load_rows
 
@@ -26,19 +25,23 @@ if TYPE_CHECKING:
     from udfs.shards import PreparedData
     from udfs.training import Session
 
-__all__ = ["TunedModel"]
+__all__ = ["TunedModel", "label_kind"]
 
 Kind = Literal["classes", "positive", "value"]
 
 
-class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], MLWritable):
+class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol, MLReadable[Any], MLWritable):
     """Transformer that predicts with a network from a search; it does not need the code that built the network.
 
     Get one from :attr:`Selection.best_model`, or load a saved one. It reads the columns that the network was trained
     on. ``predictionCol`` (default ``"prediction"``) is a double: the class with the largest output; for a single
     output, 1 above the threshold and 0 otherwise; or the output itself if the label is not a class.
-    ``rawPredictionCol`` (default ``"rawPrediction"``) holds the outputs as a vector. Both are null if a value is null,
-    an image cannot be decoded or a tensor has another size.
+    ``rawPredictionCol`` (default ``"rawPrediction"``) holds the outputs as a vector; a single output ``x`` that decides
+    between two classes gives ``[-x, x]``, or ``[1 - x, x]`` where it is a probability. ``probabilityCol`` (default
+    ``"probability"``) is the vector of the classes' probabilities: the outputs themselves if the loss takes
+    probabilities, else their softmax; there is none if the label is not a class, or the Param is ``""``. So the
+    evaluators of ``pyspark.ml.evaluation`` read them. All are null if a value is null, an image cannot be decoded or a
+    tensor has another size.
 
     Parameters
     ----------
@@ -59,7 +62,9 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
         super().__init__()
         self._network = network
         self._facts = dict(facts or {})
-        self._setDefault(predictionCol="prediction", rawPredictionCol="rawPrediction", batchSize=256)
+        self._setDefault(
+            predictionCol="prediction", rawPredictionCol="rawPrediction", probabilityCol="probability", batchSize=256
+        )
 
     @classmethod
     def of(cls, session: Session, prepared: PreparedData) -> TunedModel:
@@ -74,12 +79,12 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
         network = PortableNetwork.of(session.model, session.read(rows.inputs))
         (first, *_) = session.predict(rows.inputs)
         label = prepared.labels[0]
-        classes = label.dtype == "int64" and not label.shape
-        kind: Kind = "value" if not classes else "classes" if first[0].size > 1 else "positive"
+        kind = label_kind(prepared, session, first[0].size)
         facts = {
             "framework": network.framework,
             "kind": kind,
             "threshold": session.threshold,
+            "probabilities": session.output_kind == "probabilities",
             "inputs": [asdict(group) for group in prepared.inputs],
             "label": label.name,
         }
@@ -97,6 +102,10 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
     def setRawPredictionCol(self, value: str) -> Self:
         """Set the column for the network's outputs."""
         return self._set(rawPredictionCol=value)
+
+    def setProbabilityCol(self, value: str) -> Self:
+        """Set the column for the classes' probabilities; ``""`` for none."""
+        return self._set(probabilityCol=value)
 
     def getBatchSize(self) -> int:
         """Return the rows per run of the network."""
@@ -118,19 +127,46 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         inputs = tuple(_group(group) for group in self._facts["inputs"])
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
-        for added in (raw, prediction):
-            if added in dataset.columns:
-                raise ColumnError(f"column {added!r} exists already: set rawPredictionCol or predictionCol, or drop it")
+        probability = self.getProbabilityCol() if self._facts["kind"] != "value" else ""
+        vectors = [raw, *([probability] if probability else [])]
+        remedy = "set rawPredictionCol, probabilityCol or predictionCol, or drop it"
+        check_absent(dataset, [*vectors, prediction], remedy)
         sources = choose_features(dataset, inputs)
         images = tuple(source.name for source in sources if source.kind == "image")
         function = Prediction(self.network, inputs, images, raw, self.getBatchSize())
         rows = RowMap(function, tuple(dataset.columns), RowPolicy("null"))
         scored = map_rows(dataset, rows, reads={source.name: source.encoded for source in sources})
         scores = F.col(quoted(raw))
-        # Both columns of one call read the old values, so the prediction still reads the outputs as an array.
-        return scored.withColumns(
-            {raw: as_vector(raw), prediction: F.when(scores.isNotNull(), self._predicted(scores))}
+        # All columns of one call read the old values, so that each of them reads the network's own outputs.
+        arrays = {raw: self._scores(scores), **({probability: self._probabilities(scores)} if probability else {})}
+        predicted = scored.withColumns(
+            {name: F.when(scores.isNotNull(), column) for name, column in arrays.items()}
+            | {prediction: F.when(scores.isNotNull(), self._predicted(scores))}
         )
+        return predicted.withColumns({name: as_vector(name) for name in vectors})
+
+    @property
+    def _gives_probabilities(self) -> bool:
+        return bool(self._facts.get("probabilities", self._facts["threshold"] > 0))
+
+    def _scores(self, outputs: Column) -> Column:
+        if self._facts["kind"] != "positive":
+            return outputs
+        first = outputs.getItem(0).cast("double")
+        return F.array(1 - first if self._gives_probabilities else -first, first)
+
+    def _probabilities(self, outputs: Column) -> Column:
+        scores = self._scores(outputs).cast("array<double>")
+        if self._gives_probabilities:
+            return scores
+        if self._facts["kind"] == "positive":
+            chance = 1 / (1 + F.exp(scores.getItem(0)))
+            return F.array(1 - chance, chance)
+        # Less the largest, so that no power is infinite.
+        largest = F.array_max(scores)
+        powers = F.transform(scores, lambda score: F.exp(score - largest))
+        total = F.aggregate(powers, F.lit(0.0), lambda added, power: added + power)
+        return F.transform(powers, lambda power: power / total)
 
     def _predicted(self, scores: Column) -> Column:
         if self._facts["kind"] == "classes":
@@ -139,6 +175,30 @@ class TunedModel(Model, HasPredictionCol, HasRawPredictionCol, MLReadable[Any], 
         if self._facts["kind"] == "positive":
             return (first > F.lit(float(self._facts["threshold"]))).cast("double")
         return first.cast("double")
+
+
+def label_kind(prepared: PreparedData, session: Session, outputs: int) -> Kind:
+    """Say what the first label is.
+
+    Parameters
+    ----------
+    prepared : PreparedData
+    session : Session
+    outputs : int
+        Numbers that the network gives for a row.
+
+    Returns
+    -------
+    {"classes", "positive", "value"}
+        A class, of several outputs the largest; one of two classes, by one output; or a value.
+    """
+    label = prepared.labels[0]
+    # The loss knows best: StringIndexer's classes are doubles, and counts are whole numbers.
+    known = session.output_kind
+    classes = label.dtype == "int64" if known == "unknown" else known != "values"
+    if label.shape or not classes:
+        return "value"
+    return "classes" if outputs > 1 else "positive"
 
 
 def _group(data: Mapping[str, Any]) -> TensorGroup:

@@ -100,7 +100,7 @@ class Traced(SingleOutput):
 class NumpySession:
     """Trains a perceptron by softmax and cross-entropy."""
 
-    threshold = 0.0
+    threshold, output_kind = 0.0, "logits"
 
     def __init__(self, trainer: Any) -> None:
         if not isinstance(trainer.optimizer, Momentum):

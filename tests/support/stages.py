@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from estimators import network_estimator
 from photographs import crops, encode
 from pyspark.ml.functions import array_to_vector
 from texts import TOKENIZERS, sentences, tiny_bert
@@ -55,7 +56,12 @@ def tuned_model() -> TunedModel:
     network = PortableNetwork.of(net, [np.zeros((2, 4), np.float32)])
     columns = TensorGroup("features", (TensorColumn("numbers", "float32", (4,)),), joined=True)
     facts = {"framework": "torch", "kind": "classes", "threshold": 0.0, "inputs": [asdict(columns)], "label": "label"}
-    return TunedModel(network.data, facts).setPredictionCol("guess").setRawPredictionCol("scores")
+    return (
+        TunedModel(network.data, facts)
+        .setPredictionCol("guess")
+        .setRawPredictionCol("scores")
+        .setProbabilityCol("chance")
+    )
 
 
 TRAINING_DEFAULTS: dict[str, Any] = {
@@ -199,14 +205,55 @@ STAGES: dict[str, StageSample] = {
         frame=numbers,
         reads="numbers",
         reads_param=None,
-        adds=("scores", "guess"),
-        renamed={"rawPredictionCol": "a.0 `b`", "predictionCol": "a.1 `b`"},
+        adds=("scores", "chance", "guess"),
+        renamed={"rawPredictionCol": "a.0 `b`", "probabilityCol": "a.1 `b`", "predictionCol": "a.2 `b`"},
         feature="scores",
         tuned=None,
-        defaults={"batchSize": 256, "predictionCol": "prediction", "rawPredictionCol": "rawPrediction"},
-        values={"batchSize": 7, "predictionCol": "guessed", "rawPredictionCol": "margins"},
+        defaults={
+            "batchSize": 256,
+            "predictionCol": "prediction",
+            "rawPredictionCol": "rawPrediction",
+            "probabilityCol": "probability",
+        },
+        values={"batchSize": 7, "predictionCol": "guessed", "rawPredictionCol": "margins", "probabilityCol": "odds"},
         refused={"batchSize": (0, r"batchSize=0.*at least 1")},
         built=False,
+    ),
+    "NetworkEstimator": StageSample(
+        "NetworkEstimator",
+        make=lambda: network_estimator().setParams(
+            lr=0.02, rawPredictionCol="scores", probabilityCol="chance", predictionCol="guess"
+        ),
+        frame=numbers,
+        reads="numbers",
+        reads_param=None,
+        adds=("scores", "chance", "guess"),
+        renamed={"rawPredictionCol": "a.0 `b`", "probabilityCol": "a.1 `b`", "predictionCol": "a.2 `b`"},
+        feature="chance",
+        tuned=("lr", [0.0001, 0.05]),
+        defaults={
+            "lr": 0.05,
+            "hidden": 8,
+            "predictionCol": "prediction",
+            "rawPredictionCol": "rawPrediction",
+            "probabilityCol": "probability",
+        },
+        values={
+            "lr": 0.5,
+            "hidden": 5,
+            "predictionCol": "guessed",
+            "rawPredictionCol": "margins",
+            "probabilityCol": "odds",
+        },
+        refused={
+            "lr": ("fast", r"lr='fast'.*a finite number.*0.05"),
+            "hidden": (1.5, r"hidden=1.5.*a whole number.*8"),
+        },
+        built=False,
+        label=None,
+        blank=network_estimator,
+        own_params=("lr", "hidden"),
+        saves=False,
     ),
     "OcclusionExplainer": StageSample(
         "OcclusionExplainer",

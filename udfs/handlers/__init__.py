@@ -19,13 +19,14 @@ from udfs.handlers._registry import (
     registered_frameworks,
     unregister_framework,
 )
-from udfs.handlers._session import Rows, Session, Trainer
+from udfs.handlers._session import OutputKind, Rows, Session, Trainer
 
 __all__ = [
     "ENTRY_POINTS",
     "DeviceError",
     "Framework",
     "Handler",
+    "OutputKind",
     "Rows",
     "Session",
     "SingleOutput",

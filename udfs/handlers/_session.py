@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
     from udfs.metrics import Sums
 
-__all__ = ["Rows", "Session", "Trainer"]
+__all__ = ["OutputKind", "Rows", "Session", "Trainer"]
+
+OutputKind = Literal["logits", "probabilities", "values", "unknown"]
+"""What a network's first output is."""
 
 
 class Rows(Protocol):
@@ -74,6 +77,9 @@ class Session(Protocol):
         The framework's model.
     threshold : float
         A single output above it means the second class.
+    output_kind : {"logits", "probabilities", "values", "unknown"}
+        What the loss takes the first output for: scores of classes, their probabilities, or values of a regression;
+        ``"unknown"`` with a loss of the user's own.
     sums : Sums
         Turns the contributions of :meth:`train` and :meth:`evaluate` into numbers.
     """
@@ -81,6 +87,7 @@ class Session(Protocol):
     random: dict[str, Any]
     model: Any
     threshold: float
+    output_kind: OutputKind
     sums: Sums
 
     def checkpoint(self) -> bytes:

@@ -46,7 +46,14 @@ class StageSample:
     built : bool
         Whether users build it, by keywords; not a model that a search gives them.
     label : str or None
-        The column that an estimator learns from beside the one that it reads; one that only looks at a sample has none.
+        The column that an estimator learns from beside the one that it reads; one that only looks at a sample has none,
+        nor one whose label no Param names.
+    blank : callable, optional
+        Makes the stage with no Param set; by default its class, called without arguments.
+    own_params : tuple of str
+        Params of the instance alone, which have no getter and no setter. Default none.
+    saves : bool
+        Whether it can be saved before it is fitted. Default true.
     """
 
     name: str
@@ -63,3 +70,10 @@ class StageSample:
     refused: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     built: bool = True
     label: str | None = "label"
+    blank: Callable[[], Any] | None = None
+    own_params: tuple[str, ...] = ()
+    saves: bool = True
+
+    def fresh(self) -> Any:
+        """Make the stage with no Param set."""
+        return type(self.make())() if self.blank is None else self.blank()

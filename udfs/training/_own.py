@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.handlers import Rows
+    from udfs.handlers import OutputKind, Rows
     from udfs.shards import Tensors
     from udfs.training._functions import TrainingFunctions
 
@@ -47,6 +47,7 @@ class OwnSession:
         # The user alone knows whether larger values of the function's other numbers are better.
         self.sums = Sums([])
         self.threshold = 0.0
+        self.output_kind: OutputKind = "unknown"
         self._read: dict[int, tuple[Rows, Any]] = {}
 
     @property

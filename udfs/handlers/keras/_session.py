@@ -20,11 +20,29 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.handlers import Rows, Trainer
+    from udfs.handlers import OutputKind, Rows, Trainer
 
 __all__ = ["KerasSession"]
 
 _EVALUATED = 256
+
+# Keras's losses of classes and of regressions, by the names of their functions.
+_OF_CLASSES = (
+    "binary_crossentropy",
+    "binary_focal_crossentropy",
+    "categorical_crossentropy",
+    "categorical_focal_crossentropy",
+    "sparse_categorical_crossentropy",
+)
+_OF_VALUES = (
+    "mean_squared_error",
+    "mean_absolute_error",
+    "mean_absolute_percentage_error",
+    "mean_squared_logarithmic_error",
+    "huber",
+    "log_cosh",
+    "poisson",
+)
 
 
 class KerasSession:
@@ -53,7 +71,9 @@ class KerasSession:
         self._trainer = trainer
         self.model = model
         self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
-        self.threshold = 0.5 if _of_probabilities(trainer.loss) else 0.0
+        first = trainer.loss[0] if isinstance(trainer.loss, (list, tuple)) else trainer.loss
+        self.threshold = 0.5 if _of_probabilities(first) else 0.0
+        self.output_kind = _output_kind(first)
         self.random = take_random()
 
     @property
@@ -197,3 +217,18 @@ def _of_probabilities(loss: Any) -> bool:
     if isinstance(function, keras.losses.BinaryCrossentropy):
         return not function.get_config().get("from_logits", False)
     return function is keras.losses.binary_crossentropy
+
+
+def _output_kind(loss: Any) -> OutputKind:
+    function = keras.losses.get(loss) if isinstance(loss, str) else loss
+    wrapped = getattr(function, "fn", function)
+    name = getattr(wrapped, "__name__", "")
+    # Another library's function of the same name may mean something else.
+    if getattr(keras.losses, name, None) is not wrapped:
+        return "unknown"
+    if name in _OF_VALUES:
+        return "values"
+    if name not in _OF_CLASSES:
+        return "unknown"
+    config = function.get_config() if isinstance(function, keras.losses.Loss) else {}
+    return "logits" if config.get("from_logits", False) else "probabilities"

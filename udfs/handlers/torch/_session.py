@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.handlers import Rows, Trainer
+    from udfs.handlers import OutputKind, Rows, Trainer
 
 __all__ = ["TorchSession", "as_array", "as_tensor"]
 
@@ -27,6 +27,25 @@ _EVALUATED = 256
 
 # Losses whose outputs are probabilities of the second class.
 _OF_PROBABILITIES = (torch.nn.BCELoss,)
+
+# Losses whose outputs are scores: of the second class, or of each class.
+_OF_LOGITS = (
+    torch.nn.BCEWithLogitsLoss,
+    torch.nn.CrossEntropyLoss,
+    torch.nn.NLLLoss,
+    torch.nn.MultiMarginLoss,
+    torch.nn.SoftMarginLoss,
+)
+
+# Losses of a regression.
+_OF_VALUES = (
+    torch.nn.MSELoss,
+    torch.nn.L1Loss,
+    torch.nn.SmoothL1Loss,
+    torch.nn.HuberLoss,
+    torch.nn.PoissonNLLLoss,
+    torch.nn.GaussianNLLLoss,
+)
 
 # Losses whose labels are numbers of classes; those of all others have the outputs' shape and type.
 _OF_CLASSES = (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss, torch.nn.MultiMarginLoss)
@@ -58,6 +77,7 @@ class TorchSession:
         self._losses = trainer.loss if isinstance(trainer.loss, (list, tuple)) else [trainer.loss]
         self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
         self.threshold = 0.5 if isinstance(self._losses[0], _OF_PROBABILITIES) else 0.0
+        self.output_kind = _output_kind(self._losses[0])
         self.random = take_random()
 
     @property
@@ -183,6 +203,15 @@ class TorchSession:
         else:
             value = loss(output, label)
         return value
+
+
+def _output_kind(loss: Any) -> OutputKind:
+    kinds: list[tuple[tuple[type, ...], OutputKind]] = [
+        (_OF_PROBABILITIES, "probabilities"),
+        (_OF_LOGITS, "logits"),
+        (_OF_VALUES, "values"),
+    ]
+    return next((kind for losses, kind in kinds if isinstance(loss, losses)), "unknown")
 
 
 def as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:
