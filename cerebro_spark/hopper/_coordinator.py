@@ -118,8 +118,13 @@ class Coordinator:
         with self._state.changed:
             self._epochs.out_of_time(reason)
 
-    def request(self, request: UserRequest) -> Future[tuple[Decision, ...]]:
+    def request(self, request: Callable[[], UserRequest]) -> Future[tuple[Decision, ...]]:
         """Tell the procedure a request of the user.
+
+        Parameters
+        ----------
+        request : callable
+            Gives the request, between two decisions: no epoch is closed and no state deleted meanwhile.
 
         Returns
         -------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.errors import CerebroError, InvalidArgumentError
 from optimizer.hopper import Hopper, UnitTimes
-from optimizer.procedures import ProcedureError
+from optimizer.procedures import Added, ProcedureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._state import RunState
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Placement
-    from optimizer.procedures import Decision, UserRequest
+    from optimizer.procedures import Decision, Source, UserRequest
 
 __all__ = ["Epochs"]
 
@@ -106,7 +106,7 @@ class Epochs:
         """End all trials, because the time is over."""
         self._writer.submit(self._end, reason)
 
-    def request(self, request: UserRequest) -> Future[tuple[Decision, ...]]:
+    def request(self, request: Callable[[], UserRequest]) -> Future[tuple[Decision, ...]]:
         """Tell the procedure a request of the user; the future raises what :meth:`Director.request` raises."""
         return self._writer.submit(self._request, request)
 
@@ -174,9 +174,12 @@ class Epochs:
                 trial.evaluated.clear()
         self._carry_out(decisions)
 
-    def _request(self, request: UserRequest) -> tuple[Decision, ...]:
+    def _request(self, request: Callable[[], UserRequest]) -> tuple[Decision, ...]:
         try:
-            decisions = self._director.request(request)
+            wish = request()
+            if isinstance(wish, Added) and wish.source is not None:
+                self._check_source(wish.source)
+            decisions = self._director.request(wish)
         except (ProcedureError, InvalidArgumentError):
             raise  # the user's mistake, and nothing has changed
         except BaseException as error:
@@ -184,6 +187,17 @@ class Epochs:
             raise
         self._carry_out(decisions)
         return decisions
+
+    def _check_source(self, source: Source) -> None:
+        """Check that the store has the state that is to be cloned; a procedure's own clones are of last epochs."""
+        trial = self._state.trial[source.trial_id]
+        version = source.epoch * len(self._state.partitions)
+        finished = 1 <= source.epoch <= len(trial.history)
+        if not finished or trial.digests[version] not in trial.stored.get(version, ()):
+            raise InvalidArgumentError(
+                f"the store has no state of {source.trial_id} after epoch {source.epoch}: it has finished "
+                f'{len(trial.history)}, and a search with keep="epochs" keeps the states of all'
+            )
 
     def _offer(self) -> None:
         try:

@@ -102,7 +102,7 @@ class Experiment:
             The search is over.
         """
         self._check_live(trial_id)
-        self._request(Stopped(trial_id))
+        self._request(lambda: Stopped(trial_id))
 
     def add(self, params: Mapping[str, Any], *, epochs: int | None = None) -> str:
         """Train another configuration.
@@ -126,7 +126,8 @@ class Experiment:
         RunError
             The search is over.
         """
-        return self._started(Added(dict(params), self._epochs if epochs is None else epochs))
+        request = Added(dict(params), self._epochs if epochs is None else epochs)
+        return self._started(lambda: request)
 
     def clone(
         self,
@@ -163,7 +164,8 @@ class Experiment:
         Raises
         ------
         InvalidArgumentError
-            No such configuration, parameter or epoch; or it has not finished an epoch yet.
+            No such configuration or parameter, or the store has no state of that epoch: it is not finished yet, or the
+            search keeps the last ones alone (``keep="epochs"`` keeps all).
         RunError
             The search is over.
         """
@@ -172,10 +174,12 @@ class Experiment:
         for name in values:
             if name not in trial.params:
                 raise InvalidArgumentError(f"{trial_id} has no parameter {name!r}{nearest(name, trial.params)}")
-        if not trial.history:
-            raise InvalidArgumentError(f"{trial_id} has not finished an epoch yet: there is no state to clone")
-        source = Source(trial_id, len(trial.history) if epoch is None else epoch)
-        return self._started(Added({**trial.params, **values}, self._epochs if epochs is None else epochs, source))
+
+        def added() -> Added:
+            source = Source(trial_id, len(trial.history) if epoch is None else epoch)
+            return Added({**trial.params, **values}, self._epochs if epochs is None else epochs, source)
+
+        return self._started(added)
 
     def pause(self, trial_id: str) -> None:
         """Give a configuration no more units once the one in flight has ended.
@@ -298,10 +302,10 @@ class Experiment:
         if not trial.running and trial.status != "paused":
             raise InvalidArgumentError(f"{trial_id} has ended already ({trial.status}: {trial.reason})")
 
-    def _started(self, request: Added) -> str:
+    def _started(self, request: Callable[[], Added]) -> str:
         return next(decision.trial_id for decision in self._request(request) if isinstance(decision, Start))
 
-    def _request(self, request: UserRequest) -> tuple[Decision, ...]:
+    def _request(self, request: Callable[[], UserRequest]) -> tuple[Decision, ...]:
         try:
             return self._attached().request(request).result()
         except ProcedureError as error:

@@ -781,20 +781,20 @@ def test_what_the_user_adds_and_stops_is_carried_out_at_once() -> None:
     assert player.unit is not None
     busy = player.unit.trial_id
     other = next(trial.trial_id for trial in world.trials if trial.trial_id != busy)
-    world.coordinator.request(Stopped(busy)).result()
-    world.coordinator.request(Stopped(other)).result()
+    world.coordinator.request(lambda: Stopped(busy)).result()
+    world.coordinator.request(lambda: Stopped(other)).result()
     player.work()
     player.ask()
     assert [trial.reason for trial in world.trials] == ["stopped by the user"] * 2
     with pytest.raises(ProcedureError, match="the search is over"):
-        world.coordinator.request(Added({"number": 7}, 1)).result()
+        world.coordinator.request(lambda: Added({"number": 7}, 1)).result()
 
 
 def test_an_added_trial_trains_its_epochs_and_no_more() -> None:
     world = World(1, 2, 1, validates=True, policy="longest-remaining-elsewhere")
     for player in world.players:
         player.join()
-    world.coordinator.request(Added({"number": 7}, 3)).result()
+    world.coordinator.request(lambda: Added({"number": 7}, 3)).result()
     world.play(lambda player, _: player.work())
     assert [(trial.trial_id, trial.epoch, trial.status) for trial in world.trials] == [
         ("c000", EPOCHS, "finished"),
@@ -807,7 +807,7 @@ def test_what_cannot_be_asked_for_is_refused_and_changes_nothing() -> None:
     world.players[0].join()
     for wrong in (Added({"number": object()}, 1), Added({"number": 1}, 0), Stopped("c009")):
         with pytest.raises((InvalidArgumentError, ProcedureError)):
-            world.coordinator.request(wrong).result()
+            world.coordinator.request(lambda wrong=wrong: wrong).result()
     for wrong_call in (
         lambda: world.coordinator.hold("c009", held=True),
         lambda: world.coordinator.hold("c000", held=False),

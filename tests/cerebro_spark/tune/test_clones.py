@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -468,3 +469,51 @@ def test_a_clone_of_what_has_no_state_is_refused(
     monkeypatch.setattr(PBT, "procedure", lambda _self, **rules: ClonesNothing(**rules))
     with pytest.raises(procedures.ProcedureError, match="a clone of c000 after epoch 1: it has finished 0"):
         task.fit(prepared)
+
+
+def test_the_users_clones_go_on_from_their_source(spark: SparkSession, prepared: PreparedData) -> None:
+    space = {"lr": [0.05, 0.01], "hidden": [4]}
+    task = make(GridSearch, spark, prepared.store, search_space=space, num_epochs=400, keep="epochs")
+    experiment = task.start(prepared)
+    while min(len(trial.history) for trial in experiment.trials) < 3:
+        time.sleep(0.05)
+    still = experiment.clone("c000", lr=0.0, epoch=2, epochs=1)
+    late = experiment.clone("c001", epochs=2, lr=0.02)
+    for call, said in (
+        (lambda: experiment.clone("c000", lrr=0.1), "c000 has no parameter 'lrr'; did you mean 'lr'"),
+        (lambda: experiment.clone("c009"), "no configuration 'c009'"),
+        (lambda: experiment.clone("c000", epoch=400, lr=0.1), "no state of c000 after epoch 400"),
+        (lambda: experiment.clone("c000", epoch=0, lr=0.1), "no state of c000 after epoch 0"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=said):
+            call()
+    while any(len(trial.history) < 1 for trial in experiment.trials[2:]):
+        time.sleep(0.05)
+    again = experiment.clone(still, {"lr": 0.1}, epochs=1)
+    while {trial.trial_id: trial.status for trial in experiment.trials}[again] == "running":
+        time.sleep(0.05)
+    experiment.end()
+    found = experiment.wait()
+    trials = {trial.trial_id: trial for trial in found.trials}
+    assert trials[still].source == Source("c000", 2)
+    assert trials[again].source == Source(still, 1)
+    assert (trials[late].source.trial_id, len(trials[late].history)) == ("c001", 2)
+    kept = {name: state for name, state in states(found).items() if name in {still, again}}
+    for name, state in kept.items():
+        for tensor, value in plain_lineage(prepared, ancestors(trials, name), 5).items():
+            np.testing.assert_array_equal(state[tensor], value, err_msg=f"{name} {tensor}")
+
+
+def test_a_clone_of_a_state_that_is_gone_is_refused(spark: SparkSession, prepared: PreparedData) -> None:
+    space = {"lr": [0.05], "hidden": [4]}
+    experiment = make(GridSearch, spark, prepared.store, search_space=space, num_epochs=400).start(prepared)
+    while len(experiment.trials[0].history) < 3:
+        time.sleep(0.05)
+    with pytest.raises(InvalidArgumentError, match=r'no state of c000 after epoch 1: .* keep="epochs" keeps'):
+        experiment.clone("c000", epoch=1, lr=0.1)
+    clone = experiment.clone("c000", lr=0.1, epochs=1)
+    while len(experiment.trials[1].history) < 1:
+        time.sleep(0.05)
+    experiment.end()
+    found = experiment.wait()
+    assert found.lineage(clone)[0][0] == "c000"
