@@ -23,6 +23,8 @@ class ASHA(SampledSearch):
     ----------
     search_space : mapping or Space
         Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
+    sampler, study
+        Of :class:`SampledSearch`: who draws the configurations, ``"random"`` by default or ``"tpe"``.
     max_epochs : int
         Of the last rung (R).
     min_epochs : int

@@ -36,7 +36,17 @@ if TYPE_CHECKING:
 __all__ = ["Search"]
 
 # Settings of a search that are not logged as parameters: objects, and what follows the run.
-_NOT_LOGGED = {"backend", "store", "trainer_fn", "callbacks", "experiment", "tensorboard", "progress", "unit_timeout_s"}
+_NOT_LOGGED = {
+    "backend",
+    "store",
+    "trainer_fn",
+    "callbacks",
+    "experiment",
+    "tensorboard",
+    "progress",
+    "unit_timeout_s",
+    "study",
+}
 
 
 @dataclass(kw_only=True, eq=False)

@@ -40,6 +40,8 @@ class Ledger:
         self._running: dict[str, Trial] = {}
         #: Epochs that were granted; of ended trials, those that were finished.
         self.epochs = 0
+        #: Epochs of a configuration that comes to the end, along its lineage; None before the first call.
+        self.epochs_each: int | None = None
 
     def __len__(self) -> int:
         return len(self._trials)

@@ -142,6 +142,8 @@ class Procedure(ABC):
             ``idle`` is not a number of slots.
         """
         idle = whole("idle", idle, 0, "the slots that could train another configuration")
+        if self.ledger.epochs_each is None:
+            self.ledger.epochs_each = self.plan().epochs_each
         fresh = self.ledger.tell(results)
         self._decisions = []
         over = next((result.reason for result in results if isinstance(result, OutOfTime)), "")

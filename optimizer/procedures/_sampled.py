@@ -8,6 +8,7 @@ from optimizer.errors import InvalidArgumentError
 
 from ._procedure import Procedure
 from ._sampling import Sampler
+from ._stoppers import needing_ends
 
 if TYPE_CHECKING:
     from ._trial import Trial
@@ -36,6 +37,15 @@ class Sampled(Procedure):
             raise InvalidArgumentError(f"sampler={sampler!r}: a Sampler, as RandomSampler(space, seed)")
         self.sampler = sampler
         self._suggested = 0
+
+    @property
+    def draws_late(self) -> bool:
+        """Whether configurations are to start as late as they can: the sampler learns, or a stopper needs ends."""
+        return self.sampler.learns or bool(needing_ends(self.stoppers))
+
+    def notes(self, *own: str) -> tuple[str, ...]:
+        """List a plan's notes: the procedure's own, then those of its sampler."""
+        return (*own, *self.sampler.notes)
 
     def hear(self, trial: Trial) -> None:
         """See :meth:`Procedure.hear`."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ._arguments import whole, whole_or_none
 from ._plan import Plan, Stage
 from ._sampled import Sampled
+from ._stoppers import needing_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +21,9 @@ __all__ = ["Sequential"]
 class Sequential(Sampled):
     """Train configurations of a sampler for the same number of epochs, some of them beside each other.
 
-    A sampler that learns needs ``concurrency``: it is asked for the next configuration when one has ended. As many as
-    workers emulate task-parallel HyperOpt (Section 3.6.3).
+    A sampler that learns is asked for the next configuration as late as possible: when a slot is idle, or with
+    ``concurrency`` when one has ended. As many as workers emulate task-parallel HyperOpt (Section 3.6.3). So do
+    stoppers that compare with none but configurations that have come to the end: these train in waves.
 
     Parameters
     ----------
@@ -30,7 +32,8 @@ class Sequential(Sampled):
     epochs : int
         Of each.
     concurrency : int, optional
-        Most configurations beside each other; by default all.
+        Most configurations beside each other. By default all; or as many as find a slot idle, where the sampler learns
+        or a stopper needs ends to compare with.
     **settings
         Of :class:`Procedure`: ``metric``, ``mode``, ``stoppers``, ``limits``.
 
@@ -60,15 +63,18 @@ class Sequential(Sampled):
         self.epochs = whole("epochs", epochs)
         self.concurrency = whole_or_none("concurrency", concurrency, why="None trains all beside each other")
 
-    def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # noqa: ARG002 - the number is set
+    def decide(self, fresh: Sequence[Trial], idle: int) -> None:
         """See :meth:`Procedure.decide`."""
         for trial in fresh:
             if trial.waiting:
                 self.stop(trial, f"finished its {self.epochs} epochs")
-        beside = self.configurations if self.concurrency is None else self.concurrency
-        while len(self.ledger) < self.configurations and self.ledger.runs < beside:
+        free = self.configurations if self.concurrency is None else self.concurrency - self.ledger.runs
+        if self.concurrency is None and self.draws_late:
+            free = idle
+        while len(self.ledger) < self.configurations and (free > 0 or not self.ledger.runs):
             if self.draw(self.epochs) is None:
                 break
+            free -= 1
 
     def plan(self) -> Plan:
         """See :meth:`Procedure.plan`."""
@@ -84,4 +90,12 @@ class Sequential(Sampled):
             most_epochs=count * self.epochs,
             concurrency=self.concurrency,
             limits=self.limits,
+            notes=self.notes(*self._waves()),
         )
+
+    def _waves(self) -> list[str]:
+        rules = needing_ends(self.stoppers)
+        if not rules:
+            return ["the next one starts when a slot is idle"] if self.concurrency is None and self.draws_late else []
+        size = "as many as find a slot idle" if self.concurrency is None else f"{self.concurrency} beside each other"
+        return [f"in waves, {size}: {', '.join(rules)} compares with configurations that have come to the end"]

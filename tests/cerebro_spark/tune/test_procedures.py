@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import optuna
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -125,14 +126,15 @@ def test_a_hyperband_is_replayed(spark: SparkSession, prepared: PreparedData) ->
             np.testing.assert_array_equal(value, other[name][tensor], err_msg=f"{name} {tensor}")
 
 
-@pytest.mark.parametrize("orders", [1, 3])
+@pytest.mark.parametrize(("sampler", "orders"), [("random", 1), ("random", 3), ("tpe", 4)])
 def test_a_search_whose_driver_ends_anywhere_decides_the_same(
-    spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, orders: int
+    spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, sampler: str, orders: int
 ) -> None:
     """With one order of all visits, so that the losses on which it decides are those of an undisturbed run."""
-    settings = {"schedule": "fixed", "rounds": "together"}
-    whole = make(Hyperband, spark, prepared.store, **settings).fit(prepared, run_id=f"whole-{orders}")
-    run = f"cut-{orders}"
+    learning = optuna.samplers.TPESampler(seed=1, n_startup_trials=2)
+    settings = {"schedule": "fixed", "rounds": "together", "sampler": learning if sampler == "tpe" else sampler}
+    whole = make(Hyperband, spark, prepared.store, **settings).fit(prepared, run_id=f"whole-{sampler}-{orders}")
+    run = f"cut-{sampler}-{orders}"
     write = Journal.order
 
     def full(journal: Journal, exchange: Any) -> None:
@@ -196,6 +198,9 @@ def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession
         (RandomSearch, {"rounds": "togehter"}, "did you mean 'together'"),
         (RandomSearch, {"max_seconds": 0}, "max_seconds=0"),
         (RandomSearch, {"stoppers": ["patience"]}, "stoppers has 'patience'"),
+        (Hyperband, {"sampler": "tpa"}, "did you mean 'tpe'"),
+        (ASHA, {"sampler": optuna.samplers.TPESampler()}, r"has no seed.*TPESampler\(seed=5\)"),
+        (RandomSearch, {"study": optuna.create_study()}, "a random sampler learns from no trials"),
     ):
         with pytest.raises(InvalidArgumentError, match=said):
             make(kind, spark, prepared.store, **settings)
