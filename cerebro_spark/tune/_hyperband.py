@@ -23,7 +23,7 @@ class Hyperband(SampledSearch):
     ----------
     search_space : mapping or Space
         Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
-    sampler, study
+    sampler, study, study_trials
         Of :class:`SampledSearch`: who draws the configurations, ``"random"`` by default or ``"tpe"``.
     max_epochs : int
         Of the best configurations (R).

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.tune._search import Search
 from optimizer.procedures import RandomSampler
-from optimizer.procedures.studies import OptunaSampler
+from optimizer.procedures.studies import OptunaSampler, ended_trials
 from optimizer.space import Space
 
 if TYPE_CHECKING:
@@ -35,8 +35,11 @@ class SampledSearch(Search):
         Who draws: ``"random"`` (default); ``"tpe"`` or ``"nsgaii"``, which learn from the configurations before, with
         the search's seed; or a sampler of Optuna with a seed of its own.
     study : optuna.Study, optional
-        Its complete and pruned trials are known to the sampler from the start. They are copied when the search is made;
-        to resume a run, give a study with the same trials.
+        Its complete and pruned trials are known to the sampler from the start: a study of the same hyperparameters,
+        such as :meth:`Selection.study` of an earlier search.
+    study_trials : int, optional
+        How many of them, in the order in which they ended. By default all that there are when the search is made. To
+        resume a run whose study has grown since, give the number that the run began with.
     **settings
         Of :class:`Search`.
     """
@@ -44,6 +47,12 @@ class SampledSearch(Search):
     search_space: Mapping[str, Any] | Space
     sampler: str | optuna.samplers.BaseSampler = _RANDOM
     study: optuna.Study | None = None
+    study_trials: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.study is not None and self.study_trials is None:
+            self.study_trials = len(ended_trials(self.study))
+        super().__post_init__()
 
     @property
     def space(self) -> Space:
@@ -59,4 +68,4 @@ class SampledSearch(Search):
             if self.study is not None:
                 raise InvalidArgumentError('study: a random sampler learns from no trials; with it, sampler="tpe"')
             return RandomSampler(self.space, self.seed)
-        return OptunaSampler(self.space, self.sampler, seed=self.seed, study=self.study)
+        return OptunaSampler(self.space, self.sampler, seed=self.seed, study=self.study, study_trials=self.study_trials)

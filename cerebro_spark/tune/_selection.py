@@ -17,7 +17,9 @@ from cerebro_spark.tune._repeat import Repeat
 from cerebro_spark.tune._result import TrialResult
 from cerebro_spark.tune._tracking import Followers, tracked
 from optimizer.errors import nearest
-from optimizer.procedures import Listed
+from optimizer.procedures import EpochResult, Ledger, Listed
+from optimizer.procedures.studies import study_of
+from optimizer.space import Space
 from udfs.hopper import Checkpoints
 from udfs.shards import PreparedData
 from udfs.training import initial_seed, open_session
@@ -25,6 +27,7 @@ from udfs.training import initial_seed, open_session
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import optuna
     import pandas as pd
     from matplotlib.figure import Figure
     from pyspark.ml.util import MLWriter
@@ -178,6 +181,35 @@ class Selection(Model, MLWritable):
             for epoch, metrics in enumerate(trial.history)
         ]
         return pd.DataFrame(rows)
+
+    def study(self, search_space: Mapping[str, Any] | Space) -> optuna.Study:
+        """Make an Optuna study of the configurations, for its pictures and importances, or for a later search.
+
+        Parameters
+        ----------
+        search_space : mapping or Space
+            Of the search.
+
+        Returns
+        -------
+        optuna.Study
+            In memory: see :func:`optimizer.procedures.studies.study_of`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Optuna is not installed.
+        SpaceError
+            A configuration does not belong to the search space.
+        """
+        space = search_space if isinstance(search_space, Space) else Space(search_space)
+        ledger = Ledger(self.spec.metric, _mode(self.spec))
+        ledger.epochs_each = self.spec.epochs
+        for trial in self._trials:
+            known = ledger.start(dict(trial.params), max(1, len(trial.history)), None, "")
+            ledger.tell([EpochResult(known.trial_id, epoch, row) for epoch, row in enumerate(trial.history, 1)])
+            ledger.rest(known, "stopped" if trial.status == "finished" else trial.status, trial.reason)
+        return study_of(space, ledger)
 
     def plot(self) -> Figure:
         """Draw learning curves: the metric by epoch, one line per configuration."""

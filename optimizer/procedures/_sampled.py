@@ -68,5 +68,8 @@ class Sampled(Procedure):
         params = self.sampler.suggest(self._suggested, self.ledger)
         if params is None:
             return None
+        if not self._suggested:
+            # In the log, so that a run that is resumed with another sampler says so.
+            reason = "; ".join(filter(None, (reason, *self.sampler.notes)))
         self._suggested += 1
         return self.start(params, epochs, reason=reason)

@@ -7,16 +7,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ._optuna import load_optuna, quiet
+from ._translation import Translation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
+
+    import optuna
 
     from optimizer.procedures._ledger import Ledger
     from optimizer.procedures._trial import Trial
+    from optimizer.space import Space
 
-    from ._translation import Translation
-
-__all__ = ["Follower", "new_study"]
+__all__ = ["Follower", "new_study", "study_of"]
 
 # Some pruners deal trials to brackets by the study's name.
 _NAME = "cerebro"
@@ -117,31 +119,54 @@ def state_of(optuna: Any, trial: Trial, ledger: Ledger) -> Any:
 def finished(optuna: Any, translation: Translation, trial: Trial, ledger: Ledger) -> Any:
     """Make an Optuna trial of a configuration that has ended, or is paused."""
     parameters, distributions = translation.parameters(trial.params)
-    return frozen(
-        optuna,
-        parameters,
-        distributions,
-        state_of(optuna, trial, ledger),
-        [ledger.value(score) for score in trial.curve],
-        {"trial_id": trial.trial_id, "reason": trial.reason},
-    )
-
-
-def frozen(
-    optuna: Any,
-    parameters: Mapping[str, Any],
-    distributions: Mapping[str, Any],
-    state: Any,
-    values: Sequence[float],
-    attributes: Mapping[str, Any],
-) -> Any:
-    """Make an Optuna trial that has ended, of the metric's value after each epoch."""
-    steps = {step: value for step, value in enumerate(values, 1) if math.isfinite(value)}
+    values = {step: ledger.value(score) for step, score in enumerate(trial.curve, 1) if math.isfinite(score)}
+    state = state_of(optuna, trial, ledger)
     return optuna.trial.create_trial(
         state=state,
-        value=None if state == optuna.trial.TrialState.FAIL else values[-1],
-        params=dict(parameters),
-        distributions=dict(distributions),
-        intermediate_values=steps,
-        user_attrs=dict(attributes),
+        value=None if state == optuna.trial.TrialState.FAIL else values[len(trial.curve)],
+        params=parameters,
+        distributions=distributions,
+        intermediate_values=values,
+        user_attrs={"trial_id": trial.trial_id, "reason": trial.reason},
     )
+
+
+def study_of(space: Space, ledger: Ledger) -> optuna.Study:
+    """Make an Optuna study of all configurations of a search, for its pictures and importances.
+
+    Parameters
+    ----------
+    space : Space
+        Of the search.
+    ledger : Ledger
+        Of a search that is over, as ``simulate(...).ledger``.
+
+    Returns
+    -------
+    optuna.Study
+        In memory; the trials in the order of their starts, with their metric by epoch, from step 1 on, and ``trial_id``
+        and ``reason`` as user attributes. Those that came to the end are complete, those that were stopped before are
+        pruned, the others have failed.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Optuna is not installed.
+    SpaceError
+        A configuration does not belong to the space.
+
+    Examples
+    --------
+    >>> from optimizer.procedures import RandomSampler, Sequential, simulate
+    >>> from optimizer.space import Space, uniform
+    >>> space = Space({"x": uniform(0, 1)})
+    >>> search = Sequential(RandomSampler(space), configurations=9, epochs=2)
+    >>> study = study_of(space, simulate(search, lambda trial, epoch: trial.params["x"] / epoch, 1.0, 2).ledger)
+    >>> len(study.trials), study.best_trial.last_step
+    (9, 2)
+    """
+    package = load_optuna("a study")
+    translation = Translation(space)
+    study: optuna.Study = new_study(ledger.mode)
+    study.add_trials([finished(package, translation, trial, ledger) for trial in ledger])
+    return study

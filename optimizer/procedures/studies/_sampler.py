@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError, nearest
-from optimizer.procedures._arguments import whole
+from optimizer.procedures._arguments import whole, whole_or_none
 from optimizer.procedures._sampling import Sampler, check_space
 from optimizer.space import SpaceError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optimizer.procedures._trial import Trial
     from optimizer.space import Space
 
-__all__ = ["SAMPLERS", "OptunaSampler"]
+__all__ = ["SAMPLERS", "OptunaSampler", "ended_trials"]
 
 #: Samplers by name: those of Optuna that need no further package.
 SAMPLERS = {"tpe": "TPESampler", "nsgaii": "NSGAIISampler"}
@@ -31,6 +31,32 @@ _ATTEMPTS = 100
 
 # Configurations of which at least one differs where a sampler has no seed.
 _TRIED = 5
+
+
+def ended_trials(study: Any, count: int | None = None) -> list[Any]:
+    """List the complete and the pruned trials of a study in the order in which they ended.
+
+    Parameters
+    ----------
+    study : optuna.Study
+    count : int, optional
+        Only the first ones; by default all.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no study, has several objectives, or fewer such trials.
+    """
+    optuna = load_optuna(f"study={study!r}")
+    if not isinstance(study, optuna.Study):
+        raise InvalidArgumentError(f"study={study!r}: an optuna.Study")
+    if len(study.directions) > 1:
+        raise InvalidArgumentError(f"study: it has {len(study.directions)} objectives, and a search has one")
+    states = optuna.trial.TrialState
+    trials: list[Any] = study.get_trials(states=(states.COMPLETE, states.PRUNED))
+    if count is not None and count > len(trials):
+        raise InvalidArgumentError(f"study_trials={count}: the study has {len(trials)} that are complete or pruned")
+    return sorted(trials, key=lambda trial: (trial.datetime_complete, trial.number))[:count]
 
 
 class OptunaSampler(Sampler):
@@ -52,12 +78,15 @@ class OptunaSampler(Sampler):
     study : optuna.Study, optional
         Its complete and pruned trials are known from the start. They are copied now: what the study learns later does
         not count.
+    study_trials : int, optional
+        How many of these, in the order in which they ended; by default all.
 
     Raises
     ------
     InvalidArgumentError
         Optuna is not installed; there is no such sampler; it has no seed, or cannot sample this space; a trial of the
-        study has other parameters, or is outside the space.
+        study has other parameters, or is outside the space; the study has fewer trials, or several objectives. At the
+        first suggestion: the study's direction is not that of the search.
 
     Examples
     --------
@@ -71,16 +100,18 @@ class OptunaSampler(Sampler):
 
     learns = True
 
-    def __init__(self, space: Space, sampler: Any = "tpe", *, seed: int = 0, study: Any = None) -> None:
+    def __init__(
+        self, space: Space, sampler: Any = "tpe", *, seed: int = 0, study: Any = None, study_trials: int | None = None
+    ) -> None:
         self._space = check_space(space)
         self._seed = whole("seed", seed, 0)
         self._optuna = load_optuna(f"sampler={sampler!r}")
         self._translation = Translation(space)
         self._sampler = self._checked(sampler)
         self._study = study
-        self._known = [] if study is None else self._trials(study)
+        self._known = [] if study is None else self._trials(study, study_trials)
         name = type(self._sampler).__name__
-        known = f", and knows {len(self._known):,} trials of a study" if self._known else ""
+        known = f", and knows {len(self._known)} trials of a study" if self._known else ""
         self.notes = (f"{name} learns from configurations that have ended or wait at a rung{known}",)
         self._follower: Follower | None = None
         self._asked: Any = None
@@ -119,12 +150,9 @@ class OptunaSampler(Sampler):
             )
         return getattr(self._optuna.samplers, SAMPLERS[sampler])(seed=self._seed)
 
-    def _trials(self, study: Any) -> list[Any]:
-        if not isinstance(study, self._optuna.Study):
-            raise InvalidArgumentError(f"study={study!r}: an optuna.Study")
-        states = self._optuna.trial.TrialState
+    def _trials(self, study: Any, count: int | None) -> list[Any]:
         known = []
-        for trial in study.get_trials(states=(states.COMPLETE, states.PRUNED)):
+        for trial in ended_trials(study, whole_or_none("study_trials", count, 0)):
             parameters, distributions = self._translation.parameters(self._translation.configuration(trial))
             known.append(
                 self._optuna.trial.create_trial(

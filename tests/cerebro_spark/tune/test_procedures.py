@@ -152,6 +152,30 @@ def test_a_search_whose_driver_ends_anywhere_decides_the_same(
         trial.trial_id: (trial.params, trial.history, trial.reason) for trial in whole.trials
     }
     exact(found)
+    study = found.study(SPACE)
+    assert study.best_value == min(trial.metric for trial in found.trials if len(trial.history) == 4)
+    by_id = {trial.trial_id: trial for trial in found.trials}
+    for theirs in study.trials:
+        ours = by_id[theirs.user_attrs["trial_id"]]
+        assert theirs.params == ours.params
+        assert theirs.intermediate_values == {epoch: row["val_loss"] for epoch, row in enumerate(ours.history, 1)}
+        assert theirs.state.name == ("COMPLETE" if len(ours.history) == 4 else "PRUNED")
+
+
+def test_a_search_that_knows_a_study_keeps_to_what_it_knew(spark: SparkSession, prepared: PreparedData) -> None:
+    study = optuna.create_study()
+    study.enqueue_trial({"lr": 0.01, "hidden": 8})
+    distributions = {
+        "lr": optuna.distributions.FloatDistribution(1e-3, 1e-1, log=True),
+        "hidden": optuna.distributions.CategoricalDistribution([4, 8]),
+    }
+    study.tell(study.ask(distributions), 0.5)
+    task = make(Hyperband, spark, prepared.store, sampler="tpe", study=study)
+    study.tell(study.ask(distributions), 0.6)
+    assert "knows 1 trials of a study" in str(task.plan())
+    assert "knows 2 trials of a study" in str(make(Hyperband, spark, prepared.store, sampler="tpe", study=study).plan())
+    with pytest.raises(InvalidArgumentError, match="has no parameter 'width'"):
+        make(Hyperband, spark, prepared.store, sampler="tpe", study=study, search_space={"width": [1, 2]})
 
 
 def test_what_cannot_be_resumed_says_so(spark: SparkSession, prepared: PreparedData) -> None:
