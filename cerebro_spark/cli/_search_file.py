@@ -40,8 +40,20 @@ _SETTINGS = (
     "max_configurations",
     "max_total_epochs",
     "max_seconds",
+    "price",
+    "max_cost",
 )
-_OF_SOME = ("num_epochs", "num_configurations", "max_epochs", "min_epochs", "eta", "brackets", "rungs", "concurrency")
+_OF_SOME = (
+    "num_epochs",
+    "num_configurations",
+    "max_epochs",
+    "min_epochs",
+    "eta",
+    "brackets",
+    "rungs",
+    "concurrency",
+    "sampler",
+)
 
 # Epochs of a grid whose file does not say how many.
 _NUM_EPOCHS = 10

@@ -72,6 +72,14 @@ def tune_command(
     max_configurations: Annotated[int | None, typer.Option(min=1, help="Limit of the whole search.")] = None,
     max_total_epochs: Annotated[int | None, typer.Option(min=1, help="Limit of the whole search.")] = None,
     max_seconds: Annotated[float | None, typer.Option(min=0, help="Limit of the whole search.")] = None,
+    price: Annotated[float | None, typer.Option(min=0, help="Of a worker for an hour, for --max-cost.")] = None,
+    max_cost: Annotated[float | None, typer.Option(min=0, help="Limit of the whole search.")] = None,
+    sampler: Annotated[
+        str | None, typer.Option(help="Who draws (random, halving, hyperband, asha): random, tpe or nsgaii.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Configurations beside each other (random, asha).")
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="Metric that decides; the file's by default, or loss.")] = None,
     test_fraction: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of rows held out for the metric; 0.25 by default.")
@@ -133,6 +141,10 @@ def tune_command(
             "max_configurations": max_configurations,
             "max_total_epochs": max_total_epochs,
             "max_seconds": max_seconds,
+            "price": price,
+            "max_cost": max_cost,
+            "sampler": sampler,
+            "concurrency": concurrency,
             "metric": metric,
             "test_fraction": test_fraction,
             "num_shards": num_shards,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from pyspark.ml import Model
 from pyspark.ml.util import MLWritable
 
 from cerebro_spark.errors import InvalidArgumentError, NoModelError
-from cerebro_spark.hopper import Interrupts, Journal, Lease, Run, RunSpec, Trial, probe
+from cerebro_spark.hopper import Budget, Interrupts, Journal, Lease, Run, RunSpec, Trial, probe
 from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._placements import placements
 from cerebro_spark.tune._repeat import Repeat
@@ -166,6 +167,15 @@ class Selection(Model, MLWritable):
             )
         )
         return TunedModel.of(session, self.prepared)
+
+    @property
+    def unit_seconds(self) -> float:
+        """Mean seconds in which a worker trained one configuration over one shard, its validation included.
+
+        :meth:`Search.plan` makes times and costs of it. NaN where nothing was trained.
+        """
+        trained = sum(event.kind == "train" for event in self.outcome.events)
+        return sum(event.seconds for event in self.outcome.events) / trained if trained else math.nan
 
     def history(self) -> dict[str, list[dict[str, float]]]:
         """List the metrics of each epoch, by trial id."""
@@ -451,7 +461,7 @@ def train(  # noqa: PLR0913 - what a run is made of
     followers: Followers,
     parameters: Mapping[str, Any],
     unit_timeout_s: float | None = None,
-    max_seconds: float | None = None,
+    budget: Budget | None = None,
     given: Mapping[str, Trial] | None = None,
     replay: Mapping[int, Sequence[Placement]] | None = None,
 ) -> Selection:
@@ -475,7 +485,9 @@ def train(  # noqa: PLR0913 - what a run is made of
     followers : Followers
     parameters : mapping
         Settings of the search, for MLflow.
-    unit_timeout_s, max_seconds : float, optional
+    unit_timeout_s : float, optional
+    budget : Budget, optional
+        Without limits by default.
     given : mapping of str to Trial, optional
         Trials that are not read from the store, by id.
     replay : mapping of int to sequence of Placement, optional
@@ -497,7 +509,7 @@ def train(  # noqa: PLR0913 - what a run is made of
         lease=lease,
         interrupts=interrupts,
         unit_timeout_s=unit_timeout_s,
-        max_seconds=max_seconds,
+        budget=budget or Budget(),
         given=given or {},
         replay=replay,
     )

@@ -44,8 +44,13 @@ class Sampled(Procedure):
         return self.sampler.learns or bool(needing_ends(self.stoppers))
 
     def notes(self, *own: str) -> tuple[str, ...]:
-        """List a plan's notes: the procedure's own, then those of its sampler."""
-        return (*own, *self.sampler.notes)
+        """List a plan's notes: the procedure's own, then those of its stoppers and its sampler."""
+        rules = needing_ends(self.stoppers)
+        return (*own, *([self.comparison(", ".join(rules))] if rules else []), *self.sampler.notes)
+
+    def comparison(self, rules: str) -> str:
+        """Say with whom stoppers compare that need ends to compare with."""
+        return f"{rules} compares with configurations that have come to the last rung: none is stopped before one has"
 
     def hear(self, trial: Trial) -> None:
         """See :meth:`Procedure.hear`."""

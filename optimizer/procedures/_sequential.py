@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ._arguments import whole, whole_or_none
 from ._plan import Plan, Stage
 from ._sampled import Sampled
-from ._stoppers import needing_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,12 +89,14 @@ class Sequential(Sampled):
             most_epochs=count * self.epochs,
             concurrency=self.concurrency,
             limits=self.limits,
-            notes=self.notes(*self._waves()),
+            notes=self.notes(*self._order()),
         )
 
-    def _waves(self) -> list[str]:
-        rules = needing_ends(self.stoppers)
-        if not rules:
-            return ["the next one starts when a slot is idle"] if self.concurrency is None and self.draws_late else []
+    def _order(self) -> list[str]:
+        late = self.concurrency is None and self.sampler.learns
+        return ["the next one starts when a slot is idle"] if late else []
+
+    def comparison(self, rules: str) -> str:
+        """See :meth:`Sampled.comparison`."""
         size = "as many as find a slot idle" if self.concurrency is None else f"{self.concurrency} beside each other"
-        return [f"in waves, {size}: {', '.join(rules)} compares with configurations that have come to the end"]
+        return f"in waves, {size}: {rules} compares with configurations that have come to the end"

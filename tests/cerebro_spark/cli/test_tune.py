@@ -146,7 +146,11 @@ def test_a_hyperband_from_a_file_is_resumed_by_its_name(tmp_path: Path) -> None:
         ),
         ("max_epochs = 9", (), "max_epochs=9 is no setting of a GridSearch, which has num_epochs"),
         ("procedure = 'hyperbend'", (), "procedure='hyperbend'; did you mean 'hyperband'"),
-        ("max_epochs = 9", ("--procedure", "asha"), "max_configurations, max_total_epochs or max_seconds"),
+        ("max_epochs = 9", ("--procedure", "asha"), "max_total_epochs, max_seconds or max_cost"),
+        ("", ("--sampler", "tpe"), "sampler='tpe' is no setting of a GridSearch"),
+        ("max_epochs = 9", ("--procedure", "hyperband", "--sampler", "tpa"), "sampler='tpa'; did you mean 'tpe'"),
+        ("max_epochs = 9", ("--procedure", "hyperband", "--concurrency", "2"), "concurrency=2 is no setting"),
+        ("max_cost = 9", (), "max_cost=9: give price="),
         ("", ("--procedure", "bohb"), "bohb"),
     ],
 )

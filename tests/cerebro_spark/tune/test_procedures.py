@@ -152,6 +152,8 @@ def test_a_search_whose_driver_ends_anywhere_decides_the_same(
         trial.trial_id: (trial.params, trial.history, trial.reason) for trial in whole.trials
     }
     exact(found)
+    units = [event for event in found.outcome.events if event.kind == "train"]
+    assert found.unit_seconds * len(units) == pytest.approx(sum(event.seconds for event in found.outcome.events))
     study = found.study(SPACE)
     assert study.best_value == min(trial.metric for trial in found.trials if len(trial.history) == 4)
     by_id = {trial.trial_id: trial for trial in found.trials}
@@ -201,6 +203,26 @@ def test_early_stopping_and_limits(spark: SparkSession, prepared: PreparedData) 
     brief = make(RandomSearch, spark, prepared.store, num_epochs=500, max_seconds=4.0).fit(prepared)
     assert all("seconds are over" in trial.reason for trial in brief.trials)
     assert all(len(trial.history) < 500 for trial in brief.trials)
+    # Two workers at a cent a second, 8 cents: some four seconds.
+    poor = make(RandomSearch, spark, prepared.store, num_epochs=500, price=36.0, max_cost=0.08).fit(prepared)
+    assert all("the budget of 0.08 is spent" in trial.reason for trial in poor.trials)
+    assert all(len(trial.history) < 500 for trial in poor.trials)
+
+
+def test_a_plan_has_the_time_and_the_cost_by_workers(spark: SparkSession, prepared: PreparedData) -> None:
+    """Nine configurations, 21 epochs, over 4 shards in units of an hour; 9 epochs follow one another in any case."""
+    settings = {"num_shards": 4, "num_configurations": 9, "max_epochs": 9, "eta": 3}
+    task = make(SuccessiveHalving, spark, prepared.store, **settings, price=0.5)
+    assert task.plan().offers == ()
+    plan = task.plan(3600.0)
+    assert [(offer.workers, offer.seconds, offer.cost) for offer in plan.offers] == [
+        (2, 42 * 3600, 42.0),
+        (3, 36 * 3600, 54.0),
+    ]
+    assert str(plan).endswith("  at least, with 2 workers: 151200 s, 42\n  at least, with 3 workers: 129600 s, 54")
+    assert [offer.workers for offer in task.plan(3600.0, workers=(1, 4)).offers] == [1, 4]
+    free = make(SuccessiveHalving, spark, prepared.store, **settings)
+    assert str(free.plan(3600.0)).splitlines()[-1] == "  at least, with 2 workers: 151200 s"
 
 
 def test_a_grid_of_a_space_has_its_live_branches_only(spark: SparkSession, prepared: PreparedData) -> None:
@@ -212,7 +234,9 @@ def test_a_grid_of_a_space_has_its_live_branches_only(spark: SparkSession, prepa
 
 def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession, prepared: PreparedData) -> None:
     for kind, settings, said in (
-        (ASHA, {"max_configurations": None}, "max_configurations, max_total_epochs or max_seconds"),
+        (ASHA, {"max_configurations": None}, "max_total_epochs, max_seconds or max_cost"),
+        (RandomSearch, {"max_cost": 1.0}, "max_cost=1.0: give price="),
+        (RandomSearch, {"price": 0}, "price=0: more than 0"),
         (Hyperband, {"eta": 1}, "eta=1"),
         (Hyperband, {"max_epochs": 0}, "max_epochs=0"),
         (SuccessiveHalving, {"min_epochs": 9}, "min_epochs"),

@@ -19,7 +19,16 @@ from optuna.pruners import (
 )
 
 from optimizer.errors import InvalidArgumentError
-from optimizer.procedures import ASHA, Limits, Listed, ListedSampler, Patience, RandomSampler, simulate
+from optimizer.procedures import (
+    ASHA,
+    Limits,
+    Listed,
+    ListedSampler,
+    Patience,
+    RandomSampler,
+    SuccessiveHalving,
+    simulate,
+)
 from optimizer.procedures.studies import OptunaPruner, OptunaSampler
 from optimizer.procedures.testing import ProcedureContract
 from optimizer.space import Space, uniform
@@ -84,6 +93,9 @@ def test_the_plan_says_that_it_trains_in_waves() -> None:
     assert "in waves, as many as find a slot idle: MedianPruner" in str(idle)
     two = Listed(NUMBERS, epochs=6, stoppers=[rule, Patience(2)], concurrency=2).plan().explain()
     assert "in waves, 2 beside each other: MedianPruner" in two
+    assert "in waves" not in str(SuccessiveHalving(ListedSampler(NUMBERS), configurations=9, max_epochs=9).plan())
+    rungs = SuccessiveHalving(ListedSampler(NUMBERS), configurations=9, max_epochs=9, stoppers=[rule]).plan()
+    assert "MedianPruner compares with configurations that have come to the last rung" in str(rungs)
     for alone in map(OptunaPruner, (patient(None, 2), SuccessiveHalvingPruner(min_resource=1))):
         assert "waves" not in str(Listed(NUMBERS, epochs=6, stoppers=[alone]).plan())
 
