@@ -87,6 +87,14 @@ def test_what_compares_with_finished_trials_prunes_in_waves_alone(pruner: Any, l
     assert pruned(pruner, losses) == pruned(pruner, losses, concurrency=2), "by default, as many as there are slots"
 
 
+def test_who_has_come_to_the_end_is_not_pruned_there() -> None:
+    """Beside each other, some come to the end before others: nothing is saved by pruning their last epoch."""
+    rule = OptunaPruner(MedianPruner(n_startup_trials=2))
+    search = Listed(NUMBERS, epochs=6, concurrency=9, stoppers=[rule])
+    ledger = simulate(search, by_number, 1.0, 2).ledger
+    assert {trial.reason for trial in ledger} == {"finished its 6 epochs"}
+
+
 def test_the_plan_says_that_it_trains_in_waves() -> None:
     rule = OptunaPruner(MedianPruner())
     idle = Listed(NUMBERS, epochs=6, stoppers=[rule]).plan()
@@ -133,7 +141,8 @@ def test_the_larger_is_better_where_it_is() -> None:
 
 
 def test_one_pruner_serves_two_searches() -> None:
-    rule = OptunaPruner(SuccessiveHalvingPruner(min_resource=1))
+    """This one learns its rungs from the first that comes to the end, and keeps them."""
+    rule = OptunaPruner(SuccessiveHalvingPruner())
     logs = [simulate(Listed(NUMBERS, epochs=4, stoppers=[rule]), by_number, 1.0, 2).log for _ in range(2)]
     assert logs[0] == logs[1]
 

@@ -138,9 +138,9 @@ def test_what_is_suggested_belongs_to_the_space(space: Space, seed: int) -> None
 
 def test_a_step_is_met_exactly() -> None:
     """Optuna's third step of 0.1 is 0.30000000000000004, which no user wrote."""
-    space = Space({"rate": uniform(0, 0.3, step=0.1), "odd": integer(1, 8, step=3)})
+    space = Space({"rate": uniform(0.1, 0.4, step=0.1), "odd": integer(1, 8, step=3)})
     course = simulate(Sequential(quick(space), configurations=30, epochs=1, concurrency=1), lambda *_: 1.0, 1.0, 1)
-    assert {trial.params["rate"] for trial in course.ledger} == {0.0, 0.1, 0.2, 0.3}
+    assert {trial.params["rate"] for trial in course.ledger} == {0.1, 0.2, 0.3, 0.4}
     assert {trial.params["odd"] for trial in course.ledger} == {1, 4, 7}
 
 
