@@ -21,8 +21,8 @@ class Sequential(Sampled):
     """Train configurations of a sampler for the same number of epochs, some of them beside each other.
 
     A sampler that learns is asked for the next configuration as late as possible: when a slot is idle, or with
-    ``concurrency`` when one has ended. As many as workers emulate task-parallel HyperOpt (Section 3.6.3). So do
-    stoppers that compare with none but configurations that have come to the end: these train in waves.
+    ``concurrency`` when one has ended; as many as workers emulate task-parallel HyperOpt (Section 3.6.3). The same holds
+    with stoppers that compare with none but configurations that have come to the end: these train in waves.
 
     Parameters
     ----------
