@@ -21,7 +21,7 @@ class Sequential(Sampled):
     """Train configurations of a sampler for the same number of epochs, some of them beside each other.
 
     A sampler that learns is asked for the next configuration as late as possible: when a slot is idle, or with
-    ``concurrency`` when one has ended; as many as workers emulate task-parallel HyperOpt (Section 3.6.3). The same holds
+    ``concurrency`` when one has ended; as many as workers emulate task-parallel HyperOpt (Section 3.6.3). So it is
     with stoppers that compare with none but configurations that have come to the end: these train in waves.
 
     Parameters
