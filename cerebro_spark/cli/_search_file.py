@@ -43,6 +43,8 @@ _SETTINGS = (
     "max_configurations",
     "max_total_epochs",
     "max_seconds",
+    "price",
+    "max_cost",
 )
 _OF_SOME = (
     "num_epochs",
@@ -53,6 +55,7 @@ _OF_SOME = (
     "brackets",
     "rungs",
     "concurrency",
+    "sampler",
     "population",
     "ready",
     "quantile",

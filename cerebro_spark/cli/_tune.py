@@ -78,6 +78,14 @@ def tune_command(
     max_configurations: Annotated[int | None, typer.Option(min=1, help="Limit of the whole search.")] = None,
     max_total_epochs: Annotated[int | None, typer.Option(min=1, help="Limit of the whole search.")] = None,
     max_seconds: Annotated[float | None, typer.Option(min=0, help="Limit of the whole search.")] = None,
+    price: Annotated[float | None, typer.Option(min=0, help="Of a worker for an hour, for --max-cost.")] = None,
+    max_cost: Annotated[float | None, typer.Option(min=0, help="Limit of the whole search.")] = None,
+    sampler: Annotated[
+        str | None, typer.Option(help="Who draws (random, halving, hyperband, asha): random, tpe or nsgaii.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Configurations beside each other (random, asha).")
+    ] = None,
     keep: Annotated[
         str | None,
         typer.Option(
@@ -149,6 +157,10 @@ def tune_command(
             "max_total_epochs": max_total_epochs,
             "max_seconds": max_seconds,
             "keep": keep,
+            "price": price,
+            "max_cost": max_cost,
+            "sampler": sampler,
+            "concurrency": concurrency,
             "metric": metric,
             "test_fraction": test_fraction,
             "num_shards": num_shards,

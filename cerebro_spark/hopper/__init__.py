@@ -1,6 +1,7 @@
 """One run of the model hopper on the driver: its workers' jobs, the coordinator, the journal (Cerebro, section 3.5)."""
 
 from cerebro_spark.hopper._backend import SparkBackend, check_free
+from cerebro_spark.hopper._budget import Budget
 from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._director import Director
 from cerebro_spark.hopper._events import Event, Loss, Observer
@@ -19,6 +20,7 @@ from cerebro_spark.hopper._trial import Death, Trial
 __all__ = [
     "KEEPS",
     "ROUNDS",
+    "Budget",
     "Coordinator",
     "Death",
     "Director",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.callbacks import EpochFinished, EventStream, RunFailed, RunFinished
 from cerebro_spark.errors import RunError
+from cerebro_spark.hopper._budget import Budget
 from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._director import Director
 from cerebro_spark.hopper._log_writer import LogWriter
@@ -90,8 +91,8 @@ class Run:
     probed : Probed
         A configuration, as it was tried on the driver.
     unit_timeout_s : float, optional
-    max_seconds : float, optional
-        After which the procedure is told that its time is over.
+    budget : Budget
+        Once it is spent, the procedure is told that its time is over.
     lease : Lease
         Of the run, held.
     interrupts : Interrupts
@@ -114,7 +115,7 @@ class Run:
     lease: Lease
     interrupts: Interrupts
     unit_timeout_s: float | None = None
-    max_seconds: float | None = None
+    budget: Budget = field(default_factory=Budget)
     given: Mapping[str, Trial] = field(default_factory=dict)
     replay: Mapping[int, Sequence[Placement]] | None = None
     begun: Callable[[Coordinator, RunSpec], None] | None = None
@@ -250,12 +251,18 @@ class Run:
 
     def _wait(self, coordinator: Coordinator, logs: LogWriter) -> None:
         told = False
+        looked = coordinator.seconds
+        # Of earlier parts of the run the workers were not counted: as many as there are today.
+        worker_seconds = looked * self.backend.num_workers
         while not coordinator.wait(_LOOK_S):
             self.lease.check()
             logs.write_if_due()
-            if self.max_seconds is not None and coordinator.seconds > self.max_seconds and not told:
+            seconds = coordinator.seconds
+            worker_seconds += (seconds - looked) * len(coordinator.alive)
+            looked = seconds
+            if not told and (reason := self.budget.over(seconds, worker_seconds)):
                 told = True
-                coordinator.out_of_time(f"the {self.max_seconds:g} seconds are over")
+                coordinator.out_of_time(reason)
 
     def _shares(self) -> dict[str, tuple[int, ...]]:
         """Deal each worker its own shards, then copies of the next ones'; workers that join later get none yet."""

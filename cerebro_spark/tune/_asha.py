@@ -17,12 +17,15 @@ __all__ = ["ASHA"]
 class ASHA(SampledSearch):
     """Promote a configuration as soon as it is among the best 1 / ``eta`` that have reached its rung (Li et al., 2020).
 
-    The search has no end of its own: give ``max_configurations``, ``max_total_epochs`` or ``max_seconds``.
+    The search has no end of its own: give ``max_configurations``, ``max_total_epochs``, ``max_seconds`` or
+    ``max_cost``.
 
     Parameters
     ----------
     search_space : mapping or Space
         Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
+    sampler, study, study_trials
+        Of :class:`SampledSearch`: who draws the configurations, ``"random"`` by default or ``"tpe"``.
     max_epochs : int
         Of the last rung (R).
     min_epochs : int
@@ -72,9 +75,11 @@ class ASHA(SampledSearch):
 
     def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.ASHA:
         """See :meth:`Search.procedure`."""
-        if self.max_configurations is None and self.max_total_epochs is None and self.max_seconds is None:
+        limits = (self.max_configurations, self.max_total_epochs, self.max_seconds, self.max_cost)
+        if all(limit is None for limit in limits):
             raise InvalidArgumentError(
-                "ASHA starts configurations as long as it may: give max_configurations, max_total_epochs or max_seconds"
+                "ASHA starts configurations as long as it may: give max_configurations, max_total_epochs, "
+                "max_seconds or max_cost"
             )
         return procedures.ASHA(
             self._sampler(),

@@ -20,6 +20,8 @@ class SuccessiveHalving(SampledSearch):
     ----------
     search_space : mapping or Space
         Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
+    sampler, study, study_trials
+        Of :class:`SampledSearch`: who draws the configurations, ``"random"`` by default or ``"tpe"``.
     num_configurations : int
     max_epochs : int
         Of those that come to the end.

@@ -23,12 +23,15 @@ class Hyperband(SampledSearch):
     ----------
     search_space : mapping or Space
         Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
+    sampler, study, study_trials
+        Of :class:`SampledSearch`: who draws the configurations, ``"random"`` by default or ``"tpe"``.
     max_epochs : int
         Of the best configurations (R).
     eta : int
         Default 3.
-    brackets : {"together", "in turn"}
-        Default ``"together"``: workers have more configurations to choose from.
+    brackets : {"together", "in turn"}, optional
+        By default ``"together"``, so that workers have more configurations to choose from; ``"in turn"`` with a sampler
+        that learns, so that it has learned from the brackets before.
     **settings
         Of :class:`Search`.
 
@@ -61,7 +64,7 @@ class Hyperband(SampledSearch):
 
     max_epochs: int
     eta: int = 3
-    brackets: str = "together"
+    brackets: str | None = None
 
     def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.Hyperband:
         """See :meth:`Search.procedure`."""

@@ -14,18 +14,21 @@ __all__ = ["RandomSearch"]
 @hint_keywords
 @dataclass(kw_only=True, eq=False)
 class RandomSearch(SampledSearch):
-    """Train configurations that are drawn at random, each for the same number of epochs.
+    """Train configurations that a sampler draws, at random by default, each for the same number of epochs.
 
     Parameters
     ----------
     search_space : mapping or Space
         Domains by name, of :mod:`optimizer.space`; lists are choices, other values constants.
+    sampler, study, study_trials
+        Of :class:`SampledSearch`: who draws the configurations, ``"random"`` by default or ``"tpe"``.
     num_configurations : int
         The first are those of a smaller search.
     num_epochs : int
         Of each.
     concurrency : int, optional
-        Most configurations beside each other; by default all.
+        Most configurations beside each other; by default all, or as many as find a worker idle where the sampler learns
+        or a stopper compares with configurations that have come to the end.
     **settings
         Of :class:`Search`.
 
@@ -61,13 +64,12 @@ class RandomSearch(SampledSearch):
     num_epochs: int
     concurrency: int | None = None
 
-    def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.RandomSearch:
+    def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.Sequential:
         """See :meth:`Search.procedure`."""
-        return procedures.RandomSearch(
-            self.space,
+        return procedures.Sequential(
+            self._sampler(),
             configurations=self.num_configurations,
             epochs=self.num_epochs,
             concurrency=self.concurrency,
-            seed=self.seed,
             **self._rules(metric, mode),
         )

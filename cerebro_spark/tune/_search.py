@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
@@ -12,7 +12,7 @@ from pyspark.ml import Estimator
 
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
-from cerebro_spark.hopper import KEEPS, ROUNDS, Interrupts, Journal, Lease, RunSpec, probe
+from cerebro_spark.hopper import KEEPS, ROUNDS, Budget, Interrupts, Journal, Lease, RunSpec, probe
 from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._selection import Selection, train, trainer_name
 from cerebro_spark.tune._tracking import Followers
@@ -37,7 +37,17 @@ if TYPE_CHECKING:
 __all__ = ["Search"]
 
 # Settings of a search that are not logged as parameters: objects, and what follows the run.
-_NOT_LOGGED = {"backend", "store", "trainer_fn", "callbacks", "experiment", "tensorboard", "progress", "unit_timeout_s"}
+_NOT_LOGGED = {
+    "backend",
+    "store",
+    "trainer_fn",
+    "callbacks",
+    "experiment",
+    "tensorboard",
+    "progress",
+    "unit_timeout_s",
+    "study",
+}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -93,6 +103,10 @@ class Search(Estimator[Selection]):
         Which states of a configuration stay in the store: the last one (default); that of its best epoch too; or those
         of all its epochs. With ``"best"`` and ``"epochs"`` the configurations are ranked by their best epochs, and a
         configuration's model is of that epoch; with ``"last"`` it is of the last epoch.
+    price : float, optional
+        Of a worker for an hour, in any currency: :meth:`plan` has the costs then.
+    max_cost : float, optional
+        Money after which the search ends, as with ``max_seconds``: the seconds of all workers times their price.
     errors : {"drop", "raise"}
         Rows that cannot be learned from are left out, with a warning in the log that counts them (``"drop"``, the
         default), or are an error; as for :func:`prepare`.
@@ -134,6 +148,8 @@ class Search(Estimator[Selection]):
     max_total_epochs: int | None = None
     max_seconds: float | None = None
     keep: str = KEEPS[0]
+    price: float | None = None
+    max_cost: float | None = None
     errors: str = "drop"
     callbacks: Sequence[Callback] = ()
     experiment: str | None = None
@@ -147,8 +163,7 @@ class Search(Estimator[Selection]):
 
     def _check(self) -> None:
         self.procedure()
-        if self.max_seconds is not None and not self.max_seconds > 0:
-            raise InvalidArgumentError(f"max_seconds={self.max_seconds!r}: more than 0, or None")
+        _ = self._budget
         if self.mode not in {None, "min", "max"}:
             raise InvalidArgumentError(f'mode={self.mode!r}: "min" or "max"')
         words = (("schedule", self.schedule, POLICIES), ("rounds", self.rounds, ROUNDS), ("keep", self.keep, KEEPS))
@@ -173,6 +188,10 @@ class Search(Estimator[Selection]):
                 f"trainer_fn cannot be sent to the workers ({error}): let it build what it needs itself, and hold no "
                 "session, connection or open file"
             ) from error
+
+    @property
+    def _budget(self) -> Budget:
+        return Budget(self.max_seconds, self.price, self.max_cost)
 
     @property
     def _followers(self) -> Followers:
@@ -297,9 +316,37 @@ class Search(Estimator[Selection]):
     def sample(self) -> dict[str, Any]:
         """Give a configuration of the search space, for the driver and the workers to try."""
 
-    def plan(self) -> Plan:
-        """Lay out the search before it runs: stages, configurations, epochs, and time by workers."""
-        return self.procedure().plan()
+    def plan(self, unit_seconds: float | None = None, *, workers: Sequence[int] = ()) -> Plan:
+        """Lay out the search before it runs: stages, configurations, epochs, and time and cost by workers.
+
+        Parameters
+        ----------
+        unit_seconds : float, optional
+            Seconds in which a worker trains one configuration over one shard, as :attr:`Selection.unit_seconds` of an
+            earlier run. By default the plan has no times.
+        workers : sequence of int
+            Numbers of workers to compare; by default from 1 to that of the shards.
+
+        Returns
+        -------
+        Plan
+            With ``unit_seconds``, its ``offers`` are the numbers of workers of which no other is as fast and as cheap;
+            without ``price``, the backend's number alone.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A value that is not allowed.
+        """
+        plan = self.procedure().plan()
+        if unit_seconds is None:
+            return plan
+        partitions = self.num_shards or self.backend.most_workers
+        if self.price is None:
+            offers = plan.times(unit_seconds, partitions=partitions, workers=workers or [self.backend.num_workers])
+        else:
+            offers = plan.front(unit_seconds, partitions=partitions, price=self.price, workers=workers)
+        return replace(plan, offers=offers)
 
     def resume(self, run_id: str) -> Selection:
         """Go on with a run of this search that stopped, from the last checkpoints that the store has.
@@ -400,7 +447,7 @@ class Search(Estimator[Selection]):
             followers=self._followers,
             parameters={name: value for name, value in vars(self).items() if self._is_logged(name)},
             unit_timeout_s=self.unit_timeout_s,
-            max_seconds=self.max_seconds,
+            budget=self._budget,
             begun=begun,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from pyspark.ml import Model
 from pyspark.ml.util import MLWritable
 
 from cerebro_spark.errors import InvalidArgumentError, NoModelError
-from cerebro_spark.hopper import Interrupts, Journal, Lease, Run, RunSpec, Trial, probe
+from cerebro_spark.hopper import Budget, Interrupts, Journal, Lease, Run, RunSpec, Trial, probe
 from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._placements import placements
 from cerebro_spark.tune._repeat import Repeat
@@ -18,7 +19,9 @@ from cerebro_spark.tune._result import TrialResult, ranked_epoch, result_of
 from cerebro_spark.tune._tables import run_tables
 from cerebro_spark.tune._tracking import Followers, tracked
 from optimizer.errors import nearest
-from optimizer.procedures import Listed, Schedule, Segment
+from optimizer.procedures import EpochResult, Ledger, Listed, Schedule, Segment
+from optimizer.procedures.studies import study_of
+from optimizer.space import Space
 from udfs.hopper import Checkpoints
 from udfs.shards import PreparedData
 from udfs.training import initial_seed, open_session
@@ -26,6 +29,7 @@ from udfs.training import initial_seed, open_session
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import optuna
     import pandas as pd
     from matplotlib.figure import Figure
     from pyspark.ml.util import MLWriter
@@ -217,6 +221,15 @@ class Selection(Model, MLWritable):
             tuple(Segment(dict(self._known(name).params), count) for name, count in [*ancestors, (last, epochs)])
         )
 
+    @property
+    def unit_seconds(self) -> float:
+        """Mean seconds in which a worker trained one configuration over one shard, its validation included.
+
+        :meth:`Search.plan` makes times and costs of it. NaN where nothing was trained.
+        """
+        trained = sum(event.kind == "train" for event in self.outcome.events)
+        return sum(event.seconds for event in self.outcome.events) / trained if trained else math.nan
+
     def history(self) -> dict[str, list[dict[str, float]]]:
         """List the metrics of each epoch, by trial id."""
         return {trial.trial_id: list(trial.history) for trial in self._trials}
@@ -238,6 +251,35 @@ class Selection(Model, MLWritable):
         As :func:`run_tables`.
         """
         return run_tables(self.prepared.store, self.spec.run)
+
+    def study(self, search_space: Mapping[str, Any] | Space) -> optuna.Study:
+        """Make an Optuna study of the configurations, for its pictures and importances, or for a later search.
+
+        Parameters
+        ----------
+        search_space : mapping or Space
+            Of the search.
+
+        Returns
+        -------
+        optuna.Study
+            In memory: see :func:`optimizer.procedures.studies.study_of`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Optuna is not installed.
+        SpaceError
+            A configuration does not belong to the search space.
+        """
+        space = search_space if isinstance(search_space, Space) else Space(search_space)
+        ledger = Ledger(self.spec.metric, _mode(self.spec))
+        ledger.epochs_each = self.spec.epochs
+        for trial in self._trials:
+            known = ledger.start(dict(trial.params), max(1, len(trial.history)), None, "")
+            ledger.tell([EpochResult(known.trial_id, epoch, row) for epoch, row in enumerate(trial.history, 1)])
+            ledger.rest(known, "stopped" if trial.status == "finished" else trial.status, trial.reason)
+        return study_of(space, ledger)
 
     def plot(self) -> Figure:
         """Draw learning curves: the metric by epoch, one line per configuration."""
@@ -495,7 +537,7 @@ def train(  # noqa: PLR0913 - what a run is made of
     followers: Followers,
     parameters: Mapping[str, Any],
     unit_timeout_s: float | None = None,
-    max_seconds: float | None = None,
+    budget: Budget | None = None,
     given: Mapping[str, Trial] | None = None,
     replay: Mapping[int, Sequence[Placement]] | None = None,
     begun: Callable[[Coordinator, RunSpec], None] | None = None,
@@ -520,7 +562,9 @@ def train(  # noqa: PLR0913 - what a run is made of
     followers : Followers
     parameters : mapping
         Settings of the search, for MLflow.
-    unit_timeout_s, max_seconds : float, optional
+    unit_timeout_s : float, optional
+    budget : Budget, optional
+        Without limits by default.
     given : mapping of str to Trial, optional
         Trials that are not read from the store, by id.
     replay : mapping of int to sequence of Placement, optional
@@ -544,7 +588,7 @@ def train(  # noqa: PLR0913 - what a run is made of
         lease=lease,
         interrupts=interrupts,
         unit_timeout_s=unit_timeout_s,
-        max_seconds=max_seconds,
+        budget=budget or Budget(),
         given=given or {},
         replay=replay,
         begun=begun,

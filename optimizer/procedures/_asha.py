@@ -186,5 +186,5 @@ class ASHA(Sampled):
             most_epochs=None if count is None else count * self._reached[-1],
             concurrency=self.concurrency,
             limits=self.limits,
-            notes=(note,),
+            notes=self.notes(note),
         )

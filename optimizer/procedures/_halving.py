@@ -91,4 +91,5 @@ class SuccessiveHalving(Sampled):
             clones=0,
             most_epochs=sum(stage.configurations * stage.epochs for stage in stages),
             limits=self.limits,
+            notes=self.notes(*(["the sampler draws all before any has trained"] if self.sampler.learns else [])),
         )

@@ -24,7 +24,7 @@ class Hyperband(Sampled):
 
     Bracket ``s``, from ``s_max = floor(log_eta R)`` down to 0, starts ``n = ceil((s_max + 1) eta^s / (s + 1))``
     configurations; ``floor(n eta^-i)`` of them reach rung ``i``, which is ``floor(R eta^(i - s))`` epochs. With a
-    sampler that learns, train the brackets in turn: this is BOHB's loop.
+    sampler that learns, and the brackets in turn, this is BOHB's loop.
 
     Parameters
     ----------
@@ -33,9 +33,9 @@ class Hyperband(Sampled):
         Of the best configurations (R).
     eta : int
         Default 3.
-    brackets : {"together", "in turn"}
-        ``"together"`` (default) starts all at once, so that nobody waits. ``"in turn"`` starts the next one when a slot
-        is idle, so that a sampler has learned from those before.
+    brackets : {"together", "in turn"}, optional
+        ``"together"`` starts all at once, so that nobody waits. ``"in turn"`` starts the next one when a slot is idle:
+        the default where the sampler learns, for it has learned from those before.
     **settings
         Of :class:`Procedure`.
 
@@ -60,11 +60,12 @@ class Hyperband(Sampled):
     """
 
     def __init__(
-        self, sampler: Sampler, *, max_epochs: int, eta: int = 3, brackets: str = "together", **settings: Any
+        self, sampler: Sampler, *, max_epochs: int, eta: int = 3, brackets: str | None = None, **settings: Any
     ) -> None:
         super().__init__(sampler, **settings)
         check_rungs(max_epochs, eta)
-        self._together = one_of("brackets", brackets, ("together", "in turn")) == "together"
+        default = "in turn" if sampler.learns else "together"
+        self._together = one_of("brackets", brackets or default, ("together", "in turn")) == "together"
         self._brackets = [
             Bracket(f"bracket {number}", bracket_rungs(max_epochs, eta, number))
             for number in range(whole_log(max_epochs, eta), -1, -1)
@@ -93,5 +94,10 @@ class Hyperband(Sampled):
             clones=0,
             most_epochs=sum(stage.configurations * stage.epochs for stage in stages),
             limits=self.limits,
-            notes=() if self._together else ("brackets in turn: the next one starts when a slot is idle",),
+            notes=self.notes(*self._order()),
         )
+
+    def _order(self) -> list[str]:
+        if not self._together:
+            return ["brackets in turn: the next one starts when a slot is idle"]
+        return ["brackets together: the sampler draws all before any has trained"] if self.sampler.learns else []

@@ -43,6 +43,8 @@ class Ledger:
         self.epochs = 0
         #: Trials that the user added, which the procedure does not decide about.
         self.guests: list[Trial] = []
+        #: Epochs of a configuration that comes to the end, along its lineage; None before the first call.
+        self.epochs_each: int | None = None
 
     def __len__(self) -> int:
         return len(self._trials)

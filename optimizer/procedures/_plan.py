@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -45,16 +46,17 @@ class Offer:
     ----------
     workers : int
     seconds : float
-    cost : float
-        Workers x hours x price.
+    cost : float or None
+        Workers x hours x price; None without a price.
     """
 
     workers: int
     seconds: float
-    cost: float
+    cost: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.workers} worker{'s' * (self.workers > 1)}: {self.seconds:.6g} s, {self.cost:.6g}"
+        cost = "" if self.cost is None else f", {self.cost:.6g}"
+        return f"{self.workers} worker{'s' * (self.workers > 1)}: {self.seconds:.6g} s{cost}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ class Plan:
     limits : Limits
     notes : tuple of str
         Sentences for :meth:`explain`.
+    offers : tuple of Offer
+        Time and cost on some numbers of workers, where the seconds of a unit are known.
     """
 
     procedure: str
@@ -93,6 +97,7 @@ class Plan:
     concurrency: int | None = None
     limits: Limits = field(default_factory=Limits)
     notes: tuple[str, ...] = ()
+    offers: tuple[Offer, ...] = ()
 
     @property
     def epochs(self) -> int | None:
@@ -172,18 +177,46 @@ class Plan:
             A value that is not allowed.
         """
         price = real("price", price, 0)
+        offers = [
+            (offer.seconds, offer.workers, offer.workers * offer.seconds / 3600 * price)
+            for offer in self.times(unit_seconds, partitions=partitions, workers=workers)
+        ]
+        worth: list[Offer] = []
+        least = math.inf
+        for seconds, count, cost in sorted(offers):
+            if cost < least * (1 - 1e-9) or not worth:
+                worth.append(Offer(count, seconds, cost))
+                least = cost
+        return tuple(reversed(worth))
+
+    def times(self, unit_seconds: float, *, partitions: int, workers: Sequence[int] = ()) -> tuple[Offer, ...]:
+        """List the times on some numbers of workers, without costs.
+
+        Parameters
+        ----------
+        unit_seconds : float
+        partitions : int
+        workers : sequence of int
+            By default from 1 to that of the partitions.
+
+        Returns
+        -------
+        tuple of Offer
+            In the order of ``workers``; empty where the number of epochs is open.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A value that is not allowed.
+        """
         if isinstance(workers, (str, int)):
             raise InvalidArgumentError(f"workers={workers!r}: a sequence of numbers, as (1, 2, 4)")
         offers = []
         for count in workers or range(1, whole("partitions", partitions) + 1):
             seconds = self.seconds(unit_seconds, workers=count, partitions=partitions)
             if seconds is not None:
-                offers.append(Offer(count, seconds, count * seconds / 3600 * price))
-        worth: list[Offer] = []
-        for offer in sorted(offers, key=lambda offer: (offer.seconds, offer.workers)):
-            if not worth or offer.cost < worth[-1].cost * (1 - 1e-9):
-                worth.append(offer)
-        return tuple(reversed(worth))
+                offers.append(Offer(count, seconds))
+        return tuple(offers)
 
     def explain(self) -> str:
         """Describe the plan: a line for the whole, one per stage, and what is special.
@@ -210,4 +243,5 @@ class Plan:
             lines.append(f"  ends with {self.limits.max_configurations:,} configurations")
         if self.limits.max_total_epochs is not None:
             lines.append(f"  ends with {self.limits.max_total_epochs:,} epochs")
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+        lines += [f"  {note}" for note in self.notes]
+        return "\n".join([*lines, *(f"  at least, with {offer}" for offer in self.offers)])

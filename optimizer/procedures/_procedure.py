@@ -144,6 +144,8 @@ class Procedure(ABC):
             ``idle`` is not a number of slots.
         """
         idle = whole("idle", idle, 0, "the slots that could train another configuration")
+        if self.ledger.epochs_each is None:
+            self.ledger.epochs_each = self.plan().epochs_each
         added = [self._checked(result) for result in results if isinstance(result, Added)]
         stopped = [(self.ledger[result.trial_id], result) for result in results if isinstance(result, Stopped)]
         told = self.ledger.tell(results)

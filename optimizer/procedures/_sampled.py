@@ -8,6 +8,7 @@ from optimizer.errors import InvalidArgumentError
 
 from ._procedure import Procedure
 from ._sampling import Sampler
+from ._stoppers import needing_ends
 
 if TYPE_CHECKING:
     from ._trial import Trial
@@ -37,6 +38,20 @@ class Sampled(Procedure):
         self.sampler = sampler
         self._suggested = 0
 
+    @property
+    def draws_late(self) -> bool:
+        """Whether configurations are to start as late as they can: the sampler learns, or a stopper needs ends."""
+        return self.sampler.learns or bool(needing_ends(self.stoppers))
+
+    def notes(self, *own: str) -> tuple[str, ...]:
+        """List a plan's notes: the procedure's own, then those of its stoppers and its sampler."""
+        rules = needing_ends(self.stoppers)
+        return (*own, *([self.comparison(", ".join(rules))] if rules else []), *self.sampler.notes)
+
+    def comparison(self, rules: str) -> str:
+        """Say with whom stoppers compare that need ends to compare with."""
+        return f"{rules} compares with configurations that have come to the last rung: none is stopped before one has"
+
     def hear(self, trial: Trial) -> None:
         """See :meth:`Procedure.hear`."""
         self.sampler.hear(trial)
@@ -58,5 +73,8 @@ class Sampled(Procedure):
         params = self.sampler.suggest(self._suggested, self.ledger)
         if params is None:
             return None
+        if not self._suggested:
+            # In the log, so that a run that is resumed with another sampler says so.
+            reason = "; ".join(filter(None, (reason, *self.sampler.notes)))
         self._suggested += 1
         return self.start(params, epochs, reason=reason)

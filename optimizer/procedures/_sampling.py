@@ -31,7 +31,17 @@ class Sampler(ABC):
 
     Its calls follow the log of the search, so a sampler that is a function of its seed and of these calls is repeated
     exactly by a replay.
+
+    Attributes
+    ----------
+    learns : bool
+        Whether a suggestion depends on what others have measured: a procedure draws it as late as it can.
+    notes : tuple of str
+        Sentences for the plan.
     """
+
+    learns = False
+    notes: tuple[str, ...] = ()
 
     @abstractmethod
     def suggest(self, number: int, ledger: Ledger) -> Mapping[str, Any] | None:

@@ -20,8 +20,9 @@ __all__ = ["Sequential"]
 class Sequential(Sampled):
     """Train configurations of a sampler for the same number of epochs, some of them beside each other.
 
-    A sampler that learns needs ``concurrency``: it is asked for the next configuration when one has ended. As many as
-    workers emulate task-parallel HyperOpt (Section 3.6.3).
+    A sampler that learns is asked for the next configuration as late as possible: when a slot is idle, or with
+    ``concurrency`` when one has ended; as many as workers emulate task-parallel HyperOpt (Section 3.6.3). So it is
+    with stoppers that compare with none but configurations that have come to the end: these train in waves.
 
     Parameters
     ----------
@@ -30,7 +31,8 @@ class Sequential(Sampled):
     epochs : int
         Of each.
     concurrency : int, optional
-        Most configurations beside each other; by default all.
+        Most configurations beside each other. By default all; or as many as find a slot idle, where the sampler learns
+        or a stopper needs ends to compare with.
     **settings
         Of :class:`Procedure`: ``metric``, ``mode``, ``stoppers``, ``limits``.
 
@@ -60,15 +62,18 @@ class Sequential(Sampled):
         self.epochs = whole("epochs", epochs)
         self.concurrency = whole_or_none("concurrency", concurrency, why="None trains all beside each other")
 
-    def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # noqa: ARG002 - the number is set
+    def decide(self, fresh: Sequence[Trial], idle: int) -> None:
         """See :meth:`Procedure.decide`."""
         for trial in fresh:
             if trial.waiting:
                 self.stop(trial, f"finished its {self.epochs} epochs")
-        beside = self.configurations if self.concurrency is None else self.concurrency
-        while self.started < self.configurations and self.training < beside:
+        free = self.configurations if self.concurrency is None else self.concurrency - self.training
+        if self.concurrency is None and self.draws_late:
+            free = idle
+        while self.started < self.configurations and (free > 0 or not self.training):
             if self.draw(self.epochs) is None:
                 break
+            free -= 1
 
     def plan(self) -> Plan:
         """See :meth:`Procedure.plan`."""
@@ -84,4 +89,14 @@ class Sequential(Sampled):
             most_epochs=count * self.epochs,
             concurrency=self.concurrency,
             limits=self.limits,
+            notes=self.notes(*self._order()),
         )
+
+    def _order(self) -> list[str]:
+        late = self.concurrency is None and self.sampler.learns
+        return ["the next one starts when a slot is idle"] if late else []
+
+    def comparison(self, rules: str) -> str:
+        """See :meth:`Sampled.comparison`."""
+        size = "as many as find a slot idle" if self.concurrency is None else f"{self.concurrency} beside each other"
+        return f"in waves, {size}: {rules} compares with configurations that have come to the end"

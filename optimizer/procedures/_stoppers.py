@@ -11,14 +11,20 @@ from optimizer.errors import InvalidArgumentError
 from ._arguments import real, whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ._ledger import Ledger
     from ._trial import Trial
 
-__all__ = ["MedianRule", "Patience", "Stopper", "Threshold"]
+__all__ = ["MedianRule", "Patience", "Stopper", "Threshold", "needing_ends"]
 
 
 class Stopper(Protocol):
-    """Rule that ends configurations early. A function of the ledger: it keeps nothing of its own."""
+    """Rule that ends configurations early. A function of the ledger: it keeps nothing of its own.
+
+    A rule that compares with none but those that have come to the end says so by an attribute ``needs_ends``: where all
+    train beside each other it would never stop one, so procedures let configurations begin one after the other.
+    """
 
     def reason(self, trial: Trial, ledger: Ledger) -> str:
         """Say why a configuration that has just finished an epoch ends; an empty string where it goes on.
@@ -32,6 +38,11 @@ class Stopper(Protocol):
         -------
         str
         """
+
+
+def needing_ends(stoppers: Iterable[Stopper]) -> list[str]:
+    """Name the rules that compare with none but configurations that have come to the end."""
+    return [str(stopper) for stopper in stoppers if getattr(stopper, "needs_ends", False)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ._errors import SpaceError
 from ._range import Range
 from ._tree import Choice, Group
 
@@ -85,6 +86,26 @@ class Dimension:
     def condition(self) -> Mapping[str, tuple[Value, ...]]:
         """Names in the configuration, and the values of which each must have one; without branch and functions."""
         return MappingProxyType(dict(self.domain.where.needs))
+
+    def nearest(self, value: float) -> float:
+        """Find the value of a range that is nearest to a number: within the bounds, and on a step.
+
+        Parameters
+        ----------
+        value : float
+
+        Returns
+        -------
+        float or int
+
+        Raises
+        ------
+        SpaceError
+            A choice, whose options have no distances.
+        """
+        if not isinstance(self.domain, Range):
+            raise SpaceError(f"{self.path} is no range: {self.domain}")
+        return self.domain.nearest(value)
 
     def __str__(self) -> str:
         reasons = [f"{self.parent[0]} = {self.parent[1]!r}"] if self.parent else []

@@ -91,7 +91,7 @@ class Range:
         if self.kind == "log_uniform":
             return log_scaled(self.low, self.high, Decimal(part))
         # Half a unit on either side, so that the bounds are as likely as their neighbours.
-        return self._nearest(log_scaled(self.low - 0.5, self.high + 0.5, Decimal(part)))
+        return self.nearest(log_scaled(self.low - 0.5, self.high + 0.5, Decimal(part)))
 
     def holds(self, value: Any) -> bool:
         """Tell whether a value belongs to the domain."""
@@ -103,6 +103,10 @@ class Range:
             return True
         steps = (_exact(value) - _exact(self.low)) / _exact(self.step)
         return abs(steps - round(steps)) <= _NEAR
+
+    def nearest(self, value: float) -> float:
+        """Find the domain's value that is nearest to a number: within the bounds, and on a step."""
+        return min(max(value, self.low), self.high) if self.count is None else self._at(self._place(value))
 
     def moved(self, value: Any, factor: float) -> Value:
         """Multiply a value, within the bounds; on a step, it moves by at least one."""
@@ -130,10 +134,7 @@ class Range:
         else:
             low, high = _exact(self.low), _exact(self.high)
             between = [float(low + (high - low) * place / last) for place in range(points)]
-        return list(dict.fromkeys(self._nearest(value) if self.integral else value for value in between))
-
-    def _nearest(self, value: float) -> float:
-        return self._at(self._place(value))
+        return list(dict.fromkeys(self.nearest(value) if self.integral else value for value in between))
 
     def _place(self, value: float) -> int:
         step = 1 if self.step is None else self.step

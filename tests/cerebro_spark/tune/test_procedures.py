@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import optuna
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -125,14 +126,15 @@ def test_a_hyperband_is_replayed(spark: SparkSession, prepared: PreparedData) ->
             np.testing.assert_array_equal(value, other[name][tensor], err_msg=f"{name} {tensor}")
 
 
-@pytest.mark.parametrize("orders", [1, 3])
+@pytest.mark.parametrize(("sampler", "orders"), [("random", 1), ("random", 3), ("tpe", 4)])
 def test_a_search_whose_driver_ends_anywhere_decides_the_same(
-    spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, orders: int
+    spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, sampler: str, orders: int
 ) -> None:
     """With one order of all visits, so that the losses on which it decides are those of an undisturbed run."""
-    settings = {"schedule": "fixed", "rounds": "together"}
-    whole = make(Hyperband, spark, prepared.store, **settings).fit(prepared, run_id=f"whole-{orders}")
-    run = f"cut-{orders}"
+    learning = optuna.samplers.TPESampler(seed=1, n_startup_trials=2)
+    settings = {"schedule": "fixed", "rounds": "together", "sampler": learning if sampler == "tpe" else sampler}
+    whole = make(Hyperband, spark, prepared.store, **settings).fit(prepared, run_id=f"whole-{sampler}-{orders}")
+    run = f"cut-{sampler}-{orders}"
     write = Journal.order
 
     def full(journal: Journal, exchange: Any) -> None:
@@ -150,6 +152,32 @@ def test_a_search_whose_driver_ends_anywhere_decides_the_same(
         trial.trial_id: (trial.params, trial.history, trial.reason) for trial in whole.trials
     }
     exact(found)
+    units = [event for event in found.outcome.events if event.kind == "train"]
+    assert found.unit_seconds * len(units) == pytest.approx(sum(event.seconds for event in found.outcome.events))
+    study = found.study(SPACE)
+    assert study.best_value == min(trial.metric for trial in found.trials if len(trial.history) == 4)
+    by_id = {trial.trial_id: trial for trial in found.trials}
+    for theirs in study.trials:
+        ours = by_id[theirs.user_attrs["trial_id"]]
+        assert theirs.params == ours.params
+        assert theirs.intermediate_values == {epoch: row["val_loss"] for epoch, row in enumerate(ours.history, 1)}
+        assert theirs.state.name == ("COMPLETE" if len(ours.history) == 4 else "PRUNED")
+
+
+def test_a_search_that_knows_a_study_keeps_to_what_it_knew(spark: SparkSession, prepared: PreparedData) -> None:
+    study = optuna.create_study()
+    study.enqueue_trial({"lr": 0.01, "hidden": 8})
+    distributions = {
+        "lr": optuna.distributions.FloatDistribution(1e-3, 1e-1, log=True),
+        "hidden": optuna.distributions.CategoricalDistribution([4, 8]),
+    }
+    study.tell(study.ask(distributions), 0.5)
+    task = make(Hyperband, spark, prepared.store, sampler="tpe", study=study)
+    study.tell(study.ask(distributions), 0.6)
+    assert "knows 1 trials of a study" in str(task.plan())
+    assert "knows 2 trials of a study" in str(make(Hyperband, spark, prepared.store, sampler="tpe", study=study).plan())
+    with pytest.raises(InvalidArgumentError, match="has no parameter 'width'"):
+        make(Hyperband, spark, prepared.store, sampler="tpe", study=study, search_space={"width": [1, 2]})
 
 
 def test_what_cannot_be_resumed_says_so(spark: SparkSession, prepared: PreparedData) -> None:
@@ -175,6 +203,26 @@ def test_early_stopping_and_limits(spark: SparkSession, prepared: PreparedData) 
     brief = make(RandomSearch, spark, prepared.store, num_epochs=500, max_seconds=4.0).fit(prepared)
     assert all("seconds are over" in trial.reason for trial in brief.trials)
     assert all(len(trial.history) < 500 for trial in brief.trials)
+    # Two workers at a cent a second, 8 cents: some four seconds.
+    poor = make(RandomSearch, spark, prepared.store, num_epochs=500, price=36.0, max_cost=0.08).fit(prepared)
+    assert all("the budget of 0.08 is spent" in trial.reason for trial in poor.trials)
+    assert all(len(trial.history) < 500 for trial in poor.trials)
+
+
+def test_a_plan_has_the_time_and_the_cost_by_workers(spark: SparkSession, prepared: PreparedData) -> None:
+    """Nine configurations, 21 epochs, over 4 shards in units of an hour; 9 epochs follow one another in any case."""
+    settings = {"num_shards": 4, "num_configurations": 9, "max_epochs": 9, "eta": 3}
+    task = make(SuccessiveHalving, spark, prepared.store, **settings, price=0.5)
+    assert task.plan().offers == ()
+    plan = task.plan(3600.0)
+    assert [(offer.workers, offer.seconds, offer.cost) for offer in plan.offers] == [
+        (2, 42 * 3600, 42.0),
+        (3, 36 * 3600, 54.0),
+    ]
+    assert str(plan).endswith("  at least, with 2 workers: 151200 s, 42\n  at least, with 3 workers: 129600 s, 54")
+    assert [offer.workers for offer in task.plan(3600.0, workers=(1, 4)).offers] == [1, 4]
+    free = make(SuccessiveHalving, spark, prepared.store, **settings)
+    assert str(free.plan(3600.0)).splitlines()[-1] == "  at least, with 2 workers: 151200 s"
 
 
 def test_a_grid_of_a_space_has_its_live_branches_only(spark: SparkSession, prepared: PreparedData) -> None:
@@ -186,7 +234,9 @@ def test_a_grid_of_a_space_has_its_live_branches_only(spark: SparkSession, prepa
 
 def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession, prepared: PreparedData) -> None:
     for kind, settings, said in (
-        (ASHA, {"max_configurations": None}, "max_configurations, max_total_epochs or max_seconds"),
+        (ASHA, {"max_configurations": None}, "max_total_epochs, max_seconds or max_cost"),
+        (RandomSearch, {"max_cost": 1.0}, "max_cost=1.0: give price="),
+        (RandomSearch, {"price": 0}, "price=0: more than 0"),
         (Hyperband, {"eta": 1}, "eta=1"),
         (Hyperband, {"max_epochs": 0}, "max_epochs=0"),
         (SuccessiveHalving, {"min_epochs": 9}, "min_epochs"),
@@ -196,6 +246,9 @@ def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession
         (RandomSearch, {"rounds": "togehter"}, "did you mean 'together'"),
         (RandomSearch, {"max_seconds": 0}, "max_seconds=0"),
         (RandomSearch, {"stoppers": ["patience"]}, "stoppers has 'patience'"),
+        (Hyperband, {"sampler": "tpa"}, "did you mean 'tpe'"),
+        (ASHA, {"sampler": optuna.samplers.TPESampler()}, r"has no seed.*TPESampler\(seed=5\)"),
+        (RandomSearch, {"study": optuna.create_study()}, "a random sampler learns from no trials"),
     ):
         with pytest.raises(InvalidArgumentError, match=said):
             make(kind, spark, prepared.store, **settings)

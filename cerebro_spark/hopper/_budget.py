@@ -1,0 +1,69 @@
+"""Limits of a run that are measured, not counted: seconds and money."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cerebro_spark.errors import InvalidArgumentError
+
+__all__ = ["Budget"]
+
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Seconds and money that a run may take.
+
+    Parameters
+    ----------
+    max_seconds : float, optional
+        Of the run, its earlier parts included.
+    price : float, optional
+        Of a worker for an hour, in any currency.
+    max_cost : float, optional
+        In the same currency: seconds in which workers were there, times their price.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not above 0, or a cost without a price.
+
+    Examples
+    --------
+    >>> Budget(price=1.2, max_cost=3).over(seconds=5400, worker_seconds=9000)
+    'the budget of 3 is spent: 2.5 worker-hours at 1.2'
+    """
+
+    max_seconds: float | None = None
+    price: float | None = None
+    max_cost: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_seconds", "price", "max_cost"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+                raise InvalidArgumentError(f"{name}={value!r}: more than 0, or None")
+        if self.max_cost is not None and self.price is None:
+            raise InvalidArgumentError(f"max_cost={self.max_cost!r}: give price=, that of a worker for an hour")
+
+    def over(self, seconds: float, worker_seconds: float) -> str:
+        """Say which limit is reached.
+
+        Parameters
+        ----------
+        seconds : float
+        worker_seconds : float
+            Sum over the workers of the seconds in which they were there.
+
+        Returns
+        -------
+        str
+            ``""`` where none is.
+        """
+        if self.max_seconds is not None and seconds > self.max_seconds:
+            return f"the {self.max_seconds:g} seconds are over"
+        hours = worker_seconds / _HOUR_S
+        if self.price is not None and self.max_cost is not None and hours * self.price >= self.max_cost:
+            return f"the budget of {self.max_cost:g} is spent: {hours:g} worker-hours at {self.price:g}"
+        return ""
