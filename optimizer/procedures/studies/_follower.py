@@ -52,12 +52,15 @@ class Follower:
     closes_paused : bool
         Whether one that is paused is told as pruned, since it may stay paused for ever. If it goes on after all, what
         it came to is told by another trial of the same parameters: Optuna's trials are not opened again.
+    guests : bool
+        Whether it is told of the configurations that the user added, which may have other parameters.
     """
 
-    def __init__(self, study: Any, ledger: Ledger, *, closes_paused: bool) -> None:
+    def __init__(self, study: Any, ledger: Ledger, *, closes_paused: bool, guests: bool) -> None:
         self.study = study
         self._ledger = ledger
         self._closes_paused = closes_paused
+        self._guests = guests
         self._optuna = load_optuna("a study")
         self._seen = 0
         self._open: dict[str, tuple[Trial, Any]] = {}
@@ -73,8 +76,7 @@ class Follower:
             Gives the Optuna trial of a configuration that has started since the last time.
         """
         for trial in islice(self._ledger, self._seen, None):
-            # The user's own may have other parameters than the space.
-            if not trial.guest:
+            if self._guests or not trial.guest:
                 self._open[trial.trial_id] = trial, begun(trial)
         self._seen = len(self._ledger)
         for name, (trial, theirs) in list(self._open.items()):

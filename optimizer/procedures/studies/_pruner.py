@@ -75,7 +75,7 @@ class OptunaPruner:
         follower = self._followers.get(ledger)
         if follower is None:
             study = new_study(ledger.mode, pruner=copy.deepcopy(self._pruner))
-            follower = self._followers[ledger] = Follower(study, ledger, closes_paused=False)
+            follower = self._followers[ledger] = Follower(study, ledger, closes_paused=False, guests=True)
         study = follower.study
         follower.follow(lambda _: study.ask())
         # Whoever has come to the end is complete, whatever the pruner thinks of the last epoch.

@@ -173,7 +173,7 @@ class OptunaSampler(Sampler):
             )
         study = new_study(ledger.mode, sampler=copy.deepcopy(self._sampler))
         study.add_trials(self._known)
-        return Follower(study, ledger, closes_paused=True)
+        return Follower(study, ledger, closes_paused=True, guests=False)
 
     def _begun(self, trial: Trial) -> Any:
         """Give the Optuna trial of a configuration that has started: what was asked last; of a clone, one like it."""
