@@ -152,7 +152,7 @@ class Director:
 
     @property
     def _busy(self) -> int:
-        return sum(trial.running and not trial.held and not self._results(trial) for trial in self.trials)
+        return sum(trial.running and not trial.held and trial.epoch < trial.granted for trial in self.trials)
 
     def _exchange(self, results: Sequence[Result], busy: int) -> tuple[Decision, ...]:
         exchange = Exchange.with_procedure(self._procedure, results, idle=max(0, self._slots - busy))

@@ -258,7 +258,7 @@ class Epochs:
         # depends on a trial's place among all.
         for trial in state.trials:
             if not self._replayed:
-                hopper.add(trial.trial_id, state.partitions, epoch=trial.epoch)
+                hopper.add(trial.trial_id, state.partitions, epoch=trial.epoch, inherited=state.inherited(trial))
             elif trial.running:
                 hopper.enter(trial.trial_id, trial.epoch, state.partitions)
         return hopper

@@ -169,7 +169,13 @@ class RunState:
     def add(self, trial: Trial) -> None:
         """Add a trial that the director has started."""
         self.trial[trial.trial_id] = trial
-        self.hopper.add(trial.trial_id, self.partitions)
+        self.hopper.add(trial.trial_id, self.partitions, inherited=self.inherited(trial))
+
+    def inherited(self, trial: Trial) -> int:
+        """Count the epochs that a clone has from its source, and from the source's own."""
+        if trial.source is None:
+            return 0
+        return trial.source.epoch + self.inherited(self.trial[trial.source.trial_id])
 
     def enter(self, trial: Trial) -> None:
         """Schedule what remains of a trial's epoch: the next one, or one with units that are done again."""

@@ -36,6 +36,8 @@ class ASHA(SampledSearch):
         Epochs in all at each rung, 1, 3 and 9 (the default), or epochs that each rung adds, 1 + 3 + 9, as in the seeds.
     concurrency : int, optional
         Configurations beside each other; by default as many as find a worker idle.
+    schedule : str
+        As of :class:`Search`; default ``"longest-remaining-elsewhere"``.
     **settings
         Of :class:`Search`.
 
@@ -72,6 +74,8 @@ class ASHA(SampledSearch):
     eta: int = 3
     rungs: str = "milestones"
     concurrency: int | None = None
+    # New configurations would keep the last rung waiting, and no limit of configurations ends that.
+    schedule: str = "longest-remaining-elsewhere"
 
     def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.ASHA:
         """See :meth:`Search.procedure`."""

@@ -83,7 +83,7 @@ class Search(Estimator[Selection]):
     replicas : int
         Workers that keep each shard: with more than one, no trial waits for a lost worker. Default 1.
     schedule : str
-        ``"longest-remaining-elsewhere"`` (default) and the others of :data:`optimizer.hopper.POLICIES` are online: they
+        ``"least-far-along"`` (default) and the others of :data:`optimizer.hopper.POLICIES` are online: they
         follow measured times, and a run is repeated exactly by :meth:`Selection.replay`. ``"fixed"`` takes the order
         from the seed alone.
     rounds : {"rolling", "together"}

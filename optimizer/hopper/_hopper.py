@@ -11,7 +11,7 @@ from optimizer.errors import nearest
 from ._errors import HopperError, unknown
 from ._orders import Fixed, Replay
 from ._outlook import Outlook
-from ._policies import LongestRemaining, Randomized
+from ._policies import LeastFarAlong, LongestRemaining, Randomized
 from ._queue import Queue
 from ._times import UnitTimes
 
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["POLICIES", "Hopper"]
 
-#: Names of the policies, the default first. ``"longest-remaining-elsewhere"`` and ``"longest-remaining-first"`` give an
-#: idle worker the configuration with the most seconds remaining, without the unit in question or with it.
-#: ``"randomized"`` is Algorithm 1; ``"fixed"`` makes visit orders a function of the seed alone.
-POLICIES = ("longest-remaining-elsewhere", "longest-remaining-first", "randomized", "fixed")
+#: Names of the policies, the default first. ``"least-far-along"`` gives an idle worker a configuration in the earliest
+#: epoch of its lineage, of those the one with the most seconds remaining in its epoch, without the unit in question.
+#: ``"longest-remaining-elsewhere"`` and ``"longest-remaining-first"`` give it the one with the most seconds remaining
+#: in all epochs that it has to train, without the unit in question or with it. ``"randomized"`` is Algorithm 1;
+#: ``"fixed"`` makes visit orders a function of the seed alone.
+POLICIES = ("least-far-along", "longest-remaining-elsewhere", "longest-remaining-first", "randomized", "fixed")
 
 
 class Hopper:
@@ -98,6 +100,8 @@ class Hopper:
             chosen = Randomized(seed)
         elif policy == "fixed":
             chosen = Fixed(seed, len(availability))
+        elif policy == "least-far-along":
+            chosen = LeastFarAlong(seed, len(availability))
         else:
             chosen = LongestRemaining(seed, len(availability), elsewhere=policy == "longest-remaining-elsewhere")
         self._queue = Queue(availability)
@@ -234,7 +238,9 @@ class Hopper:
         """
         self._queue.end(self._queue.config(config))
 
-    def add(self, config: str, done: Collection[int] = (), *, epoch: int = 0, ahead: int = 0) -> None:
+    def add(
+        self, config: str, done: Collection[int] = (), *, epoch: int = 0, ahead: int = 0, inherited: int = 0
+    ) -> None:
         """Add a configuration.
 
         Parameters
@@ -246,13 +252,16 @@ class Hopper:
             The epoch that it is in. Default 0.
         ahead : int
             Epochs that it has to train after that one, for policies that look at the work remaining. Default 0.
+        inherited : int
+            Of a clone, the epochs along its lineage before its own first one, for policies that look at how far along a
+            configuration is. Default 0.
 
         Raises
         ------
         HopperError
             The name is taken, even if stopped; an unknown partition; or a replay whose log lacks the configuration.
         """
-        self._policy.prepare(self._queue, self._queue.add(config, done, epoch=epoch, ahead=ahead))
+        self._policy.prepare(self._queue, self._queue.add(config, done, epoch=epoch, ahead=ahead, inherited=inherited))
 
     def enter(self, config: str, epoch: int, done: Collection[int] = (), *, ahead: int = 0) -> None:
         """Move a configuration to another epoch: the next one, or one to do again because its state was lost.

@@ -24,7 +24,7 @@ class Fixed:
     """Every configuration visits the partitions in the order of a :class:`Ring`, whatever the timing.
 
     A worker may take any configuration whose next partition it holds: models do not depend on that choice. It takes
-    the one with the most work remaining.
+    one that is least far along its lineage, of those the one with the most work remaining.
 
     Parameters
     ----------
@@ -55,6 +55,9 @@ class Fixed:
         if not here.any():
             return None
         candidates, ahead = available[here], ahead[here]
+        along = queue.along[candidates]
+        earliest = along == along.min()
+        candidates, ahead = candidates[earliest], ahead[earliest]
         place = int(outlook.remaining()[candidates].argmax())
         return int(candidates[place]), int(ahead[place])
 

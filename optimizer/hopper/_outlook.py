@@ -44,6 +44,14 @@ class Outlook:
         seconds = self._fastest() * self._sizes
         return np.asarray((seconds @ pending + ahead * seconds.sum()) * self.times.costs(self._configs))
 
+    def in_epoch(self) -> NDArray[np.float64]:
+        """Sum the seconds of each configuration's units in Q, those of the epoch that it is in."""
+        self._refresh()
+        pending = self._queue.pending
+        if self._table is not None:
+            return np.asarray(np.einsum("pc,pc->c", self._best, pending))
+        return np.asarray(((self._fastest() * self._sizes) @ pending) * self.times.costs(self._configs))
+
     def of_units(self, worker: int, partition: int) -> NDArray[np.float64]:
         """Predict the seconds of each configuration's unit of a partition on a worker."""
         self._refresh()

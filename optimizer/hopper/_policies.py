@@ -9,10 +9,12 @@ import numpy as np
 from ._ring import Rings
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ._outlook import Outlook
     from ._queue import Queue
 
-__all__ = ["LongestRemaining", "Policy", "Randomized"]
+__all__ = ["LeastFarAlong", "LongestRemaining", "Policy", "Randomized"]
 
 # Sums of the same seconds in another order are a tie.
 _TIE = 1e-9
@@ -93,10 +95,42 @@ class LongestRemaining:
         # With replicas the partition is chosen first: the one with most work per holder must not wait, or a slow
         # worker is left alone with it at the end.
         row = int(rows[0] if len(rows) == 1 else rows[outlook.pressure()[held[rows]].argmax()])
-        partition, candidates = int(held[row]), np.flatnonzero(possible[row])
-        scores = outlook.remaining()[candidates]
-        if self._elsewhere:
-            scores = scores - outlook.of_units(worker, partition)[candidates]
-        best = scores.max()
-        candidates = candidates[scores >= best - _TIE * abs(best)]
+        partition, candidates = int(held[row]), self._first(queue, np.flatnonzero(possible[row]))
+        if len(candidates) > 1:
+            scores = self._work(outlook)[candidates]
+            if self._elsewhere:
+                scores = scores - outlook.of_units(worker, partition)[candidates]
+            best = scores.max()
+            candidates = candidates[scores >= best - _TIE * abs(best)]
         return int(candidates[self._away[candidates, partition].argmin()]), partition
+
+    def _first(self, queue: Queue, candidates: NDArray[np.intp]) -> NDArray[np.intp]:  # noqa: ARG002 - all alike
+        return candidates
+
+    def _work(self, outlook: Outlook) -> NDArray[np.float64]:
+        return outlook.remaining()
+
+
+class LeastFarAlong(LongestRemaining):
+    """Whoever is in the earliest epoch of its lineage goes first; of those, the one with the most work in its epoch.
+
+    In one epoch this is :class:`LongestRemaining`. In a search, whoever has trained most must not keep the others from
+    their next rung: a bracket's first rung would wait for the long epochs of another bracket, and its last
+    configuration would train alone. Epochs that a configuration was granted beyond its own do not count, since nobody
+    knows yet whom a rung will promote.
+
+    Parameters
+    ----------
+    seed : int
+    partitions : int
+    """
+
+    def __init__(self, seed: int, partitions: int) -> None:
+        super().__init__(seed, partitions, elsewhere=True)
+
+    def _first(self, queue: Queue, candidates: NDArray[np.intp]) -> NDArray[np.intp]:
+        along = queue.along[candidates]
+        return np.asarray(candidates[along == along.min()])
+
+    def _work(self, outlook: Outlook) -> NDArray[np.float64]:
+        return outlook.in_epoch()

@@ -67,6 +67,8 @@ class Queue:
         self._idle = np.zeros(_ROOM, dtype=bool)
         self._progress = np.zeros(_ROOM, dtype=np.intp)
         self._ahead = np.zeros(_ROOM, dtype=np.intp)
+        self._along = np.zeros(_ROOM, dtype=np.intp)
+        self._inherited: list[int] = []
         for name in sorted({name for holders in availability.values() for name in holders}):
             self.join(name, [partition for partition, holders in availability.items() if name in holders])
 
@@ -95,6 +97,11 @@ class Queue:
         """Epochs that each configuration has to train after the one that it is in."""
         return self._ahead[: len(self.names)]
 
+    @property
+    def along(self) -> NDArray[np.intp]:
+        """Epochs along the lineage of each configuration before the one that it is in."""
+        return self._along[: len(self.names)]
+
     def config(self, name: str) -> int:
         """Look up the place of a configuration."""
         if name not in self.configs:
@@ -107,7 +114,7 @@ class Queue:
             raise unknown("worker", name, self.workers)
         return self.workers[name]
 
-    def add(self, name: str, done: Collection[int], *, epoch: int = 0, ahead: int = 0) -> int:
+    def add(self, name: str, done: Collection[int], *, epoch: int = 0, ahead: int = 0, inherited: int = 0) -> int:
         """Put the units of a new configuration into Q, and return its place."""
         if name in self.configs:
             raise HopperError(f"configuration {name!r} exists already; give each a different name")
@@ -115,10 +122,11 @@ class Queue:
         place = self.configs[name] = len(self.names)
         self.names.append(name)
         self.epochs.append(epoch)
+        self._inherited.append(inherited)
         if place == len(self._idle):
             self._tables = np.pad(self._tables, ((0, 0), (0, 0), (0, place)))
-            self._idle, self._progress, self._ahead = (
-                np.pad(array, (0, place)) for array in (self._idle, self._progress, self._ahead)
+            self._idle, self._progress, self._ahead, self._along = (
+                np.pad(array, (0, place)) for array in (self._idle, self._progress, self._ahead, self._along)
             )
         self._idle[place] = True
         self._enter(place, finished, epoch, ahead)
@@ -141,6 +149,7 @@ class Queue:
         self._tables[1, finished, config] = True
         self._progress[config] = len(finished)
         self._ahead[config] = ahead
+        self._along[config] = self._inherited[config] + epoch
 
     def keep(self, config: int, partitions: Collection[int]) -> None:
         """Drop the units of a configuration from Q, except those of some partitions, given by their places."""

@@ -23,7 +23,8 @@ from ._sampled import Sampled
 from ._sampling import ListedSampler, RandomSampler, Sampler
 from ._schedule import Schedule, Segment, schedule_of
 from ._sequential import Sequential
-from ._simulate import Simulation, Span, Visit, simulate
+from ._simulate import simulate
+from ._simulation import Simulation, Span, Visit
 from ._stoppers import MedianRule, Patience, Stopper, Threshold
 from ._trial import WORST, Trial
 

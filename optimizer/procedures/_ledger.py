@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import insort
 from itertools import groupby
 from numbers import Real
 from typing import TYPE_CHECKING
@@ -39,6 +40,8 @@ class Ledger:
         self.mode = mode
         self._trials: dict[str, Trial] = {}
         self._running: dict[str, Trial] = {}
+        # By epoch of a lineage, the means of the scores up to there, sorted.
+        self._means: dict[int, list[float]] = {}
         #: Epochs that were granted; of ended trials, those that were finished.
         self.epochs = 0
         #: Trials that the user added, which the procedure does not decide about.
@@ -84,6 +87,23 @@ class Ledger:
         """Turn a score back into a value of the metric."""
         return score if self.mode == "max" else -score
 
+    def means(self, epoch: int) -> Sequence[float]:
+        """List the mean score up to an epoch of each trial whose lineage has reached it, in ascending order.
+
+        Parameters
+        ----------
+        epoch : int
+            Along the lineage, counted from 1.
+
+        Returns
+        -------
+        sequence of float
+        """
+        return self._means.get(epoch, ())
+
+    def _reach(self, trial: Trial, epoch: int) -> None:
+        insort(self._means.setdefault(epoch, []), trial.sums[epoch - 1] / epoch)
+
     def ranked(self, trials: Iterable[Trial]) -> list[Trial]:
         """Sort trials by their last epoch, the best first; of equal ones the one that was started first."""
         return sorted(trials, key=lambda trial: (-trial.score, trial.number))
@@ -123,6 +143,8 @@ class Ledger:
         trial = Trial(f"c{number:03d}", number, params, epochs, source, reason=reason)
         if source is not None:
             trial.inherit(self.check_source(source), source.epoch)
+            for epoch in range(1, len(trial.sums) + 1):
+                self._reach(trial, epoch)
         self._trials[trial.trial_id] = self._running[trial.trial_id] = trial
         self.epochs += epochs
         return trial
@@ -180,6 +202,7 @@ class Ledger:
         for trial, measured, status in scored:
             for event, score in measured:
                 trial.add(dict(event.metrics), score)
+                self._reach(trial, len(trial.sums))
             if status:
                 self.rest(trial, status, status)
             fresh.append(trial)

@@ -117,6 +117,8 @@ class PBT(Sampled):
         self._clones = 0
         self._perturb(space.sample(self._seed, 0))  # a wrong name in only is told now, not with the first clone
         self._members: list[Trial] = []
+        # Members that ended before anybody had measured something.
+        self._lost: set[Trial] = set()
 
     def decide(self, fresh: Sequence[Trial], idle: int) -> None:  # noqa: ARG002 - the population is set
         """See :meth:`Procedure.decide`."""
@@ -130,7 +132,9 @@ class PBT(Sampled):
             self._generation(fresh)
         else:
             self._finish_old([trial for trial in fresh if trial.waiting])
-            for member in [member for member in self._members if member.waiting or not member.live]:
+            # Ends come with results: of a thousand members the others need not be looked at.
+            met = {trial for trial in fresh if trial.waiting or not trial.live} | self._lost
+            for member in [member for member in self._members if member in met]:
                 self._meet(member)
 
     def _generation(self, fresh: Sequence[Trial]) -> None:
@@ -164,12 +168,21 @@ class PBT(Sampled):
     def _meet(self, trial: Trial) -> None:
         """Decide about one member, by what the others have measured last."""
         place = self._members.index(trial)
-        ranked = self.ledger.ranked(member for member in self._members if member.live and member.score > WORST)
-        count = min(self._count, len(ranked) // 2)
-        best = ranked[:count] if trial.live else ranked[: self._count]
-        lost = not trial.live or trial in ranked[len(ranked) - count :]
+        scored = [
+            (-score, member.number, member)
+            for member in self._members
+            if member.live and (score := member.score) > WORST
+        ]
+        count = min(self._count, len(scored) // 2)
+        lost = not trial.live
+        if trial.live and trial.score > WORST:
+            own = (-trial.score, trial.number)
+            lost = sum((score, number) > own for score, number, _ in scored) < count
+        best = [member for *_, member in sorted(scored)[: count if trial.live else self._count]] if lost else []
+        self._lost.discard(trial)
         if not trial.live and not best:
-            return  # until another one has measured something
+            self._lost.add(trial)  # until another one has measured something
+            return
         member = self._replace(trial, best) if lost and best else self._go_on(trial)
         self._members[place : place + 1] = [] if member is None else [member]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Protocol
 
 from optimizer.errors import InvalidArgumentError
@@ -11,7 +11,7 @@ from optimizer.errors import InvalidArgumentError
 from ._arguments import real, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ._ledger import Ledger
     from ._trial import Trial
@@ -164,14 +164,22 @@ class MedianRule:
         epoch = len(trial.curve)
         if epoch <= self.warm_up:
             return ""
-        means = [other.sums[epoch - 1] / epoch for other in ledger if other is not trial and len(other.sums) >= epoch]
-        if len(means) < self.min_trials:
+        means = ledger.means(epoch)
+        others = len(means) - 1
+        if others < self.min_trials:
             return ""
-        middle = median(means)
+        middle = _median_without(means, trial.sums[epoch - 1] / epoch)
         best = max(trial.curve)
         if best >= middle:
             return ""
         return (
             f"median rule: best {ledger.metric} {ledger.value(best):g} is worse than {ledger.value(middle):g}, "
-            f"the median of {len(means)} others at epoch {epoch}"
+            f"the median of {others} others at epoch {epoch}"
         )
+
+
+def _median_without(ordered: Sequence[float], value: float) -> float:
+    """Take the median of sorted numbers, one of which is left out."""
+    place, count = bisect_left(ordered, value), len(ordered) - 1
+    lower, upper = ((middle + (middle >= place)) for middle in ((count - 1) // 2, count // 2))
+    return (ordered[lower] + ordered[upper]) / 2

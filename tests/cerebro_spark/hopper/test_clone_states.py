@@ -44,6 +44,13 @@ def test_a_clone_waits_for_a_source_that_is_to_get_there_again(
     assert not state.waits(clone), "it has a state of its own"
 
 
+def test_the_epochs_of_a_lineage_count_for_its_clones() -> None:
+    state, source, clone = run(4)
+    again = Trial("c002", {}, source=Source("c001", 3))
+    state.trial["c002"] = again
+    assert [state.inherited(trial) for trial in (source, clone, again)] == [0, 2, 5]
+
+
 @pytest.mark.parametrize("units", [3, 4])
 def test_a_clone_that_waits_gets_no_unit(units: int) -> None:
     state, _, _ = run(units)

@@ -143,6 +143,32 @@ def test_a_configuration_with_more_epochs_to_come_goes_first() -> None:
     assert hopper.next_unit("w0") == Unit("short", 0)
 
 
+def test_whoever_is_least_far_along_its_lineage_goes_first() -> None:
+    times = UnitTimes({"long": 5.0, "short": 1.0, "clone": 9.0, "ahead": 1.0})
+    hopper = Hopper((), {0: ["w0"], 1: ["w1"]}, policy="least-far-along", times=times)
+    hopper.add("ahead", epoch=2, ahead=9)
+    hopper.add("clone", inherited=2)
+    hopper.add("long", epoch=1)
+    hopper.add("short", epoch=1, ahead=3)
+    given = []
+    while (unit := hopper.next_unit("w0")) is not None:
+        hopper.finish(unit, 1.0)
+        given.append(unit.config)
+    # Epochs to come count for nothing, those before a clone's own first one do.
+    assert given == ["long", "short", "clone", "ahead"]
+    hopper.enter("short", 2)
+    hopper.enter("clone", 1)
+    assert hopper.next_unit("w0") == Unit("short", 0)
+
+
+@unhurried
+@given(workloads(replicas=True), st.integers(0, 99))
+def test_in_one_epoch_the_least_far_along_is_the_longest_remaining(workload: HopWorkload, seed: int) -> None:
+    placements = [simulate(workload, policy, seed).placements for policy in POLICIES[:2]]
+    assert POLICIES[1] == "longest-remaining-elsewhere"
+    assert placements[0] == placements[1]
+
+
 def test_nobody_waits_at_the_end_of_an_epoch() -> None:
     """Four configurations on three workers: in one epoch alone, the last units leave a worker without any."""
     workload = HopWorkload(np.repeat([[4.0], [5.0], [5.0], [3.0]], 3, axis=1))

@@ -132,5 +132,5 @@ def test_rearrangement_follows_the_availability() -> None:
 @given(workloads(), st.integers(0, 5))
 def test_every_list_schedule_keeps_the_second_promise(workload: HopWorkload, seed: int) -> None:
     most = workload.times.sum(axis=0).max() + (len(workload.workers) - 1) * workload.times.max()
-    for policy in ("randomized", "longest-remaining-first", "longest-remaining-elsewhere"):
+    for policy in ("least-far-along", "randomized", "longest-remaining-first", "longest-remaining-elsewhere"):
         assert simulate(workload, policy, seed).makespan <= most
