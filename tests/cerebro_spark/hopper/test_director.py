@@ -202,3 +202,16 @@ def test_a_missing_order_is_told(tmp_path: Path) -> None:
     (tmp_path / "runs/run/orders/order-000001.json").unlink()
     with pytest.raises(RunError, match=r"order-000001\.json is missing"):
         journal.orders()
+
+
+def test_a_trial_that_reports_within_its_grant_leaves_no_slot_idle(tmp_path: Path) -> None:
+    sampler = ListedSampler(PARAMS)
+    procedure = ASHA(sampler, max_epochs=4, min_epochs=4, eta=2, limits=Limits(max_configurations=9))
+    run = director(tmp_path, procedure)
+    run.begin()
+    assert len(run.trials) == 2
+    for _ in range(3):
+        train(run, 1)
+        assert len(run.trials) == 2
+    train(run, 5)
+    assert len(run.trials) > 2
