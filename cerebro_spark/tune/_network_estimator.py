@@ -214,7 +214,9 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         return super().fit(dataset, params)
 
     def fitMultiple(self, dataset: DataFrame, paramMaps: Sequence[dict[Param[Any], Any]]) -> Iterator[tuple[int, Any]]:
-        """Train the configurations of several param maps in one run, which starts when the first model is asked for.
+        """Train the configurations of several param maps in one run.
+
+        In the caller's thread, which hears an interrupt: a validator asks for the models from others.
 
         Parameters
         ----------
@@ -226,8 +228,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         -------
         iterator of tuple of int and TunedModel
             Indices of the maps and their models. Threads may share it. A configuration that failed raises
-            ``NoModelError`` in its place, and the next call goes on with the others; an error of the run is raised for
-            each.
+            ``NoModelError`` in its place, and the next call goes on with the others.
 
         Raises
         ------
@@ -235,6 +236,8 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
             A map has a Param of another stage.
         TypeError
             A value is not like its Param's default.
+        RunError, TooFewSlotsError
+            And whatever else :meth:`GridSearch.fit` raises.
         """
         for number, params in enumerate(paramMaps):
             self._check_own(params, f"param map {number}")
@@ -297,7 +300,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
 
 
 class _Fits(Iterator[tuple[int, TunedModel]]):
-    """Models of some settings of one estimator, all from one run; threads may share it.
+    """Train some settings of one estimator in one run, and give their models; threads may share it.
 
     Parameters
     ----------
@@ -308,11 +311,12 @@ class _Fits(Iterator[tuple[int, TunedModel]]):
 
     def __init__(self, estimators: Sequence[NetworkEstimator], dataset: DataFrame) -> None:
         self._estimators = estimators
-        self._dataset = dataset
         self._configurations = [estimator._configuration() for estimator in estimators]  # noqa: SLF001
         self._given = 0
-        self._selection: Selection | None = None
-        self._error: BaseException | None = None
+        if estimators:
+            with _TURN:
+                self._selection = estimators[0]._trained(dataset, list(self._distinct.values()))  # noqa: SLF001
+            _LOG.info("run %s trained %d configurations", self._selection.run_id, len(self._distinct))
 
     def __next__(self) -> tuple[int, TunedModel]:
         with _TURN:
@@ -320,20 +324,7 @@ class _Fits(Iterator[tuple[int, TunedModel]]):
                 raise StopIteration
             index = self._given
             self._given += 1
-            selection = self._run()
-            return index, self._model(selection, index)
-
-    def _run(self) -> Selection:
-        if self._error is not None:
-            raise self._error
-        if self._selection is None:
-            try:
-                self._selection = self._estimators[0]._trained(self._dataset, list(self._distinct.values()))  # noqa: SLF001
-            except BaseException as error:
-                self._error = error
-                raise
-            _LOG.info("run %s trained %d configurations", self._selection.run_id, len(self._distinct))
-        return self._selection
+            return index, self._model(self._selection, index)
 
     @property
     def _distinct(self) -> dict[str, dict[str, Any]]:

@@ -164,11 +164,12 @@ class _Course:
     def _ask(self, results: Sequence[Result]) -> None:
         """Tell results and carry out the decisions; as in a live run, as many slots as workers are offered."""
         ledger = self._procedure.ledger
-        over = {result.trial_id for result in results if not isinstance(result, OutOfTime) and self._last(result)}
+        news = [result for result in results if isinstance(result, EpochResult | Ended)]
+        over = {result.trial_id for result in news if self._last(result)}
         idle = max(0, self._workers - (ledger.runs - len(over)))
         exchange = Exchange.with_procedure(self._procedure, results, idle=idle)
         self._log.append(exchange)
-        touched = [result.trial_id for result in results if not isinstance(result, OutOfTime)]
+        touched = [result.trial_id for result in news]
         touched += [decision.trial_id for decision in exchange.decisions]
         for trial in map(ledger.__getitem__, dict.fromkeys(touched)):
             if not trial.live:

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from searches import FEATURES, adult, search, trainer
 from sessions import CONNECT
 
-from cerebro_spark import ModelTrainer, NetworkEstimator, SparkBackend, Store, TunedModel
+from cerebro_spark import GridSearch, ModelTrainer, NetworkEstimator, SparkBackend, Store, TunedModel
 from cerebro_spark.errors import InvalidArgumentError, LabelError, NoModelError, TooFewSlotsError
 
 if TYPE_CHECKING:
@@ -174,20 +174,19 @@ def test_models_equal_a_grid_search_of_the_same_list(spark: SparkSession, tmp_pa
     assert not np.array_equal(*ours)
 
 
-def test_the_run_starts_with_the_first_model_and_once(
+def test_the_models_of_threads_are_of_one_run(
     spark: SparkSession, tmp_path: Path, table: DataFrame, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = estimator(spark, tmp_path)
     maps = [{made.lr: 0.1}, {made.lr: 0.1, made.predictionCol: "guess"}, {made.lr: 0.2}]
-    models = made.fitMultiple(table, maps)
-    made.set(made.hidden, 7)
-    assert not tmp_path.joinpath("runs").exists()
     got: dict[int, TunedModel] = {}
 
     def take() -> None:
         got.update([next(models)])
 
     with caplog.at_level(logging.INFO, logger="cerebro_spark"):
+        models = made.fitMultiple(table, maps)
+        made.set(made.hidden, 7)
         threads = [threading.Thread(target=take) for _ in maps]
         for thread in threads:
             thread.start()
@@ -221,14 +220,28 @@ def test_a_failed_configuration_raises_in_its_own_place(spark: SparkSession, tmp
     assert len(runs(tmp_path)) == 1
 
 
-def test_an_error_of_the_run_is_raised_for_each(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
+def test_an_error_of_the_run_is_raised_at_once(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
     made = estimator(spark, tmp_path, backend=SparkBackend(spark, num_workers=64))
-    models = made.fitMultiple(table, [{made.hidden: 4}, {made.hidden: 6}])
-    for _ in range(2):
-        with pytest.raises(TooFewSlotsError):
-            next(models)
-    with pytest.raises(StopIteration):
-        next(models)
+    with pytest.raises(TooFewSlotsError):
+        made.fitMultiple(table, [{made.hidden: 4}, {made.hidden: 6}])
+
+
+def test_the_caller_of_a_validator_trains_and_so_hears_an_interrupt(
+    spark: SparkSession, tmp_path: Path, table: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    fit = GridSearch.fit
+
+    def noted(search: GridSearch, data: Any, *arguments: Any, **settings: Any) -> Any:
+        threads.append(threading.current_thread())
+        return fit(search, data, *arguments, **settings)
+
+    monkeypatch.setattr(GridSearch, "fit", noted)
+    made = estimator(spark, tmp_path)
+    grid = ParamGridBuilder().addGrid(made.lr, [0.1, 0.2]).build()
+    evaluator = MulticlassClassificationEvaluator(labelCol="label")
+    TrainValidationSplit(estimator=made, estimatorParamMaps=grid, evaluator=evaluator, parallelism=2).fit(table)
+    assert threads == [threading.current_thread()] * 2
 
 
 # ---- validators and evaluators
