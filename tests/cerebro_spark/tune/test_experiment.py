@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,6 +96,11 @@ def test_configurations_come_go_and_pause(spark: SparkSession, prepared: Prepare
     until(lambda: epochs(experiment)["c001"] > paused)
     with pytest.raises(TimeoutError, match="it goes on"):
         experiment.wait(0.0)
+    resumed = epochs(experiment)["c001"]
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        experiment.wait()
+    until(lambda: epochs(experiment)["c001"] > resumed + 1)
     experiment.end()
     found = experiment.wait()
     reasons = {trial.trial_id: trial.reason for trial in found.trials}
