@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from recorder import Recorder
@@ -25,6 +25,10 @@ from cerebro_spark.callbacks import (
 )
 from cerebro_spark.hopper import Run, RunSpec, Trial
 from optimizer.procedures import Listed
+from udfs.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CONFIGS = [{"lr": 0.1}, {"lr": 0.2}]
 SPEC = RunSpec("first", "people", CONFIGS, "m:f", 2, 0, "fixed", 1, "val_accuracy", True, "rolling", "GridSearch")
@@ -119,9 +123,9 @@ def test_publishing_waits_for_no_callback() -> None:
     assert [event.partition for event in heard] == list(range(100))
 
 
-def run(trials: list[Trial]) -> Run:
+def run(trials: list[Trial], folder: Path) -> Run:
     journal: Any = SimpleNamespace(run="first", events=list, orders=list, order=lambda _: None)
-    prepared: Any = SimpleNamespace(partitions=(0, 1))
+    prepared: Any = SimpleNamespace(partitions=(0, 1), store=Store.from_uri(str(folder)))
     nothing: Any = None
     return Run(
         spec=SPEC,
@@ -137,24 +141,24 @@ def run(trials: list[Trial]) -> Run:
     )
 
 
-def test_a_run_that_fails_says_so_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails_says_so_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fail(*_: Any) -> None:
         raise OSError("the disk is full")
 
     monkeypatch.setattr(Run, "_train", fail)
     recorder = Recorder()
     with pytest.raises(OSError, match="the disk is full"):
-        run([Trial("c000", {"lr": 0.1}), Trial("c001", {"lr": 0.2})]).execute([recorder])
+        run([Trial("c000", {"lr": 0.1}), Trial("c001", {"lr": 0.2})], tmp_path).execute([recorder])
     assert [type(event) for event in recorder.events] == [RunStarted, RunFailed]
     assert recorder.events[-1] == RunFailed(run_id="first", error="OSError: the disk is full")
 
 
-def test_a_run_with_nothing_to_train_tells_what_there_is() -> None:
+def test_a_run_with_nothing_to_train_tells_what_there_is(tmp_path: Path) -> None:
     recorder = Recorder()
     history = [{"loss": 1.0, "val_accuracy": 0.25}, {"loss": 0.5, "val_accuracy": 0.5}]
     finished = Trial("c000", {"lr": 0.1}, status="finished", history=history)
     diverged = Trial("c001", {"lr": 0.2}, status="diverged", history=history[:1])
-    run([finished, diverged]).execute([recorder])
+    run([finished, diverged], tmp_path).execute([recorder])
     start, end = recorder.events
     assert isinstance(start, RunStarted)
     assert [(trial.trial_id, trial.status, len(trial.history)) for trial in start.trials] == [
