@@ -66,10 +66,13 @@ class RandomSearch(SampledSearch):
 
     def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.Sequential:
         """See :meth:`Search.procedure`."""
-        return procedures.Sequential(
-            self._sampler(),
-            configurations=self.num_configurations,
-            epochs=self.num_epochs,
-            concurrency=self.concurrency,
+        sampler = self._sampler()
+        settings = {
+            "configurations": self.num_configurations,
+            "epochs": self.num_epochs,
+            "concurrency": self.concurrency,
             **self._rules(metric, mode),
-        )
+        }
+        if isinstance(sampler, procedures.RandomSampler):
+            return procedures.RandomSearch(self.space, seed=self.seed, **settings)
+        return procedures.Sequential(sampler, **settings)

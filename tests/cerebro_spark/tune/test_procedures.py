@@ -90,6 +90,7 @@ def test_a_procedure_trains_what_it_plans(kind: type[Search], spark: SparkSessio
     assert all(trial.reason for trial in found.trials)
     assert stories.ended == {trial.trial_id: trial.reason for trial in found.trials}
     assert len(found.trials) == plan.configurations
+    assert plan.procedure == kind.__name__
     reached = Counter(len(trial.history) for trial in found.trials)
     if kind is not ASHA:
         assert sum(epochs * count for epochs, count in reached.items()) == plan.epochs
