@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 _STALLED_S = 300.0
 _ENDED_S = 90.0
-# Remedies may fail by the next fault: so many for one search are an endless circle.
+# Remedies may fail by the next fault: so many without a unit more than before are an endless circle.
 _REMEDIES = 50
 _CALM = "calm"
 
@@ -221,8 +221,12 @@ class Soak:
     def _search(self, run: str, *, disturbed: bool) -> dict[str, Any]:
         """Run a search to its end, with all remedies that it takes."""
         order = "fit"
-        for _ in range(_REMEDIES):
+        furthest, in_vain = 0, 0
+        while in_vain < _REMEDIES:
             reply = self._ask(order, run, disturbed=disturbed)
+            reached = self._progress(run)
+            in_vain = in_vain + 1 if reached <= furthest else 0
+            furthest = max(furthest, reached)
             if reply is None:
                 self.remedies["resumed after the driver's death"] += 1
                 order = self._go_on(run)
@@ -235,7 +239,7 @@ class Soak:
             else:
                 self._footprints.append(reply["footprint"])
                 return reply
-        raise SearchError(f"{_REMEDIES} remedies did not help")
+        raise SearchError(f"{_REMEDIES} remedies did not help it past {furthest} units")
 
     def _go_on(self, run: str) -> str:
         return "resume" if (self.folder / "store" / "runs" / run / "run.json").exists() else "fit"
