@@ -159,17 +159,20 @@ class Assignments:
         return bool(behind) and bool(others) and min(behind) < min(others)
 
     def _choose(self, worker: Attached, without: Collection[str]) -> tuple[str, Trial, int] | None:
-        """Remove and give a unit, as its kind, its trial and its partition."""
+        """Remove and give a unit, as its kind, its trial and its partition.
+
+        Evaluations come first: they are short, and a trial that waits for them falls behind the others.
+        """
         state = self._state
+        pair = self._evaluation(worker, without)
+        if pair is not None:
+            return "evaluate", state.trial[pair[0]], pair[1]
         urgent = {trial.trial_id for trial in state.running if trial.urgent}
         unit = (
             state.hopper.next_unit(worker.name, without={*without, *(state.trial.keys() - urgent)}) if urgent else None
         )
         unit = unit or state.hopper.next_unit(worker.name, without=without)
-        if unit is not None:
-            return "train", state.trial[unit.config], unit.partition
-        pair = self._evaluation(worker, without)
-        return None if pair is None else ("evaluate", state.trial[pair[0]], pair[1])
+        return None if unit is None else ("train", state.trial[unit.config], unit.partition)
 
     def _evaluation(self, worker: Attached, without: Collection[str]) -> tuple[str, int] | None:
         """Remove and give an evaluation that a worker has the shard for, one that costs no hop before others."""

@@ -640,6 +640,23 @@ def test_nobody_waits_for_others_at_the_end_of_an_epoch_unless_asked_to() -> Non
     assert begun == {"rolling": True, "together": False}
 
 
+def test_a_trial_that_waits_for_its_validation_does_not_fall_behind_those_that_train() -> None:
+    procedure = Listed([{"number": number} for number in range(4)], epochs=6)
+    world = World(4, 2, 1, validates=True, policy="least-far-along", procedure=procedure)
+    for player in world.players:
+        player.join()
+    spread = set()
+
+    def work(player: Player, _unit: WorkUnit) -> None:
+        epochs = [trial.epoch for trial in world.trials if trial.running]
+        spread.add(max(epochs) - min(epochs))
+        player.work()
+
+    world.play(work)
+    assert [trial.status for trial in world.trials] == ["finished"] * 4
+    assert max(spread) == 1
+
+
 def test_a_damaged_shard_ends_the_run() -> None:
     world = World(1, 1, 1, validates=False, policy="fixed")
     world.coordinator.answer(ShardFailed(worker="w0", error="shard-00000.parquet is damaged: prepare again"))
