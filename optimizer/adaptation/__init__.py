@@ -6,8 +6,9 @@ is ``frozen``, whether it draws (``random``), and for a composite layer its ``in
 """
 
 from ._candidate import Candidate, Costs
+from ._group import Group, Phase
 from ._live import LiveTensors, live_tensors
-from ._plan import AdaptationPlan, Group, Phase
+from ._plan import AdaptationPlan
 from ._planner import plan
 from ._training import passes, training_flops
 

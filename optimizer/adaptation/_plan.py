@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import InvalidArgumentError, nearest
 
-from . import _explain
+from ._explain import count, group_lines, listed, plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,65 +15,9 @@ if TYPE_CHECKING:
     from optimizer.graph import LayerGraph
 
     from ._candidate import Costs
+    from ._group import Group
 
-__all__ = ["AdaptationPlan", "Group", "Phase"]
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A run of epochs of a group in which the trunk runs in one way.
-
-    Attributes
-    ----------
-    epochs : int
-    loads, computes : tuple of str
-        Layers of ``AdaptationPlan.trunk`` to read and to compute, in topological order.
-    """
-
-    epochs: int
-    loads: tuple[str, ...]
-    computes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Candidates that train together: one read and one pass of the trunk for each batch, and a step for each branch.
-
-    Attributes
-    ----------
-    members : tuple of str
-        Names of the candidates.
-    batch_size : int
-        Records a step.
-    phases : tuple of Phase
-        First to last. There is a further one where members end and the others need less of the trunk, or other layers.
-    compute_flops, load_flops : int
-        FLOPs computed, and missed while reading, over all records and epochs. The branches are among the first.
-    memory_bytes : int
-        Predicted peak.
-    """
-
-    members: tuple[str, ...]
-    batch_size: int
-    phases: tuple[Phase, ...]
-    compute_flops: int
-    load_flops: int
-    memory_bytes: int
-
-    @property
-    def loads(self) -> tuple[str, ...]:
-        """Layers of the trunk, graph inputs among them, that some phase reads."""
-        return tuple(dict.fromkeys(name for phase in self.phases for name in phase.loads))
-
-    @property
-    def computes(self) -> tuple[str, ...]:
-        """Layers of the trunk that some phase computes; the layers of the branches run in any plan."""
-        return tuple(dict.fromkeys(name for phase in self.phases for name in phase.computes))
-
-    @property
-    def flops(self) -> int:
-        """Compute and load together."""
-        return self.compute_flops + self.load_flops
+__all__ = ["AdaptationPlan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,4 +99,22 @@ class AdaptationPlan:
 
     def explain(self) -> str:
         """Describe what is materialised, each group, the predicted costs and what the plan cannot do."""
-        return _explain.explain(self)
+        workers = plural(self.workers, "worker")
+        what = f"{plural(len(self.feeds), 'candidate')} in {plural(len(self.groups), 'group')}"
+        kept = (
+            f"{listed(self.materialised)}, {size(self.materialised_bytes)} on disk" if self.materialised else "nothing"
+        )
+        fewer = self.current_flops / max(self.flops, 1)
+        doubt = "" if self.optimal else "; the solver ran out of time, so there may be better layers"
+        current = f"{fewer:.2f} times fewer than current practice ({count(self.current_flops)})"
+        return "\n".join(
+            [
+                f"{what}, {plural(self.records, 'record')}, {workers}",
+                f"materialised: {kept}",
+                *(line for number, group in enumerate(self.groups, 1) for line in group_lines(number, group)),
+                f"FLOPs: {count(self.flops)}, {current}",
+                f"equation 11: {self.theoretical_speedup:.2f} times fewer if all frozen outputs were read at no cost",
+                f"predicted: {self.seconds:,.1f} s on {workers}{doubt}",
+                *(f"note: {note}" for note in self.notes),
+            ]
+        )

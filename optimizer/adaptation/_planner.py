@@ -11,9 +11,10 @@ from optimizer.memory import InfeasiblePlanError
 from ._branch import branches
 from ._candidate import Costs, checked, whole
 from ._fused import Fused, Memory
+from ._group import Group, Phase
 from ._milp import check_solver
 from ._notes import notes
-from ._plan import AdaptationPlan, Group, Phase
+from ._plan import AdaptationPlan
 from ._reuse import ReusePlans
 from ._search import Problem, search
 from ._trunk import trunk_of
@@ -137,9 +138,17 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
         (Fused.of(number, branch, feeds), len(branch.members))
         for number, (branch, feeds) in enumerate(zip(parts, trunk.feeds, strict=True))
     ]
-    memory = Memory(workspace_bytes, barrier)
     problem = Problem(
-        trunk, singles, disk_bytes // records, memory_bytes, memory, workers, materialise, fuse, solver, seconds
+        trunk=trunk,
+        singles=singles,
+        budget=disk_bytes // records,
+        memory_bytes=memory_bytes,
+        memory=Memory(workspace_bytes, barrier),
+        workers=workers,
+        materialise=materialise,
+        fuse=fuse,
+        solver=solver,
+        seconds=seconds,
     )
     found = search(problem, joint=joint)
     if found is None:

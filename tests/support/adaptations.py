@@ -13,7 +13,7 @@ from optimizer.graph import Layer, LayerGraph
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["PAPER", "TABLE_3", "bert", "feature_transfer", "fine_tuned", "workloads"]
+__all__ = ["ATTENTION", "DENSE", "PAPER", "STATE_BYTES", "TABLE_3", "feature_transfer", "fine_tuned", "workloads"]
 
 PAPER = Costs(flops_per_second=6e12, bytes_per_second=500e6)
 """The rates that the paper sets for its machine."""
@@ -35,14 +35,28 @@ def _block(name: str, below: str, *, frozen: bool) -> list[Layer]:
     mark = "bert" if frozen else ""
     return [
         Layer(
-            f"{name}.attention", "attention", (below,), STATE, flops=ATTENTION, param_bytes=16 * HIDDEN**2,
-            frozen=frozen, fingerprint=mark and f"{mark}.{name}.attention", inner_bytes=ATTENTION_INNER,
+            f"{name}.attention",
+            "attention",
+            (below,),
+            STATE,
+            flops=ATTENTION,
+            param_bytes=16 * HIDDEN**2,
+            frozen=frozen,
+            fingerprint=mark and f"{mark}.{name}.attention",
+            inner_bytes=ATTENTION_INNER,
         ),
         Layer(
-            name, "dense", (f"{name}.attention",), STATE, flops=DENSE, param_bytes=32 * HIDDEN**2,
-            frozen=frozen, fingerprint=mark and f"{mark}.{name}", inner_bytes=DENSE_INNER,
+            name,
+            "dense",
+            (f"{name}.attention",),
+            STATE,
+            flops=DENSE,
+            param_bytes=32 * HIDDEN**2,
+            frozen=frozen,
+            fingerprint=mark and f"{mark}.{name}",
+            inner_bytes=DENSE_INNER,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def bert(frozen: int = BLOCKS) -> list[Layer]:
@@ -57,8 +71,15 @@ def bert(frozen: int = BLOCKS) -> list[Layer]:
 
 
 def _classifier(below: str) -> Layer:
-    return Layer("classes", "fc", (below,), (TOKENS, CLASSES), flops=2 * TOKENS * HIDDEN * CLASSES,
-                 param_bytes=4 * HIDDEN * CLASSES, frozen=False)  # fmt: skip
+    return Layer(
+        "classes",
+        "fc",
+        (below,),
+        (TOKENS, CLASSES),
+        flops=2 * TOKENS * HIDDEN * CLASSES,
+        param_bytes=4 * HIDDEN * CLASSES,
+        frozen=False,
+    )
 
 
 def feature_transfer(how: str) -> LayerGraph:
@@ -73,8 +94,15 @@ def feature_transfer(how: str) -> LayerGraph:
         if how == "concat last 4":
             layers.append(Layer("concat", "concat", tuple(names), (TOKENS, 4 * HIDDEN)))
             layers.append(
-                Layer("project", "fc", ("concat",), STATE, flops=8 * TOKENS * HIDDEN**2,
-                      param_bytes=16 * HIDDEN**2, frozen=False)  # fmt: skip
+                Layer(
+                    "project",
+                    "fc",
+                    ("concat",),
+                    STATE,
+                    flops=8 * TOKENS * HIDDEN**2,
+                    param_bytes=16 * HIDDEN**2,
+                    frozen=False,
+                )
             )
             below = "project"
         else:
@@ -92,8 +120,16 @@ def adapters(top: int) -> LayerGraph:
             layers.append(half if half.inputs == (below,) else _over(half, below))
             below = f"{half.name}.adapter"
             layers.append(
-                Layer(below, "adapter", (half.name,), STATE, flops=4 * TOKENS * HIDDEN * 64,
-                      param_bytes=8 * HIDDEN * 64, frozen=False, inner_bytes=2 * STATE_BYTES)  # fmt: skip
+                Layer(
+                    below,
+                    "adapter",
+                    (half.name,),
+                    STATE,
+                    flops=4 * TOKENS * HIDDEN * 64,
+                    param_bytes=8 * HIDDEN * 64,
+                    frozen=False,
+                    inner_bytes=2 * STATE_BYTES,
+                )
             )
     return LayerGraph([*layers, _classifier(below)], ["classes"])
 
@@ -109,8 +145,15 @@ def fine_tuned(top: int) -> LayerGraph:
     """ResNet-50 with its last bottleneck blocks trainable, as in FTU."""
     layers = [
         Layer("image", "input", (), (3, 224, 224), "uint8"),
-        Layer("stem", "conv", ("image",), (64, 56, 56), flops=2 * 112**2 * 64 * 3 * 49, param_bytes=4 * 64 * 3 * 49,
-              fingerprint="stem"),  # fmt: skip
+        Layer(
+            "stem",
+            "conv",
+            ("image",),
+            (64, 56, 56),
+            flops=2 * 112**2 * 64 * 3 * 49,
+            param_bytes=4 * 64 * 3 * 49,
+            fingerprint="stem",
+        ),
     ]
     number, before = 0, 64
     for blocks, width, side in STAGES:
@@ -123,11 +166,17 @@ def fine_tuned(top: int) -> LayerGraph:
             frozen = number <= 16 - top
             layers.append(
                 Layer(
-                    f"block{number}", "bottleneck", (layers[-1].name,), (4 * width, side, side),
-                    flops=2 * (first + side**2 * (13 * width**2 + shortcut)), param_bytes=4 * weights, frozen=frozen,
-                    fingerprint=f"block{number}" if frozen else "", inner_bytes=4 * side**2 * width * 16,
+                    f"block{number}",
+                    "bottleneck",
+                    (layers[-1].name,),
+                    (4 * width, side, side),
+                    flops=2 * (first + side**2 * (13 * width**2 + shortcut)),
+                    param_bytes=4 * weights,
+                    frozen=frozen,
+                    fingerprint=f"block{number}" if frozen else "",
+                    inner_bytes=4 * side**2 * width * 16,
                 )
-            )  # fmt: skip
+            )
             before = 4 * width
     head = Layer("classes", "fc", (layers[-1].name,), (2,), flops=4 * 2048, param_bytes=8 * 2048, frozen=False)
     return LayerGraph([*layers, head], ["classes"])
@@ -136,7 +185,9 @@ def fine_tuned(top: int) -> LayerGraph:
 def _grid(graphs: dict[str, LayerGraph], epochs: tuple[int, ...] = (5,)) -> list[Candidate]:
     return [
         Candidate(f"{name}/{batch}/{rate}/{n}", graph, n, batch)
-        for (name, graph), batch, rate, n in itertools.product(graphs.items(), (16, 32), ("5e-5", "3e-5", "2e-5"), epochs)
+        for (name, graph), batch, rate, n in itertools.product(
+            graphs.items(), (16, 32), ("5e-5", "3e-5", "2e-5"), epochs
+        )
     ]
 
 
@@ -165,11 +216,16 @@ def workloads(draw: st.DrawFn, most: int = 3, layers: int = 5) -> list[Candidate
         names = [layer.name for layer in trunk]
         trunk.append(
             Layer(
-                f"f{i}", "conv", tuple(draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))),
-                (draw(st.integers(1, 6)),), flops=draw(st.integers(0, 40)), param_bytes=draw(st.integers(0, 50)),
-                fingerprint=f"f{i}", random=draw(st.integers(0, 9)) == 0,
+                f"f{i}",
+                "conv",
+                tuple(draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))),
+                (draw(st.integers(1, 6)),),
+                flops=draw(st.integers(0, 40)),
+                param_bytes=draw(st.integers(0, 50)),
+                fingerprint=f"f{i}",
+                random=draw(st.integers(0, 9)) == 0,
             )
-        )  # fmt: skip
+        )
     names = [layer.name for layer in trunk]
     candidates = []
     for i in range(draw(st.integers(1, most))):
