@@ -81,3 +81,8 @@ def test_tensors_at_hand(held: bool) -> None:
     layers = [Layer("x", "input", (), (1,)), Layer("f", "fc", ("x",), (9,)), Layer("y", "fc", ("f",), frozen=False)]
     live = live_tensors(LayerGraph(layers, ["y"]), ["f"], held_elsewhere=held)
     assert live.at_loss == 4 + (0 if held else 36)
+
+
+def test_an_output_without_gradient_waits_for_the_loss() -> None:
+    layers = [Layer("x", "input", (), (1,)), Layer("f", "fc", ("x",), (9,)), Layer("y", "fc", ("x",), frozen=False)]
+    assert live_tensors(LayerGraph(layers, ["f", "y"])).at_loss == 4 + 36 + 4
