@@ -103,11 +103,18 @@ class Layer:
         where op, shape, dtype and window define the layer: true of a ReLU, never of a layer with parameters.
     window : Window, optional
         For layers whose output element sees a neighbourhood of the input; ``None`` means pointwise.
+    random : bool
+        Whether the layer draws random numbers in training, as dropout and augmentation do: its output is another one
+        in each epoch, so it is never materialised, whatever ``frozen`` says.
+    inner_bytes : int, optional
+        Bytes of all tensors that the layer makes for one record, its output included. More than ``activation_bytes``
+        for a composite layer (a transformer block): training keeps what is inside. By default ``activation_bytes``.
 
     Raises
     ------
     GraphError
-        An empty name, an input that reads something, a negative size or cost, an unknown dtype.
+        An empty name, an input that reads something, a negative size or cost, ``inner_bytes`` below
+        ``activation_bytes``, an unknown dtype.
 
     Examples
     --------
@@ -127,6 +134,8 @@ class Layer:
     frozen: bool = True
     fingerprint: str = ""
     window: Window | None = None
+    random: bool = False
+    inner_bytes: int = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -134,6 +143,7 @@ class Layer:
         # Arguments may have other types than the declared fields.
         inputs: Any = self.inputs
         activation_bytes: Any = self.activation_bytes
+        inner_bytes: Any = self.inner_bytes
         if isinstance(inputs, str):
             raise GraphError(f"layer {self.name!r}: inputs is the string {inputs!r}; give a tuple of names")
         object.__setattr__(self, "inputs", tuple(inputs))
@@ -148,6 +158,13 @@ class Layer:
             raise GraphError(
                 f"layer {self.name!r} has a negative size: output_shape={self.output_shape}, flops={self.flops}, "
                 f"param_bytes={self.param_bytes}, activation_bytes={self.activation_bytes}; leave the batch axis out"
+            )
+        if inner_bytes is None:
+            object.__setattr__(self, "inner_bytes", self.activation_bytes)
+        elif inner_bytes < self.activation_bytes:
+            raise GraphError(
+                f"layer {self.name!r}: inner_bytes={inner_bytes} is less than the {self.activation_bytes} bytes of the "
+                "output, which it includes"
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -26,7 +26,8 @@ def peak_live_bytes(
 
     Live tensors are counted along the traversal (Nautilus, section 4.3.3, forward pass). Tensors of ``have`` that are
     used are live from the start. While a layer runs, its inputs and its output are live together. A tensor is freed
-    after its last consumer, unless it is wanted. Scratch space within a layer is not counted.
+    after its last consumer, unless it is wanted. What a composite layer makes inside (``inner_bytes``) is live while
+    it runs; other scratch space within a layer is not counted.
 
     Parameters
     ----------
@@ -68,8 +69,8 @@ def peak_live_bytes(
     live = sum(graph[name].activation_bytes for name in part.inputs)
     peak = live
     for name in steps:
+        peak = max(peak, live + graph[name].inner_bytes)
         live += graph[name].activation_bytes
-        peak = max(peak, live)
         for source in set(graph[name].inputs):
             uses[source] -= 1
             if uses[source] == 0:

@@ -28,7 +28,8 @@ def materialisable(graph: LayerGraph) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        The graph inputs, and each frozen layer all of whose parents are materialisable, in topological order.
+        The graph inputs, and each frozen layer all of whose parents are materialisable, in topological order. A layer
+        that draws random numbers is not, nor is any layer above it: the definition forgets them.
 
     Examples
     --------
@@ -38,7 +39,8 @@ def materialisable(graph: LayerGraph) -> tuple[str, ...]:
     """
     unchanging: dict[str, None] = {}
     for layer in graph:
-        if layer.op == INPUT or (layer.frozen and all(source in unchanging for source in layer.inputs)):
+        constant = layer.frozen and not layer.random
+        if layer.op == INPUT or (constant and all(source in unchanging for source in layer.inputs)):
             unchanging[layer.name] = None
     return tuple(unchanging)
 

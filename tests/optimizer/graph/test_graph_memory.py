@@ -77,3 +77,10 @@ def test_against_lifetimes(data: st.DataObject) -> None:
     assert peak_live_bytes(graph, have, want, order=steps) == peak
     if tuple(steps) == part.layers:
         assert peak_live_bytes(graph, have, want) == peak
+
+
+def test_what_a_composite_layer_makes_inside_is_live_while_it_runs() -> None:
+    layers = [Layer("x", "input", (), (1,)), Layer("block", "block", ("x",), (2,), inner_bytes=80)]
+    graph = LayerGraph([*layers, Layer("top", "fc", ("block",), (30,))], ["top"])
+    assert peak_live_bytes(graph) == max(4 + 80, 8 + 120)
+    assert peak_live_bytes(graph, want=["block"]) == 4 + 80

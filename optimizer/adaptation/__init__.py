@@ -1,0 +1,26 @@
+"""Adaptation of pre-trained models: which frozen layers to keep on disk, and which candidates train together.
+
+The planner of Nautilus (Nakandala and Kumar, SIGMOD 2022, section 4), over the layer graph of :mod:`optimizer.graph`.
+A framework's handler gives each layer its parents, forward FLOPs, output shape, parameters and fingerprint, whether it
+is ``frozen``, whether it draws (``random``), and for a composite layer its ``inner_bytes``.
+"""
+
+from ._candidate import Candidate, Costs
+from ._group import Group, Phase
+from ._live import LiveTensors, live_tensors
+from ._plan import AdaptationPlan
+from ._planner import plan
+from ._training import passes, training_flops
+
+__all__ = [
+    "AdaptationPlan",
+    "Candidate",
+    "Costs",
+    "Group",
+    "LiveTensors",
+    "Phase",
+    "live_tensors",
+    "passes",
+    "plan",
+    "training_flops",
+]

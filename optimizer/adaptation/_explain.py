@@ -1,0 +1,54 @@
+"""Words and numbers of a plan's description."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._group import Group
+
+__all__ = ["count", "group_lines", "listed", "plural", "size"]
+
+_SHOWN = 4
+
+
+def group_lines(number: int, group: Group) -> list[str]:
+    """Describe a group: a line for its members, memory and costs, and one for each phase."""
+    members = f"{plural(len(group.members), 'member')} ({listed(group.members)})"
+    flops = f"{count(group.compute_flops)} FLOPs computed, {count(group.load_flops)} missed while reading"
+    lines = [f"group {number}: {members}, batch {group.batch_size}, {size(group.memory_bytes)}, {flops}"]
+    for phase in group.phases:
+        computes = f"{len(phase.computes)} ({listed(phase.computes)})" if phase.computes else "none"
+        lines.append(f"  {plural(phase.epochs, 'epoch')}: reads {listed(phase.loads)}; computes {computes}")
+    return lines
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name the first few and count the rest."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def plural(number: int, noun: str) -> str:
+    """Write a number of things."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size(nbytes: float) -> str:
+    """Write a size in the unit that leaves few digits."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:  # noqa: PLR2004 - bytes in a KiB
+            return f"{nbytes:,.0f} {unit}" if unit == "B" else f"{nbytes:,.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:,.1f} TiB"
+
+
+def count(flops: float) -> str:
+    """Write a number of FLOPs in thousands, millions and so on."""
+    for prefix in ("", " K", " M", " G", " T"):
+        if flops < 1000:  # noqa: PLR2004 - a thousand
+            return f"{flops:,.0f}" if not prefix else f"{flops:,.1f}{prefix}"
+        flops /= 1000
+    return f"{flops:,.1f} P"

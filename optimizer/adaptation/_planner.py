@@ -1,0 +1,251 @@
+"""The planner: candidates in, a plan out."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import InvalidArgumentError
+from optimizer.memory import InfeasiblePlanError
+
+from ._branch import branches
+from ._candidate import Costs, checked, whole
+from ._fused import Fused, Memory
+from ._group import Group, Phase
+from ._milp import check_solver
+from ._notes import notes
+from ._plan import AdaptationPlan
+from ._reuse import ReusePlans
+from ._search import Problem, search
+from ._trunk import trunk_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._branch import Branch
+    from ._candidate import Candidate
+    from ._milp import Solver
+    from ._search import Found
+    from ._trunk import Trunk
+
+__all__ = ["plan"]
+
+
+def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what the machine has
+    candidates: Sequence[Candidate],
+    *,
+    records: int,
+    disk_bytes: int,
+    memory_bytes: int,
+    workspace_bytes: int = 0,
+    workers: int = 1,
+    costs: Costs,
+    materialise: bool = True,
+    fuse: bool = True,
+    joint: bool = True,
+    barrier: bool = False,
+    solver: Solver = "highs",
+    seconds: float = 10.0,
+) -> AdaptationPlan:
+    """Choose the frozen layers to keep on disk, and the candidates that train together (Nautilus, section 4).
+
+    A layer that no training changes gives one record the same output in every epoch, for every candidate and in every
+    cycle. It can be computed once and read, or computed once a batch for several candidates. A cost in FLOPs decides:
+    reading counts as the FLOPs missed meanwhile.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        At least one. Those alike but for rates and initial weights are planned as one with a weight.
+    records : int
+        Training records to plan for: r of the paper, the most that are expected before planning anew.
+    disk_bytes : int
+        For materialised layers. The records themselves lie on disk anyway and take none of it; reading them costs.
+    memory_bytes : int
+        What a group may hold at its peak.
+    workspace_bytes : int
+        What the framework takes of that for its operations.
+    workers : int
+        Workers that groups visit one after the other. The makespan is minimised: one group would leave all other
+        workers idle.
+    costs : Costs
+    materialise, fuse : bool
+        False leaves out that optimisation.
+    joint : bool
+        Choose layers and groups together, never worse than the paper's two phases; False runs those.
+    barrier : bool
+        Predict memory as the paper does, for one loss of all branches; by default branches run one after the other.
+    solver : {"highs", "cbc"}
+    seconds : float
+        Limit of a run of the solver; then its best choice so far is taken.
+
+    Returns
+    -------
+    AdaptationPlan
+
+    Raises
+    ------
+    InvalidArgumentError
+        No candidates, two of one name, one of which nothing learns, a number that is not allowed.
+    GraphError
+        A candidate that reads no input.
+    InfeasiblePlanError
+        A candidate that does not fit into ``memory_bytes`` alone; ``short_bytes`` tells by how much.
+
+    Examples
+    --------
+    Two heads over one frozen layer. It takes 2 GFLOPs to compute and 0.1 to read, so it is kept:
+
+    >>> from optimizer.adaptation import Candidate, Costs, plan
+    >>> from optimizer.graph import Layer, LayerGraph
+    >>> trunk = [Layer("image", "input", (), (10_000,)), Layer("conv", "conv", ("image",), (2_500,), flops=2 * 10**9)]
+    >>> def head(name, rate):
+    ...     fc = Layer("fc", "fc", ("conv",), (10,), flops=50_000, param_bytes=100_000, fingerprint=rate, frozen=False)
+    ...     return Candidate(name, LayerGraph([*trunk, fc], ["fc"]), epochs=5, batch_size=16)
+    >>> chosen = plan(
+    ...     [head("slow", "1"), head("fast", "2")],
+    ...     records=1000,
+    ...     disk_bytes=10**9,
+    ...     memory_bytes=10**9,
+    ...     costs=Costs(1e12, 1e8),
+    ... )
+    >>> chosen.materialised, chosen.groups[0].members, chosen.groups[0].loads
+    (('conv',), ('slow', 'fast'), ('conv',))
+    >>> print(chosen.explain())
+    2 candidates in 1 group, 1,000 records, 1 worker
+    materialised: conv, 9.5 MiB on disk
+    group 1: 2 members (slow, fast), batch 16, 841.1 KiB, 1.5 G FLOPs computed, 500.0 G missed while reading
+      5 epochs: reads conv; computes none
+    FLOPs: 501.5 G, 47.86 times fewer than current practice (24.0 T)
+    equation 11: 13334.33 times fewer if all frozen outputs were read at no cost
+    predicted: 0.5 s on 1 worker
+    """
+    candidates = checked(candidates)
+    whole("records", records, 1)
+    whole("disk_bytes", disk_bytes, 0, "0 materialises nothing")
+    whole("memory_bytes", memory_bytes, 1)
+    whole("workspace_bytes", workspace_bytes, 0)
+    whole("workers", workers, 1)
+    given: Any = costs
+    if not isinstance(given, Costs):
+        raise InvalidArgumentError(f"costs={costs!r}: give Costs(flops_per_second=..., bytes_per_second=...)")
+    check_solver(solver)
+    if not 0 < seconds < math.inf:
+        raise InvalidArgumentError(f"seconds={seconds}: the solver needs a positive, finite limit")
+    parts = branches(candidates)
+    trunk = trunk_of(parts, costs, records=records, disk_bytes=disk_bytes if materialise else 0)
+    singles = [
+        (Fused.of(number, branch, feeds), len(branch.members))
+        for number, (branch, feeds) in enumerate(zip(parts, trunk.feeds, strict=True))
+    ]
+    problem = Problem(
+        trunk=trunk,
+        singles=singles,
+        budget=disk_bytes // records,
+        memory_bytes=memory_bytes,
+        memory=Memory(workspace_bytes, barrier),
+        workers=workers,
+        materialise=materialise,
+        fuse=fuse,
+        solver=solver,
+        seconds=seconds,
+    )
+    found = search(problem, joint=joint)
+    if found is None:
+        raise _does_not_fit(parts, problem)
+    order = {candidate.name: place for place, candidate in enumerate(candidates)}
+    return _write(parts, found, problem, order, records=records, costs=costs, disk_bytes=disk_bytes)
+
+
+def _write(
+    parts: Sequence[Branch],
+    found: Found,
+    problem: Problem,
+    order: dict[str, int],
+    *,
+    records: int,
+    costs: Costs,
+    disk_bytes: int,
+) -> AdaptationPlan:
+    trunk = problem.trunk
+    waiting = [list(branch.members) for branch in parts]
+    groups = [
+        _group(unit, found, problem.memory, waiting, order, records)
+        for unit, count in found.units
+        for _ in range(count)
+    ]
+    groups.sort(key=lambda group: order[group.members[0]])
+    read = {place for unit, _ in found.units for _, need in unit.phases() for place in found.plans.plan(need).loads}
+    kept = [trunk.nodes[place] for place in sorted(read) if not trunk.nodes[place].source]
+    inputs = [
+        sum(costs.load_flops(branch.graph[name].activation_bytes) for name in branch.graph.inputs) for branch in parts
+    ]
+    weights = [branch.epochs * len(branch.members) for branch in parts]
+    everything = sum(n * (branch.flops + branch.frozen_flops) for n, branch in zip(weights, parts, strict=True))
+    needed = sum(n * branch.flops for n, branch in zip(weights, parts, strict=True))
+    names = {member: trunk.merged.names[branch.members[0]] for branch in parts for member in branch.members}
+    return AdaptationPlan(
+        materialised=tuple(node.name for node in kept),
+        groups=tuple(groups),
+        theoretical_speedup=everything / needed if needed else math.inf,
+        trunk=trunk.graph,
+        names={name: names[name] for name in order},
+        feeds={
+            member: tuple(dict.fromkeys(names[member][name] for name in branch.feeds))
+            for branch in parts
+            for member in branch.members
+        },
+        materialised_bytes=records * sum(node.nbytes for node in kept),
+        current_flops=records * (everything + sum(n * load for n, load in zip(weights, inputs, strict=True))),
+        records=records,
+        workers=problem.workers,
+        costs=costs,
+        optimal=found.proven,
+        notes=notes(parts, problem, keeps=bool(kept), groups=len(groups), disk_bytes=disk_bytes),
+    )
+
+
+def _group(
+    unit: Fused, found: Found, memory: Memory, waiting: list[list[str]], order: dict[str, int], records: int
+) -> Group:
+    members: list[str] = []
+    for number, count in unit.counts:
+        members += waiting[number][:count]
+        del waiting[number][:count]
+    nodes = found.plans.trunk.nodes
+    phases = [(epochs, found.plans.plan(wanted)) for epochs, wanted in unit.phases()]
+    return Group(
+        members=tuple(sorted(members, key=order.__getitem__)),
+        batch_size=unit.batch_size,
+        phases=tuple(
+            Phase(
+                epochs,
+                tuple(nodes[place].name for place in reuse.loads),
+                _in_order(found.plans.trunk, reuse.computes),
+            )
+            for epochs, reuse in phases
+        ),
+        compute_flops=records * (unit.branch_flops + sum(epochs * reuse.compute_flops for epochs, reuse in phases)),
+        load_flops=records * sum(epochs * reuse.load_flops for epochs, reuse in phases),
+        memory_bytes=unit.memory_bytes(found.plans, memory),
+    )
+
+
+def _in_order(trunk: Trunk, places: Sequence[int]) -> tuple[str, ...]:
+    inside = {name for place in places for name in trunk.nodes[place].layers}
+    return tuple(name for name in trunk.graph.names if name in inside)
+
+
+def _does_not_fit(parts: Sequence[Branch], problem: Problem) -> InfeasiblePlanError:
+    stored = frozenset(problem.trunk.storable)
+    ways = [ReusePlans(problem.trunk, frozenset()), ReusePlans(problem.trunk, stored)]
+    needs = [min(unit.memory_bytes(plans, problem.memory) for plans in ways) for unit, _ in problem.singles]
+    most = max(range(len(parts)), key=needs.__getitem__)
+    branch, short = parts[most], max(0, needs[most] - problem.memory_bytes)
+    return InfeasiblePlanError(
+        f"candidate {branch.members[0]!r} alone takes {needs[most]:,} bytes at batch {branch.batch_size}, of which "
+        f"{problem.memory.workspace_bytes:,} are workspace; memory_bytes={problem.memory_bytes:,}. Give it more "
+        "memory, a smaller batch or fewer layers that learn",
+        constraint="memory",
+        short_bytes=short,
+    )

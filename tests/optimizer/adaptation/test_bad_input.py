@@ -1,0 +1,123 @@
+"""Bad input: an error that names it, or a fallback that ``explain()`` states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from optimizer.adaptation import AdaptationPlan, Candidate, Costs, plan
+from optimizer.errors import GraphError, InvalidArgumentError
+from optimizer.graph import Layer, LayerGraph
+
+TRUNK = [Layer("x", "input", (), (10,)), Layer("f", "conv", ("x",), (5,), flops=1000, fingerprint="f")]
+
+
+def graph(*, below: str = "f", learns: bool = True, trunk: bool = True) -> LayerGraph:
+    layers = TRUNK if trunk else [TRUNK[0], Layer("f", "conv", ("x",), (5,), flops=1000, frozen=False)]
+    return LayerGraph([*layers, Layer("y", "fc", (below,), flops=9, param_bytes=8, frozen=not learns)], ["y"])
+
+
+def planned(*candidates: Candidate, **settings: Any) -> AdaptationPlan:
+    values = {"records": 100, "disk_bytes": 10**9, "memory_bytes": 10**9, "costs": Costs(1.0, 1.0)}
+    return plan(candidates, **(values | settings))
+
+
+GOOD = Candidate("good", graph(), 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"records": 0}, "records=0: a whole number, at least 1"),
+        ({"records": True}, "records=True"),
+        ({"disk_bytes": -1}, "disk_bytes=-1: a whole number, at least 0; 0 materialises nothing"),
+        ({"memory_bytes": 0.5}, "memory_bytes=0.5"),
+        ({"workspace_bytes": -1}, "workspace_bytes=-1"),
+        ({"workers": 0}, "workers=0"),
+        ({"costs": 6e12}, "costs=6000000000000.0: give Costs"),
+        ({"solver": "gurobi"}, "solver='gurobi'; there are highs, cbc"),
+        ({"seconds": 0.0}, "seconds=0.0"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_settings(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        planned(GOOD, **settings)
+
+
+def test_candidates() -> None:
+    with pytest.raises(InvalidArgumentError, match="no candidates"):
+        planned()
+    with pytest.raises(InvalidArgumentError, match="two candidates are named 'good'"):
+        planned(GOOD, GOOD)
+    with pytest.raises(InvalidArgumentError, match="candidate 'still': nothing learns"):
+        planned(GOOD, Candidate("still", graph(learns=False), 2, 4))
+    unread = LayerGraph([*graph(learns=False), Layer("lost", "fc", ("f",), frozen=False)], ["y"])
+    with pytest.raises(InvalidArgumentError, match="candidate 'lost': nothing learns"):
+        planned(Candidate("lost", unread, 2, 4))
+    blind = LayerGraph([Layer("w", "constant", ()), Layer("y", "fc", ("w",), frozen=False)], ["y"])
+    with pytest.raises(GraphError, match="candidate 'blind' reads no input"):
+        planned(Candidate("blind", blind, 2, 4))
+    with pytest.raises(InvalidArgumentError, match="candidate 'a': epochs=0"):
+        Candidate("a", graph(), 0, 4)
+    with pytest.raises(InvalidArgumentError, match=r"candidate 'a': batch_size=1\.5"):
+        Candidate("a", graph(), 2, 1.5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="candidate 'a': slots=-1"):
+        Candidate("a", graph(), 2, 4, slots=-1)
+    with pytest.raises(InvalidArgumentError, match="is not a LayerGraph"):
+        Candidate("a", "resnet", 2, 4)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="not empty"):
+        Candidate("", graph(), 2, 4)
+
+
+def test_a_cycle_is_no_graph() -> None:
+    with pytest.raises(GraphError, match="form a cycle"):
+        LayerGraph([Layer("a", "fc", ("b",)), Layer("b", "fc", ("a",))], ["a"])
+
+
+@pytest.mark.parametrize("rate", [0, -1.0, float("nan"), float("inf"), "fast", True], ids=str)
+def test_rates(rate: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="flops_per_second"):
+        Costs(rate, 1.0)
+    with pytest.raises(InvalidArgumentError, match="bytes_per_second"):
+        Costs(1.0, rate)
+
+
+def test_nothing_frozen_trains_whole() -> None:
+    result = planned(Candidate("whole", graph(trunk=False), 2, 4), GOOD)
+    assert result.materialised == ("f",)
+    assert "note: nothing frozen lies below what learns in whole: trains whole" in result.explain()
+    only = planned(Candidate("whole", graph(trunk=False), 2, 4))
+    assert (only.materialised, only.theoretical_speedup, only.flops) == ((), 1.0, only.current_flops)
+
+
+def test_no_disk_computes() -> None:
+    result = planned(GOOD, disk_bytes=0)
+    assert (result.materialised, result.groups[0].computes) == ((), ("f",))
+    assert "note: disk_bytes=0: no layer's outputs fit" in result.explain()
+    # A byte short of one layer.
+    assert planned(GOOD, disk_bytes=100 * 20 - 1).materialised == ()
+    assert planned(GOOD, disk_bytes=100 * 20).materialised == ("f",)
+
+
+def test_a_slow_disk_is_not_read() -> None:
+    wide = Layer("f", "conv", ("x",), (50,), flops=1000, fingerprint="f")
+    head = Layer("y", "fc", ("f",), flops=9, param_bytes=8, frozen=False)
+    result = planned(Candidate("a", LayerGraph([TRUNK[0], wide, head], ["y"]), 2, 4), costs=Costs(1e9, 1.0))
+    assert result.materialised == ()
+    assert "no layer is read sooner than computed" in result.explain()
+
+
+def test_workers_without_work_are_told() -> None:
+    assert "1 group on 3 workers: the others have nothing to do" in planned(GOOD, workers=3).explain()
+
+
+def test_an_unknown_candidate() -> None:
+    with pytest.raises(InvalidArgumentError, match="no candidate 'god'; did you mean 'good'"):
+        planned(GOOD).group_of("god")
+
+
+def test_inner_bytes_include_the_output() -> None:
+    with pytest.raises(GraphError, match="inner_bytes=3 is less than the 20 bytes"):
+        Layer("block", "block", (), (5,), inner_bytes=3)
