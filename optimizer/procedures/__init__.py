@@ -5,7 +5,6 @@ from ._decisions import Continue, Decision, Pause, Source, Start, Stop
 from ._documents import decision_document, read_decision, read_result, result_document
 from ._errors import DivergedLogError, LogError, ProcedureError
 from ._evolution import AgingEvolution
-from ._grid import Grid
 from ._halving import SuccessiveHalving
 from ._hyperband import Hyperband
 from ._ledger import Ledger
@@ -40,7 +39,6 @@ __all__ = [
     "Ended",
     "EpochResult",
     "Exchange",
-    "Grid",
     "Hyperband",
     "Ledger",
     "Limits",

@@ -13,7 +13,6 @@ from optimizer.procedures import (
     ASHA,
     PBT,
     AgingEvolution,
-    Grid,
     Hyperband,
     Limits,
     Listed,
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
 SPACE = Space({"lr": log_uniform(1e-5, 1e-1), "batch": choice([32, 64, 128])})
 
 
-class TestGrid(ProcedureContract):
+class TestListed(ProcedureContract):
     def make(self, **settings: Any) -> Procedure:
-        return Grid(SPACE, points=3, epochs=3, **settings)
+        return Listed(SPACE.grid(3), epochs=3, **settings)
 
 
 class TestRandomSearch(ProcedureContract):
