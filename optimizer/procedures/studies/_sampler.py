@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SAMPLERS", "OptunaSampler", "ended_trials"]
 
 #: Samplers by name: those of Optuna that need no further package.
-SAMPLERS = {"tpe": "TPESampler", "nsgaii": "NSGAIISampler", "nsgaiii": "NSGAIIISampler"}
+SAMPLERS = {"tpe": "TPESampler", "nsgaii": "NSGAIISampler"}
 
 # Suggestions that the space's condition refuses, before a random configuration is taken.
 _ATTEMPTS = 100
@@ -73,8 +73,8 @@ class OptunaSampler(Sampler):
     ----------
     space : Space
     sampler : str or optuna.samplers.BaseSampler
-        ``"tpe"`` (default; with several objectives MOTPE), ``"nsgaii"``, ``"nsgaiii"``, or a sampler of your own
-        settings, with a seed. It is copied: one object serves any number of searches.
+        ``"tpe"`` (default; with several objectives MOTPE), ``"nsgaii"``, or a sampler of your own settings, as
+        ``NSGAIIISampler(seed=7)``, with a seed. It is copied: one object serves any number of searches.
     seed : int
         Of a sampler that is given by name. Default 0.
     study : optuna.Study, optional
