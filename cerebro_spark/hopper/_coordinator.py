@@ -142,7 +142,7 @@ class Coordinator:
             There is no such trial, it has ended, or it is so already.
         """
         with self._state.changed:
-            trial = self._live(trial_id)
+            trial = self.find(trial_id, live=True)
             if trial.held == held:
                 raise InvalidArgumentError(f"{trial_id} is {'paused already' if held else 'not paused'}")
             trial.held = held
@@ -159,15 +159,30 @@ class Coordinator:
             There is no such trial, or it has ended.
         """
         with self._state.changed:
-            self._live(trial_id).urgent = True
+            self.find(trial_id, live=True).urgent = True
 
-    def _live(self, trial_id: str) -> Trial:
-        trial = self._state.trial.get(trial_id)
-        if trial is None:
-            raise InvalidArgumentError(f"there is no configuration {trial_id!r}{nearest(trial_id, self._state.trial)}")
-        if not trial.running and trial.status != "paused":
-            raise InvalidArgumentError(f"{trial_id} has ended ({trial.status}: {trial.reason}): clone it instead")
-        return trial
+    def find(self, trial_id: str, *, live: bool = False) -> Trial:
+        """Give a trial by its id.
+
+        Parameters
+        ----------
+        trial_id : str
+        live : bool
+            Whether it has to be one that has not ended. Default ``False``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such trial, or it has ended.
+        """
+        with self._state.changed:
+            trial = self._state.trial.get(trial_id)
+            if trial is None:
+                hint = nearest(trial_id, self._state.trial)
+                raise InvalidArgumentError(f"there is no configuration {trial_id!r}{hint}")
+            if live and not trial.live:
+                raise InvalidArgumentError(f"{trial_id} has ended ({trial.status}: {trial.reason}): clone it instead")
+            return trial
 
     def shut_down(self) -> None:
         """Wait until the results of the last epochs are written, once the run is over."""

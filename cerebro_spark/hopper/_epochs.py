@@ -223,7 +223,7 @@ class Epochs:
                 if trial.trial_id not in state.trial:
                     state.add(trial)
                     state.observer.trial_started(trial)
-                if not trial.running and trial.status != "paused":
+                if not trial.live:
                     state.cancel_evaluation(trial)
                     state.hopper.stop(trial.trial_id)
                     if not trial.failed or trial.trial_id not in self._failed:

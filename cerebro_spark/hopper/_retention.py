@@ -81,7 +81,6 @@ class Retention:
     def _pins(self, trials: Iterable[Trial]) -> dict[str, set[int]]:
         pins: dict[str, set[int]] = {}
         for clone in trials:
-            live = clone.running or clone.status == "paused"
-            if clone.source is not None and live and max(tuple(clone.stored), default=0) < _OWN:
+            if clone.source is not None and clone.live and max(tuple(clone.stored), default=0) < _OWN:
                 pins.setdefault(clone.source.trial_id, set()).add(clone.source.epoch * self._num_shards)
         return pins

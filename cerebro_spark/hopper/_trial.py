@@ -108,6 +108,11 @@ class Trial:
         return self.status == "running"
 
     @property
+    def live(self) -> bool:
+        """Whether it may train more: it runs, or its procedure has paused it."""
+        return self.status in {"running", "paused"}
+
+    @property
     def failed(self) -> bool:
         """Whether it ended by an error of its own, not by a decision."""
         return self.status not in _UNBROKEN

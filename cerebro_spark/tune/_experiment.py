@@ -16,7 +16,7 @@ from optimizer.procedures import Added, ProcedureError, Source, Start, Stopped
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cerebro_spark.hopper import Coordinator, RunSpec, Trial
+    from cerebro_spark.hopper import Coordinator, RunSpec
     from cerebro_spark.tune._selection import Selection
     from optimizer.procedures import Decision, UserRequest
 
@@ -101,7 +101,7 @@ class Experiment:
         RunError
             The search is over.
         """
-        self._check_live(trial_id)
+        self._attached().find(trial_id, live=True)
         self._request(lambda: Stopped(trial_id))
 
     def add(self, params: Mapping[str, Any], *, epochs: int | None = None) -> str:
@@ -169,7 +169,7 @@ class Experiment:
         RunError
             The search is over.
         """
-        trial = self._trial(trial_id)
+        trial = self._attached().find(trial_id)
         values = {**(params or {}), **changes}
         for name in values:
             if name not in trial.params:
@@ -290,17 +290,6 @@ class Experiment:
         if self._selection.done():
             raise self._over()
         return coordinator
-
-    def _trial(self, trial_id: str) -> Trial:
-        known = {trial.trial_id: trial for trial in self._attached().trials}
-        if trial_id not in known:
-            raise InvalidArgumentError(f"there is no configuration {trial_id!r}{nearest(trial_id, known)}")
-        return known[trial_id]
-
-    def _check_live(self, trial_id: str) -> None:
-        trial = self._trial(trial_id)
-        if not trial.running and trial.status != "paused":
-            raise InvalidArgumentError(f"{trial_id} has ended already ({trial.status}: {trial.reason})")
 
     def _started(self, request: Callable[[], Added]) -> str:
         return next(decision.trial_id for decision in self._request(request) if isinstance(decision, Start))

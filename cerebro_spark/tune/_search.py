@@ -14,8 +14,9 @@ from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
 from cerebro_spark.hopper import KEEPS, ROUNDS, Budget, Interrupts, Journal, Lease, RunSpec, probe
 from cerebro_spark.tune._experiment import Experiment
-from cerebro_spark.tune._selection import Selection, train, trainer_name
+from cerebro_spark.tune._selection import Selection
 from cerebro_spark.tune._tracking import Followers
+from cerebro_spark.tune._train import train, trainer_name
 from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Limits
@@ -436,6 +437,7 @@ class Search(Estimator[Selection]):
         begun: Callable[[Coordinator, RunSpec], None] | None = None,
     ) -> Selection:
         return train(
+            Selection,
             spec,
             prepared,
             self.procedure(metric=spec.metric, mode="max" if spec.larger_is_better else "min"),

@@ -5,13 +5,14 @@ from ._decisions import Continue, Decision, Pause, Source, Start, Stop
 from ._documents import decision_document, read_decision, read_result, result_document
 from ._errors import DivergedLogError, LogError, ProcedureError
 from ._evolution import AgingEvolution
-from ._grid import Grid
+from ._front import best_first, front
 from ._halving import SuccessiveHalving
 from ._hyperband import Hyperband
 from ._ledger import Ledger
 from ._limits import Limits
 from ._listed import Listed
 from ._log import Exchange, replay
+from ._objectives import Objective, objectives_of
 from ._pbt import PBT
 from ._plan import Offer, Plan, Stage
 from ._procedure import Procedure
@@ -40,7 +41,6 @@ __all__ = [
     "Ended",
     "EpochResult",
     "Exchange",
-    "Grid",
     "Hyperband",
     "Ledger",
     "Limits",
@@ -48,6 +48,7 @@ __all__ = [
     "ListedSampler",
     "LogError",
     "MedianRule",
+    "Objective",
     "Offer",
     "OutOfTime",
     "Patience",
@@ -77,7 +78,10 @@ __all__ = [
     "Trial",
     "UserRequest",
     "Visit",
+    "best_first",
     "decision_document",
+    "front",
+    "objectives_of",
     "read_decision",
     "read_result",
     "replay",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from heapq import heappop, heappush
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ._arguments import one_of, whole_or_none
 from ._plan import Plan, Stage
+from ._rung import FrontRung, Rung
 from ._rungs import check_rungs, rung_epochs, whole_log
 from ._sampled import Sampled
-from ._trial import WORST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,41 +18,6 @@ if TYPE_CHECKING:
     from ._trial import Trial
 
 __all__ = ["ASHA"]
-
-_Key = tuple[float, int]
-
-
-class _Rung:
-    """All that have reached a rung, and those of them that were not promoted."""
-
-    def __init__(self, eta: int) -> None:
-        self._eta = eta
-        self._keys: list[_Key] = []
-        self._waiting: list[tuple[_Key, Trial]] = []
-
-    def reach(self, trial: Trial, score: float) -> None:
-        key = (-score, trial.number)
-        insort(self._keys, key)
-        if trial.live:
-            heappush(self._waiting, (key, trial))
-
-    def promote(self) -> tuple[Trial, int] | None:
-        """Take the best one that waits, if it is among the best 1/eta of the rung; with its place."""
-        while self._waiting:
-            key, trial = self._waiting[0]
-            place = bisect_left(self._keys, key)
-            if trial.live:
-                if place >= len(self._keys) // self._eta:
-                    return None
-                heappop(self._waiting)
-                return trial, place + 1
-            heappop(self._waiting)
-            del self._keys[place]  # ended while it waited: it leaves its place to the others
-            insort(self._keys, (-WORST, trial.number))
-        return None
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
 
 class ASHA(Sampled):
@@ -119,7 +82,8 @@ class ASHA(Sampled):
         reached = rung_epochs(max_epochs, eta, whole_log(max_epochs // min_epochs, eta))
         additive = one_of("rungs", rungs, ("milestones", "additive")) == "additive"
         self._reached = tuple(accumulate(reached)) if additive else reached
-        self._rungs = [_Rung(eta) for _ in self._reached]
+        several = len(self.ledger.objectives) > 1
+        self._rungs = [FrontRung(eta) if several else Rung(eta) for _ in self._reached]
         self._climbs: dict[str, int] = {}
 
     def decide(self, fresh: Sequence[Trial], idle: int) -> None:
@@ -137,7 +101,7 @@ class ASHA(Sampled):
             return
         rung = self._climbs.pop(trial.trial_id)
         # Whatever ended on its way to a rung counts there as the worst.
-        self._rungs[rung].reach(trial, trial.score if trial.live else WORST)
+        self._rungs[rung].reach(trial, trial.points[-1] if trial.live else self.ledger.worst)
         if not trial.live:
             return
         if rung + 1 == len(self._rungs):

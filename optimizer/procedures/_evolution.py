@@ -102,7 +102,9 @@ class AgingEvolution(Sampled):
         if not self._parents:
             return None
         places = np.random.default_rng([self._seed, number]).integers(len(self._parents), size=self.sample)
-        parent = self.ledger.ranked({self._parents[place] for place in places.tolist()})[0]
+        drawn = {self._parents[place] for place in places.tolist()}
+        # By the places in the whole population: of two alone, most are as good as each other in several objectives.
+        parent = next(trial for trial in self.ledger.ranked(self._parents) if trial in drawn)
         params = self._space.mutate(parent.params, self._seed, number)
         return self.start(params, self.epochs, reason=f"mutation of {parent.trial_id}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import insort
 from itertools import groupby
 from numbers import Real
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from optimizer.errors import nearest
 
 from ._errors import ProcedureError
+from ._front import best_first
 from ._requests import Added, Stopped
 from ._results import Ended, EpochResult, OutOfTime
 from ._trial import WORST, Trial
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._decisions import Source
+    from ._objectives import Objective
     from ._results import Result
 
 __all__ = ["Ledger"]
@@ -30,14 +31,12 @@ class Ledger:
 
     Parameters
     ----------
-    metric : str
-        The metric that decides.
-    mode : {"min", "max"}
+    objectives : sequence of Objective
+        At least one; the first is the metric that decides.
     """
 
-    def __init__(self, metric: str, mode: str) -> None:
-        self.metric = metric
-        self.mode = mode
+    def __init__(self, objectives: Sequence[Objective]) -> None:
+        self.objectives = tuple(objectives)
         self._trials: dict[str, Trial] = {}
         self._running: dict[str, Trial] = {}
         # By epoch of a lineage, the means of the scores up to there, sorted.
@@ -62,6 +61,16 @@ class Ledger:
         return self._trials[trial_id]
 
     @property
+    def metric(self) -> str:
+        """The metric that decides."""
+        return self.objectives[0].metric
+
+    @property
+    def mode(self) -> str:
+        """``"min"`` or ``"max"``: which way it is better."""
+        return self.objectives[0].mode
+
+    @property
     def running(self) -> tuple[Trial, ...]:
         """Trials that train or wait for a decision, in the order of their starts."""
         return tuple(sorted(self._running.values(), key=lambda trial: trial.number))
@@ -73,19 +82,21 @@ class Ledger:
 
     @property
     def best(self) -> Trial | None:
-        """The trial with the best epoch of all, stopped ones included; None while nothing is measured."""
+        """The trial with the best epoch of all, stopped ones included, by the metric that decides; or None."""
         measured = [trial for trial in self if trial.best_score > WORST]
         return min(measured, key=lambda trial: (-trial.best_score, trial.number), default=None)
 
     def score(self, value: float) -> float:
-        """Turn a value of the metric into a score: higher is better, :data:`WORST` where it is no finite number."""
-        if not math.isfinite(value):
-            return WORST
-        return value if self.mode == "max" else -value
+        """Turn a value of the metric that decides into a score; see :meth:`Objective.score`."""
+        return self.objectives[0].score(value)
 
     def value(self, score: float) -> float:
-        """Turn a score back into a value of the metric."""
-        return score if self.mode == "max" else -score
+        """Turn a score back into a value of the metric that decides."""
+        return self.objectives[0].value(score)
+
+    def values(self, point: Sequence[float]) -> list[float]:
+        """Turn a point back into values of the objectives."""
+        return [objective.value(score) for objective, score in zip(self.objectives, point, strict=True)]
 
     def means(self, epoch: int) -> Sequence[float]:
         """List the mean score up to an epoch of each trial whose lineage has reached it, in ascending order.
@@ -105,8 +116,19 @@ class Ledger:
         insort(self._means.setdefault(epoch, []), trial.sums[epoch - 1] / epoch)
 
     def ranked(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Sort trials by their last epoch, the best first; of equal ones the one that was started first."""
-        return sorted(trials, key=lambda trial: (-trial.score, trial.number))
+        """Sort trials by their last epoch, the best first; of equal ones the one that was started first.
+
+        With several objectives the order is that of :func:`best_first`.
+        """
+        if len(self.objectives) == 1:
+            return sorted(trials, key=lambda trial: (-trial.score, trial.number))
+        listed = sorted(trials, key=lambda trial: trial.number)
+        return [listed[place] for place in best_first([trial.point or self.worst for trial in listed])]
+
+    @property
+    def worst(self) -> tuple[float, ...]:
+        """The point of what failed."""
+        return (WORST,) * len(self.objectives)
 
     def lineage(self, trial_id: str) -> list[tuple[Trial, int]]:
         """List the trials whose epochs led to a trial, the first ancestor first, each with the epochs it gave.
@@ -188,7 +210,7 @@ class Ledger:
         """
         told = sorted(self._known(results), key=lambda item: item[:3])
         fresh = []
-        scored: list[tuple[Trial, list[tuple[EpochResult, float]], str]] = []
+        scored: list[tuple[Trial, list[tuple[EpochResult, tuple[float, ...]]], str]] = []
         for _, group in groupby(told, key=lambda item: item[0]):
             events = [result for *_, result in group]
             trial = self[events[0].trial_id]
@@ -200,8 +222,8 @@ class Ledger:
             ends = [event.status for event in events if isinstance(event, Ended)]
             scored.append((trial, [(event, self._measured(event)) for event in epochs], ends[0] if ends else ""))
         for trial, measured, status in scored:
-            for event, score in measured:
-                trial.add(dict(event.metrics), score)
+            for event, point in measured:
+                trial.add(dict(event.metrics), point)
                 self._reach(trial, len(trial.sums))
             if status:
                 self.rest(trial, status, status)
@@ -227,12 +249,18 @@ class Ledger:
         if due > trial.granted:
             raise ProcedureError(f"{trial.trial_id} reports epoch {due}: it was granted {trial.granted}")
 
-    def _measured(self, event: EpochResult) -> float:
-        if self.metric not in event.metrics:
+    def _measured(self, event: EpochResult) -> tuple[float, ...]:
+        point = tuple(self._score(event, objective) for objective in self.objectives)
+        return self.worst if WORST in point else point
+
+    @staticmethod
+    def _score(event: EpochResult, objective: Objective) -> float:
+        name = objective.metric
+        if name not in event.metrics:
             names = ", ".join(sorted(event.metrics)) or "none"
-            hint = nearest(self.metric, event.metrics)
-            raise ProcedureError(f"{event.trial_id} reports no metric {self.metric!r}{hint}; there are: {names}")
-        value: Any = event.metrics[self.metric]
+            hint = nearest(name, event.metrics)
+            raise ProcedureError(f"{event.trial_id} reports no metric {name!r}{hint}; there are: {names}")
+        value: Any = event.metrics[name]
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise ProcedureError(f"{event.trial_id} reports {self.metric}={value!r}: a number")
-        return self.score(float(value))
+            raise ProcedureError(f"{event.trial_id} reports {name}={value!r}: a number")
+        return objective.score(float(value))

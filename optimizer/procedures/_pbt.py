@@ -168,17 +168,10 @@ class PBT(Sampled):
     def _meet(self, trial: Trial) -> None:
         """Decide about one member, by what the others have measured last."""
         place = self._members.index(trial)
-        scored = [
-            (-score, member.number, member)
-            for member in self._members
-            if member.live and (score := member.score) > WORST
-        ]
-        count = min(self._count, len(scored) // 2)
-        lost = not trial.live
-        if trial.live and trial.score > WORST:
-            own = (-trial.score, trial.number)
-            lost = sum((score, number) > own for score, number, _ in scored) < count
-        best = [member for *_, member in sorted(scored)[: count if trial.live else self._count]] if lost else []
+        ranked = self.ledger.ranked(member for member in self._members if member.live and member.score > WORST)
+        count = min(self._count, len(ranked) // 2)
+        lost = not trial.live or trial in ranked[len(ranked) - count :]
+        best = ranked[: count if trial.live else self._count] if lost else []
         self._lost.discard(trial)
         if not trial.live and not best:
             self._lost.add(trial)  # until another one has measured something

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError
 
-from ._arguments import one_of, plain, whole
+from ._arguments import plain, whole
 from ._decisions import Continue, Pause, Source, Start, Stop
 from ._errors import ProcedureError
 from ._ledger import Ledger
 from ._limits import Limits
+from ._objectives import objectives_of
 from ._requests import Added, Stopped
 from ._results import OutOfTime
 from ._trial import WORST
@@ -43,10 +44,11 @@ class Procedure(ABC):
 
     Parameters
     ----------
-    metric : str
-        The metric that decides. Default ``"loss"``.
-    mode : {"min", "max"}
-        Which way it is better. Default ``"min"``.
+    metric : str or sequence of str
+        The metric that decides. Default ``"loss"``. Of several, trials are ranked by all (:func:`best_first`), and the
+        first is what stoppers look at and what :attr:`best` is the best in.
+    mode : {"min", "max"}, or sequence of them
+        Which way it is better; of several metrics one for each. Default ``"min"``.
     stoppers : sequence of Stopper
         Rules that end configurations early, in the order in which they are asked.
     limits : Limits, optional
@@ -64,16 +66,25 @@ class Procedure(ABC):
     """
 
     def __init__(
-        self, *, metric: str = "loss", mode: str = "min", stoppers: Sequence[Stopper] = (), limits: Limits | None = None
+        self,
+        *,
+        metric: str | Sequence[str] = "loss",
+        mode: str | Sequence[str] = "min",
+        stoppers: Sequence[Stopper] = (),
+        limits: Limits | None = None,
     ) -> None:
-        if not isinstance(metric, str) or not metric:
-            raise InvalidArgumentError(f"metric={metric!r}: the name of the metric that decides")
+        objectives = objectives_of(metric, mode)
         for stopper in stoppers:
             if not callable(getattr(stopper, "reason", None)):
                 raise InvalidArgumentError(f"stoppers has {stopper!r}: a rule with a method reason, as Patience(3)")
+            if len(objectives) > 1 and getattr(stopper, "needs_one_objective", False):
+                raise InvalidArgumentError(
+                    f"stoppers has {stopper!r}, which knows one objective, and metric={metric!r} has "
+                    f"{len(objectives)}: Patience, Threshold and MedianRule look at the first one"
+                )
         if not isinstance(limits, Limits | None):
             raise InvalidArgumentError(f"limits={limits!r}: Limits(max_configurations=..., max_total_epochs=...)")
-        self.ledger = Ledger(metric, one_of("mode", mode, ("min", "max")))
+        self.ledger = Ledger(objectives)
         self.stoppers = tuple(stoppers)
         self.limits = limits or Limits()
         self._decisions: list[Decision] = []
@@ -117,7 +128,7 @@ class Procedure(ABC):
 
     @property
     def best(self) -> Trial | None:
-        """The configuration with the best epoch of all that were measured, stopped ones included."""
+        """The configuration with the best epoch of all that were measured, by the metric that decides."""
         return self.ledger.best
 
     def ask(self, results: Sequence[Result] = (), *, idle: int = 0) -> list[Decision]:
@@ -316,8 +327,11 @@ class Procedure(ABC):
         if not trial.running or not trial.scores:
             return
         if WORST in trial.scores:
-            value = trial.metrics[trial.scores.index(WORST)][self.metric]
-            self._finish(trial, "diverged", f"diverged: {self.metric} is {value}")
+            metrics = trial.metrics[trial.scores.index(WORST)]
+            name = next(
+                each.metric for each in self.ledger.objectives if each.score(float(metrics[each.metric])) == WORST
+            )
+            self._finish(trial, "diverged", f"diverged: {name} is {metrics[name]}")
             return
         for stopper in self.stoppers:
             if reason := stopper.reason(trial, self.ledger):

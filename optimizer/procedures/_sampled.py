@@ -28,13 +28,14 @@ class Sampled(Procedure):
     Raises
     ------
     InvalidArgumentError
-        No sampler, or a setting that is not allowed.
+        No sampler, one that cannot sample for these objectives, or a setting that is not allowed.
     """
 
     def __init__(self, sampler: Sampler, **settings: Any) -> None:
         super().__init__(**settings)
         if not isinstance(sampler, Sampler):
             raise InvalidArgumentError(f"sampler={sampler!r}: a Sampler, as RandomSampler(space, seed)")
+        sampler.admit(self.ledger.objectives)
         self.sampler = sampler
         self._suggested = 0
 

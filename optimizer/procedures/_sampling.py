@@ -11,9 +11,10 @@ from optimizer.space import Space
 from ._arguments import plain, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ._ledger import Ledger
+    from ._objectives import Objective
     from ._trial import Trial
 
 __all__ = ["ListedSampler", "RandomSampler", "Sampler", "check_space"]
@@ -58,6 +59,20 @@ class Sampler(ABC):
         -------
         mapping or None
             Plain data; None where there are no more.
+        """
+
+    def admit(self, objectives: Sequence[Objective]) -> None:  # noqa: B027 - a sampler need not know them
+        """Refuse a search that it cannot sample for, before anything starts.
+
+        Parameters
+        ----------
+        objectives : sequence of Objective
+            Of the search.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It cannot.
         """
 
     def hear(self, trial: Trial) -> None:  # noqa: B027 - a sampler need not learn

@@ -23,7 +23,9 @@ class Stopper(Protocol):
     """Rule that ends configurations early. A function of the ledger: it keeps nothing of its own.
 
     A rule that compares with none but those that have come to the end says so by an attribute ``needs_ends``: where all
-    train beside each other it would never stop one, so procedures let configurations begin one after the other.
+    train beside each other it would never stop one, so procedures let configurations begin one after the other. One
+    that cannot be asked in a search of several objectives has an attribute ``needs_one_objective``; the others look at
+    the first.
     """
 
     def reason(self, trial: Trial, ledger: Ledger) -> str:

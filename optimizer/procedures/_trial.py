@@ -24,7 +24,8 @@ class Trial:
     """A configuration, the epochs that it was granted and the metrics of those that it has finished.
 
     Scores are the metric that decides, negated where smaller is better: higher is better, and what is no finite number
-    is :data:`WORST`.
+    is :data:`WORST`. With several objectives the first is the metric that decides; an epoch in which one of them is no
+    finite number is :data:`WORST` in all.
 
     Attributes
     ----------
@@ -43,10 +44,14 @@ class Trial:
         Of each finished epoch of its own.
     scores : list of float
         The same, of the metric that decides.
+    points : list of tuple of float
+        The same, of all objectives in their order: the first is that of ``scores``.
     curve : list of float
         Scores along its lineage: those of the epochs that it was cloned from come first.
     sums : list of float
         Sums of ``curve`` up to each epoch.
+    last : tuple of float
+        Point of the last epoch along its lineage; empty where there is none.
     cut : bool
         Whether the limit of epochs cut its last grant short.
     guest : bool
@@ -62,8 +67,10 @@ class Trial:
     reason: str = ""
     metrics: list[Mapping[str, float]] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
+    points: list[tuple[float, ...]] = field(default_factory=list)
     curve: list[float] = field(default_factory=list)
     sums: list[float] = field(default_factory=list)
+    last: tuple[float, ...] = ()
     cut: bool = False
     guest: bool = False
 
@@ -93,6 +100,11 @@ class Trial:
         return WORST if self.status in _WORTHLESS or not self.scores else self.scores[-1]
 
     @property
+    def point(self) -> tuple[float, ...]:
+        """Point of its last epoch; empty where it has none, failed or diverged."""
+        return () if self.status in _WORTHLESS or not self.points else self.points[-1]
+
+    @property
     def best_score(self) -> float:
         """Score of its best epoch; :data:`WORST` where it has none, failed or diverged."""
         return WORST if self.status in _WORTHLESS or not self.scores else max(self.scores)
@@ -102,9 +114,12 @@ class Trial:
         """Its best epoch, counted from 1, the first of equal ones; None without any."""
         return self.scores.index(max(self.scores)) + 1 if self.scores else None
 
-    def add(self, metrics: Mapping[str, float], score: float) -> None:
+    def add(self, metrics: Mapping[str, float], point: tuple[float, ...]) -> None:
         """Append a finished epoch."""
+        score = point[0]
         self.metrics.append(metrics)
+        self.points.append(point)
+        self.last = point
         self.scores.append(score)
         self.curve.append(score)
         self.sums.append(score + (self.sums[-1] if self.sums else 0.0))
@@ -114,3 +129,4 @@ class Trial:
         end = len(parent.curve) - parent.finished + epoch
         self.curve = parent.curve[:end]
         self.sums = parent.sums[:end]
+        self.last = parent.points[epoch - 1]

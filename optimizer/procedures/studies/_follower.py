@@ -10,7 +10,7 @@ from ._optuna import load_optuna, quiet
 from ._translation import Translation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import optuna
 
@@ -24,25 +24,27 @@ __all__ = ["Follower", "new_study", "study_of"]
 _NAME = "cerebro"
 
 
-def new_study(mode: str, **settings: Any) -> Any:
+def new_study(modes: Sequence[str], **settings: Any) -> Any:
     """Make a study in memory, whose name is always the same.
 
     Parameters
     ----------
-    mode : {"min", "max"}
+    modes : sequence of {"min", "max"}
+        Of each objective.
     **settings
         Of ``optuna.create_study``.
     """
     optuna = load_optuna("a study")
     with quiet(optuna):
-        return optuna.create_study(study_name=_NAME, direction=f"{mode}imize", **settings)
+        return optuna.create_study(study_name=_NAME, directions=[f"{mode}imize" for mode in modes], **settings)
 
 
 class Follower:
     """Tells an Optuna study what a ledger knows: each epoch with its step, from 1 on, and each end with its state.
 
     Who comes to the end of the procedure's epochs is complete. Who is stopped before is pruned, with its last value.
-    Who fails or diverges has failed. Who ended before its first epoch has failed as well, for there is no value.
+    Who fails or diverges has failed. Who ended before its first epoch has failed as well, for there is no value. With
+    several objectives Optuna takes no values of single epochs: who is pruned is told without values.
 
     Parameters
     ----------
@@ -83,8 +85,8 @@ class Follower:
             self._report(trial, theirs)
             if not trial.live or (self._closes_paused and trial.status == "paused"):
                 state = state_of(self._optuna, trial, self._ledger)
-                value = trial.curve[-1] if state == self._optuna.trial.TrialState.COMPLETE else None
-                self.study.tell(theirs, value if value is None else self._ledger.value(value), state=state)
+                complete = state == self._optuna.trial.TrialState.COMPLETE
+                self.study.tell(theirs, self._ledger.values(trial.last) if complete else None, state=state)
                 del self._open[name]
                 if trial.live:
                     self._closed[name] = trial, len(trial.curve)
@@ -103,6 +105,8 @@ class Follower:
         return self._open[trial.trial_id][1]
 
     def _report(self, trial: Trial, theirs: Any) -> None:
+        if len(self._ledger.objectives) > 1:
+            return
         told = self._told.get(trial.trial_id, 0)
         for step, score in enumerate(islice(trial.curve, told, None), told + 1):
             if math.isfinite(score):
@@ -123,11 +127,13 @@ def state_of(optuna: Any, trial: Trial, ledger: Ledger) -> Any:
 def finished(optuna: Any, translation: Translation, trial: Trial, ledger: Ledger) -> Any:
     """Make an Optuna trial of a configuration that has ended, or is paused."""
     parameters, distributions = translation.parameters(trial.params)
-    values = {step: ledger.value(score) for step, score in enumerate(trial.curve, 1) if math.isfinite(score)}
+    # Optuna has values of single epochs for one objective alone.
+    curve = trial.curve if len(ledger.objectives) == 1 else ()
+    values = {step: ledger.value(score) for step, score in enumerate(curve, 1) if math.isfinite(score)}
     state = state_of(optuna, trial, ledger)
     return optuna.trial.create_trial(
         state=state,
-        value=None if state == optuna.trial.TrialState.FAIL else values[len(trial.curve)],
+        values=None if state == optuna.trial.TrialState.FAIL else ledger.values(trial.last),
         params=parameters,
         distributions=distributions,
         intermediate_values=values,
@@ -149,7 +155,8 @@ def study_of(space: Space, ledger: Ledger) -> optuna.Study:
     -------
     optuna.Study
         In memory; the trials in the order of their starts, with their metric by epoch, from step 1 on, and ``trial_id``
-        and ``reason`` as user attributes. Those that came to the end are complete, those that were stopped before are
+        and ``reason`` as user attributes. With several objectives it has as many directions, and the trials have the
+        values of their last epochs alone. Those that came to the end are complete, those that were stopped before are
         pruned, the others have failed.
 
     Raises
@@ -171,6 +178,6 @@ def study_of(space: Space, ledger: Ledger) -> optuna.Study:
     """
     package = load_optuna("a study")
     translation = Translation(space)
-    study: optuna.Study = new_study(ledger.mode)
+    study: optuna.Study = new_study([each.mode for each in ledger.objectives])
     study.add_trials([finished(package, translation, trial, ledger) for trial in ledger])
     return study

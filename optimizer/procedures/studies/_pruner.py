@@ -32,7 +32,8 @@ class OptunaPruner:
     Parameters
     ----------
     pruner : optuna.pruners.BasePruner
-        It is copied: one object serves any number of searches.
+        It is copied: one object serves any number of searches. They have one objective: procedures of several refuse
+        it.
 
     Raises
     ------
@@ -51,6 +52,8 @@ class OptunaPruner:
       at most 2 beside each other
       in waves, 2 beside each other: MedianPruner compares with configurations that have come to the end
     """
+
+    needs_one_objective = True
 
     def __init__(self, pruner: Any) -> None:
         pruners = load_optuna(f"OptunaPruner({pruner!r})").pruners
@@ -74,7 +77,7 @@ class OptunaPruner:
         """See :meth:`Stopper.reason`."""
         follower = self._followers.get(ledger)
         if follower is None:
-            study = new_study(ledger.mode, pruner=copy.deepcopy(self._pruner))
+            study = new_study([ledger.mode], pruner=copy.deepcopy(self._pruner))
             follower = self._followers[ledger] = Follower(study, ledger, closes_paused=False, guests=True)
         study = follower.study
         follower.follow(lambda _: study.ask())

@@ -15,9 +15,10 @@ from ._optuna import load_optuna
 from ._translation import Translation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from optimizer.procedures._ledger import Ledger
+    from optimizer.procedures._objectives import Objective
     from optimizer.procedures._trial import Trial
     from optimizer.space import Space
 
@@ -45,13 +46,11 @@ def ended_trials(study: Any, count: int | None = None) -> list[Any]:
     Raises
     ------
     InvalidArgumentError
-        It is no study, has several objectives, or fewer such trials.
+        It is no study, or has fewer such trials.
     """
     optuna = load_optuna(f"study={study!r}")
     if not isinstance(study, optuna.Study):
         raise InvalidArgumentError(f"study={study!r}: an optuna.Study")
-    if len(study.directions) > 1:
-        raise InvalidArgumentError(f"study: it has {len(study.directions)} objectives, and a search has one")
     states = optuna.trial.TrialState
     trials: list[Any] = study.get_trials(states=(states.COMPLETE, states.PRUNED))
     if count is not None and count > len(trials):
@@ -67,12 +66,15 @@ class OptunaSampler(Sampler):
     fails or diverges has failed. Suggestions are a function of the sampler's seed and of what it was told: a run that
     is resumed gets the same ones, of the same version of Optuna.
 
+    With several objectives it hears all of them, of configurations that come to the end: Optuna takes none for single
+    epochs then, nor for a pruned trial.
+
     Parameters
     ----------
     space : Space
     sampler : str or optuna.samplers.BaseSampler
-        ``"tpe"`` (default), ``"nsgaii"``, or a sampler of your own settings, with a seed. It is copied: one
-        object serves any number of searches.
+        ``"tpe"`` (default; with several objectives MOTPE), ``"nsgaii"``, or a sampler of your own settings, as
+        ``NSGAIIISampler(seed=7)``, with a seed. It is copied: one object serves any number of searches.
     seed : int
         Of a sampler that is given by name. Default 0.
     study : optuna.Study, optional
@@ -85,8 +87,9 @@ class OptunaSampler(Sampler):
     ------
     InvalidArgumentError
         Optuna is not installed; there is no such sampler; it has no seed, or cannot sample this space; a trial of the
-        study has other parameters, or is outside the space; the study has fewer trials, or several objectives. At the
-        first suggestion: the study's direction is not that of the search.
+        study has other parameters, or is outside the space; the study has fewer trials. With a procedure: it cannot
+        sample for several objectives, or the study has another number of them. At the first suggestion: the study's
+        directions are not those of the search.
 
     Examples
     --------
@@ -111,14 +114,13 @@ class OptunaSampler(Sampler):
         self._study = study
         self._known = [] if study is None else self._trials(study, study_trials)
         name = type(self._sampler).__name__
-        known = f", and knows {len(self._known)} trials of a study" if self._known else ""
-        self.notes = (f"{name} learns from configurations that have ended or wait at a rung{known}",)
+        self.notes = (self._note("have ended or wait at a rung"),)
         self._follower: Follower | None = None
         self._asked: Any = None
         if isinstance(sampler, str):
             return
         try:
-            unseeded = self._first_ones() != self._first_ones()
+            unseeded = self._first_ones(["min"]) != self._first_ones(["min"])
         except (ArithmeticError, ImportError, LookupError, TypeError, ValueError) as error:
             raise InvalidArgumentError(f"sampler={sampler!r} cannot sample this space: {error}") from error
         if unseeded:
@@ -126,6 +128,29 @@ class OptunaSampler(Sampler):
                 f"sampler={sampler!r} has no seed, and a run that is resumed would be another one: give it one, as "
                 f"{name}(seed={self._seed})"
             )
+
+    def admit(self, objectives: Sequence[Objective]) -> None:
+        """See :meth:`Sampler.admit`."""
+        count = len(objectives)
+        if self._study is not None and len(self._study.directions) != count:
+            raise InvalidArgumentError(
+                f"study: it has {_objectives(len(self._study.directions))}, and the search has {_objectives(count)}: "
+                f"{', '.join(each.metric for each in objectives)}"
+            )
+        if count == 1:
+            return
+        try:
+            self._first_ones([each.mode for each in objectives])
+        except (ArithmeticError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+            raise InvalidArgumentError(
+                f"sampler={type(self._sampler).__name__} cannot sample for {_objectives(count)}: {error}; "
+                f"{', '.join(SAMPLERS)} can"
+            ) from error
+        self.notes = (self._note("have come to the end"),)
+
+    def _note(self, heard: str) -> str:
+        known = f", and knows {len(self._known)} trials of a study" if self._known else ""
+        return f"{type(self._sampler).__name__} learns from configurations that {heard}{known}"
 
     def suggest(self, number: int, ledger: Ledger) -> Mapping[str, Any]:
         """See :meth:`Sampler.suggest`."""
@@ -166,12 +191,14 @@ class OptunaSampler(Sampler):
         return known
 
     def _following(self, ledger: Ledger) -> Follower:
-        if self._study is not None and self._study.direction.name != f"{ledger.mode}imize".upper():
-            raise InvalidArgumentError(
-                f"study: its direction is {self._study.direction.name.lower()}, and the search's {ledger.metric} is to "
-                f"be {ledger.mode}imized"
-            )
-        study = new_study(ledger.mode, sampler=copy.deepcopy(self._sampler))
+        directions = () if self._study is None else self._study.directions
+        for direction, objective in zip(directions, ledger.objectives, strict=False):
+            if direction.name != f"{objective.mode}imize".upper():
+                raise InvalidArgumentError(
+                    f"study: its direction is {direction.name.lower()}, and the search's {objective.metric} is to be "
+                    f"{objective.mode}imized"
+                )
+        study = new_study([each.mode for each in ledger.objectives], sampler=copy.deepcopy(self._sampler))
         study.add_trials(self._known)
         return Follower(study, ledger, closes_paused=True, guests=False)
 
@@ -205,11 +232,15 @@ class OptunaSampler(Sampler):
         trial = study.ask()
         return trial, self._translation.suggest(trial)
 
-    def _first_ones(self) -> list[dict[str, Any]]:
-        study = new_study("min", sampler=copy.deepcopy(self._sampler))
+    def _first_ones(self, modes: Sequence[str]) -> list[dict[str, Any]]:
+        study = new_study(modes, sampler=copy.deepcopy(self._sampler))
         found = []
         for number in range(_TRIED):
             trial = study.ask()
             found.append(self._translation.suggest(trial))
-            study.tell(trial, float(number))
+            study.tell(trial, [float(number)] * len(modes))
         return found
+
+
+def _objectives(count: int) -> str:
+    return "one objective" if count == 1 else f"{count} objectives"

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from typing import TYPE_CHECKING
 
 from optimizer.procedures import Continue, Ended, EpochResult, Exchange, Pause, Start, Stop
@@ -29,7 +30,8 @@ class Rehearsal:
     procedure : Procedure
         New.
     measure : callable
-        ``measure(trial_id, epoch)``: the metric, or None where the trial fails in that epoch.
+        ``measure(trial_id, epoch)``: the metric, or None where the trial fails in that epoch. Further objectives get
+        numbers from 0 to 1 that depend on their names, the trial and the epoch alone.
     seed : int
         Of the order in which epochs finish. Default 0.
     slots : int
@@ -95,7 +97,11 @@ class Rehearsal:
                 results.append(Ended(name, "failed"))
                 self.reasons[name] = "failed"
             else:
-                results.append(EpochResult(name, epoch, {self.procedure.metric: measured}))
+                metrics = {
+                    each.metric: zlib.crc32(f"{each.metric} {name} {epoch}".encode()) / 2**32
+                    for each in self.procedure.ledger.objectives
+                }
+                results.append(EpochResult(name, epoch, metrics | {self.procedure.metric: measured}))
                 self.finished[name] = epoch
         return results
 

@@ -17,7 +17,6 @@ from optimizer.procedures import (
     Continue,
     Ended,
     EpochResult,
-    Grid,
     Hyperband,
     Limits,
     Listed,
@@ -318,9 +317,9 @@ def test_random_configurations_of_k_are_the_first_of_2k() -> None:
     assert RandomSearch(SPACE, configurations=5, epochs=1, seed=8).ask() != few
 
 
-def test_a_grid_has_every_configuration_once_in_its_order() -> None:
+def test_a_list_has_every_configuration_once_in_its_order() -> None:
     space = Space({"lr": choice([0.1, 0.2]), "net": choice({"a": {"width": choice([1, 2])}, "b": {}})})
-    started = [decision.params for decision in Grid(space, epochs=1).ask() if isinstance(decision, Start)]
+    started = [decision.params for decision in Listed(space.grid(), epochs=1).ask() if isinstance(decision, Start)]
     assert started == space.grid()
     assert len(started) == 6
 

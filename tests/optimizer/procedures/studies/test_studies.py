@@ -104,8 +104,9 @@ def test_a_study_of_other_parameters_is_refused(space: Space, message: str) -> N
 def test_what_is_no_such_study_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"an optuna.Study"):
         OptunaSampler(PLANE, "tpe", study="sqlite:///study.db")
-    with pytest.raises(InvalidArgumentError, match="2 objectives"):
-        OptunaSampler(PLANE, "tpe", study=optuna.create_study(directions=["minimize", "maximize"]))
+    knows_two = OptunaSampler(PLANE, "tpe", study=optuna.create_study(directions=["minimize", "maximize"]))
+    with pytest.raises(InvalidArgumentError, match="it has 2 objectives, and the search has one objective: loss"):
+        Sequential(knows_two, configurations=1, epochs=1)
     with pytest.raises(InvalidArgumentError, match="study_trials=26: the study has 25"):
         OptunaSampler(PLANE, "tpe", study=study(*GRID), study_trials=26)
     upside_down = OptunaSampler(PLANE, "tpe", study=study(*GRID, direction="maximize"))

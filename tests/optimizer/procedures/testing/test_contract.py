@@ -13,7 +13,6 @@ from optimizer.procedures import (
     ASHA,
     PBT,
     AgingEvolution,
-    Grid,
     Hyperband,
     Limits,
     Listed,
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
 SPACE = Space({"lr": log_uniform(1e-5, 1e-1), "batch": choice([32, 64, 128])})
 
 
-class TestGrid(ProcedureContract):
+class TestListed(ProcedureContract):
     def make(self, **settings: Any) -> Procedure:
-        return Grid(SPACE, points=3, epochs=3, **settings)
+        return Listed(SPACE.grid(3), epochs=3, **settings)
 
 
 class TestRandomSearch(ProcedureContract):
@@ -115,6 +114,34 @@ class TestReplay(ProcedureContract):
         return Replay(Schedule((Segment({"lr": 0.1}, 2), Segment({"lr": 0.2}, 1), Segment({"lr": 0.1}, 4))), **settings)
 
 
+SEVERAL: dict[str, Any] = {"metric": ["loss", "size"], "mode": ["min", "max"]}
+
+
+class TestSeveralHyperband(ProcedureContract):
+    def make(self, **settings: Any) -> Procedure:
+        return Hyperband(RandomSampler(SPACE, 3), max_epochs=9, **SEVERAL | settings)
+
+
+class TestSeveralAsha(TestAsha):
+    def make(self, **settings: Any) -> Procedure:
+        return super().make(**SEVERAL | settings)
+
+
+class TestSeveralPBT(TestPBT):
+    def make(self, **settings: Any) -> Procedure:
+        return super().make(**SEVERAL | settings)
+
+
+class TestSeveralRollingPBT(TestRollingPBT):
+    def make(self, **settings: Any) -> Procedure:
+        return super().make(**SEVERAL | settings)
+
+
+class TestSeveralAgingEvolution(TestAgingEvolution):
+    def make(self, **settings: Any) -> Procedure:
+        return super().make(**SEVERAL | settings)
+
+
 CONTRACTS: list[type[ProcedureContract]] = [
     TestRandomSearch,
     TestSequential,
@@ -124,6 +151,9 @@ CONTRACTS: list[type[ProcedureContract]] = [
     TestPBT,
     TestRollingPBT,
     TestAgingEvolution,
+    TestSeveralHyperband,
+    TestSeveralAsha,
+    TestSeveralRollingPBT,
 ]
 
 

@@ -1,0 +1,265 @@
+"""``Results``: what a run has measured, for people to read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark.errors import InvalidArgumentError, NoModelError
+from cerebro_spark.tune._placements import placements
+from cerebro_spark.tune._result import TrialResult, result_of
+from cerebro_spark.tune._tables import run_tables
+from optimizer.errors import nearest
+from optimizer.procedures import schedule_of
+from optimizer.procedures.studies import study_of
+from optimizer.space import Space
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import optuna
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from cerebro_spark.hopper import Outcome, RunSpec, Trial
+    from optimizer.hopper import Placement
+    from optimizer.procedures import Ledger, Schedule
+    from udfs.shards import PreparedData
+
+__all__ = ["Results"]
+
+
+@dataclass(eq=False)
+class Results:
+    """The configurations of a run that is over, and its course.
+
+    Attributes
+    ----------
+    spec : RunSpec
+        Settings of the run; ``spec.run`` is its id.
+    prepared : PreparedData
+    outcome : Outcome
+        Units, losses and seconds of the run.
+    ledger : optimizer.procedures.Ledger
+        What the run's procedure knew of the configurations in the end.
+    """
+
+    spec: RunSpec
+    prepared: PreparedData
+    _trials: tuple[Trial, ...]
+    outcome: Outcome
+    ledger: Ledger
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run in its store."""
+        return self.spec.run
+
+    @property
+    def trials(self) -> tuple[TrialResult, ...]:
+        """The configurations, the best first; those that did not finish come last."""
+        return tuple(sorted((result_of(trial, self.spec) for trial in self._trials), key=self._place))
+
+    @property
+    def best(self) -> TrialResult:
+        """The best of those that finished, by their last epochs; with ``keep="best"`` and ``"epochs"`` by their best.
+
+        Raises
+        ------
+        NoModelError
+            None did.
+        """
+        first = self.trials[0]
+        if first.status != "finished" or first.metric != first.metric:
+            statuses = "; ".join(f"{trial.trial_id} {trial.status}" for trial in self.trials)
+            last = first.traceback.strip().splitlines()[-1:] or ["no number to compare"]
+            raise NoModelError(
+                f"no configuration finished with a {self.spec.metric}: {statuses}. The first one: {last[0]}"
+            )
+        return first
+
+    @property
+    def best_params(self) -> dict[str, Any]:
+        """The params of :attr:`best`.
+
+        Raises
+        ------
+        NoModelError
+            No configuration finished.
+        """
+        return self.best.params
+
+    @property
+    def best_score(self) -> float:
+        """The metric of :attr:`best`; ``spec.metric`` is its name.
+
+        Raises
+        ------
+        NoModelError
+            No configuration finished.
+        """
+        return self.best.metric
+
+    def lineage(self, trial_id: str) -> tuple[tuple[str, int], ...]:
+        """List the configurations that led to one, the first ancestor first, each with the epochs it gave.
+
+        Parameters
+        ----------
+        trial_id : str
+
+        Returns
+        -------
+        tuple of (str, int)
+            Ids and epochs; the last is the configuration itself, with all epochs that it has finished.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such configuration.
+        """
+        line = self.ledger.lineage(self._known(trial_id).trial_id)
+        return tuple((trial.trial_id, epochs) for trial, epochs in line)
+
+    def schedule_of(self, trial_id: str | None = None) -> Schedule:
+        """List the params that led to a configuration, for :class:`ScheduleSearch` to train alone.
+
+        Parameters
+        ----------
+        trial_id : str, optional
+            By default that of :attr:`best`; then up to the epoch of its metric.
+
+        Returns
+        -------
+        optimizer.procedures.Schedule
+            Params and epochs along its lineage.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such configuration.
+        optimizer.procedures.ProcedureError
+            It has finished no epoch.
+        NoModelError
+            No configuration finished.
+        """
+        if trial_id is None:
+            return schedule_of(self.ledger, self.best.trial_id, self.best.epoch)
+        return schedule_of(self.ledger, self._known(trial_id).trial_id)
+
+    @property
+    def unit_seconds(self) -> float:
+        """Mean seconds in which a worker trained one configuration over one shard, its validation included.
+
+        :meth:`Search.plan` makes times and costs of it. NaN where nothing was trained.
+        """
+        trained = sum(event.kind == "train" for event in self.outcome.events)
+        return sum(event.seconds for event in self.outcome.events) / trained if trained else math.nan
+
+    def history(self) -> dict[str, list[dict[str, float]]]:
+        """List the metrics of each epoch, by trial id."""
+        return {trial.trial_id: list(trial.history) for trial in self._trials}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Table of one row per trial and epoch: ``trial_id``, params, ``status``, ``epoch``, and the metrics."""
+        import pandas as pd  # noqa: PLC0415 - heavy, and not everybody asks
+
+        rows = [
+            {"trial_id": trial.trial_id, **trial.params, "status": trial.status, "epoch": epoch, **metrics}
+            for trial in self.trials
+            for epoch, metrics in enumerate(trial.history)
+        ]
+        return pd.DataFrame(rows)
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Read the run's record as tables: experiment, configurations, params, metrics, units, decisions, states.
+
+        As :func:`run_tables`.
+        """
+        return run_tables(self.prepared.store, self.spec.run)
+
+    def study(self, search_space: Mapping[str, Any] | Space) -> optuna.Study:
+        """Make an Optuna study of the configurations, for its pictures and importances, or for a later search.
+
+        Parameters
+        ----------
+        search_space : mapping or Space
+            Of the search.
+
+        Returns
+        -------
+        optuna.Study
+            In memory: see :func:`optimizer.procedures.studies.study_of`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Optuna is not installed.
+        SpaceError
+            A configuration does not belong to the search space.
+        """
+        space = search_space if isinstance(search_space, Space) else Space(search_space)
+        return study_of(space, self.ledger)
+
+    def plot(self) -> Figure:
+        """Draw learning curves: the metric by epoch, one line per configuration."""
+        from cerebro_spark.tune._pictures import learning_curves  # noqa: PLC0415 - matplotlib, where a picture is wanted
+
+        return learning_curves(self.trials, self.spec.metric)
+
+    def gantt(self, follow: str | None = None) -> Figure:
+        """Draw which configuration trained where and when (Cerebro, Figure A.14).
+
+        Parameters
+        ----------
+        follow : str, optional
+            Trial id; a line joins its units: its hops.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such configuration.
+        """
+        from cerebro_spark.tune._pictures import gantt  # noqa: PLC0415
+
+        if follow is not None:
+            self._known(follow)
+        return gantt(self.outcome.events, self.outcome.losses, follow)
+
+    def explain(self) -> str:
+        """Describe the run in words."""
+        outcome, events = self.outcome, self.outcome.events
+        busy = sum(event.seconds for event in events)
+        trained = [event for event in events if event.kind == "train"]
+        hops = [event for event in events if event.fetched_bytes and not event.from_store]
+        hopped, training = sum(event.fetched_bytes for event in hops), sum(event.kind == "train" for event in hops)
+        workers = sorted({event.worker for event in events})
+        what = f"{len(self._trials)} configurations, {self.spec.epochs} epochs, {len(self.prepared.partitions)} shards"
+        lines = [
+            f"{what} on {len(workers)} workers: {outcome.seconds:,.1f} s",
+            f"  {len(trained)} training units, {len(events) - len(trained)} of validation; {busy:,.1f} s in them",
+            f"  {len(hops)} hops, {training} of them to train; {hopped / 2**20:,.1f} MiB in all",
+            f"  {outcome.decision_seconds:.2f} s of scheduling; {outcome.checkpoint_seconds:.1f} s writing checkpoints",
+            f"  {outcome.redone} units redone after {len(outcome.losses)} lost workers",
+            *(f"    {loss}" for loss in outcome.losses),
+            *([f"  {outcome.refused} calls refused that did not come from this run"] if outcome.refused else []),
+        ]
+        return "\n".join(lines)
+
+    def placements(self) -> dict[int, tuple[Placement, ...]]:
+        """List by epoch which unit ran where and when: a replay follows it."""
+        return placements(self._trials, self.outcome.events)
+
+    def _known(self, trial_id: str) -> Trial:
+        known = {trial.trial_id: trial for trial in self._trials}
+        if trial_id not in known:
+            raise InvalidArgumentError(f"no trial {trial_id!r}{nearest(trial_id, known)}; there are {len(known)}")
+        return known[trial_id]
+
+    def _place(self, result: TrialResult) -> tuple[bool, float, str]:
+        known = result.status == "finished" and result.metric == result.metric
+        return (
+            not known,
+            (-result.metric if self.spec.larger_is_better else result.metric) if known else 0.0,
+            result.trial_id,
+        )
