@@ -11,9 +11,9 @@ from pyspark.ml import Model
 from pyspark.ml.util import MLWritable
 
 from cerebro_spark.errors import InvalidArgumentError, NoModelError
-from cerebro_spark.hopper import Budget, Interrupts, Journal, Lease, Run, RunSpec, Trial, probe
+from cerebro_spark.hopper import Budget, Interrupts, Journal, Lease, Recorded, Run, RunSpec, Trial, probe
 from cerebro_spark.tune._model import TunedModel
-from cerebro_spark.tune._placements import placements
+from cerebro_spark.tune._placements import on_workers, placements
 from cerebro_spark.tune._repeat import Repeat
 from cerebro_spark.tune._result import TrialResult, ranked_epoch, result_of
 from cerebro_spark.tune._tables import run_tables
@@ -420,12 +420,14 @@ class Selection(Model, MLWritable):
     ) -> Selection:
         """Train everything once more, with every visit where and in the order in which it was: the same bits.
 
-        A configuration that ended early is not tried again; it is as it was.
+        Clones too take the states that they took. Configurations that failed or were stopped train as far as they did,
+        and end as they ended: a unit that failed is not tried again.
 
         Parameters
         ----------
         backend : SparkBackend
-            With as many workers.
+            With as many workers. With others the bits are the same, but visits of workers that are not there go to
+            those that have the shard.
         run_id : str, optional
             Id of the new run; ``<run>-replay`` by default.
         callbacks, progress
@@ -438,36 +440,20 @@ class Selection(Model, MLWritable):
         Raises
         ------
         RunError
-            There is a run of that id.
-        InvalidArgumentError
-            The run has clones.
+            There is a run of that id; or a configuration has failed this time that others were cloned from.
         """
-        clones = [trial.trial_id for trial in self._trials if trial.source is not None]
-        if clones:
-            raise InvalidArgumentError(
-                f"run {self.spec.run!r} has clones, as {clones[0]}: no replay follows when they began. Train the "
-                "schedule of one configuration by ScheduleSearch(segments=selection.schedule_of(trial_id), ...)"
-            )
         followers = Followers(callbacks=callbacks, progress=progress)
         spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay")
         backend.admit()
         probed = probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend)
-        finished = [trial for trial in self._trials if trial.status == "finished"]
-        others = {
-            trial.trial_id: Trial(trial.trial_id, trial.params, trial.status, trial.traceback, reason=trial.reason)
-            for trial in self._trials
-            if trial.status != "finished"
-        }
-        again = Repeat(
-            [(trial.params, max(1, trial.epoch)) for trial in self._trials], metric=spec.metric, mode=_mode(spec)
-        )
+        visits = on_workers(self.placements(), backend.num_workers)
+        recorded = Recorded(visits, {trial.trial_id: trial for trial in self._trials})
         with Interrupts() as interrupts, Lease(self.prepared.store, spec.run) as lease:
             Journal(self.prepared.store, spec.run).begin(spec)
             return train(
                 spec,
                 self.prepared,
-                again,
-                given=others,
+                Repeat(self._trials, metric=spec.metric, mode=_mode(spec)),
                 trainer_fn=self.trainer_fn,
                 probed=probed,
                 backend=backend,
@@ -475,7 +461,7 @@ class Selection(Model, MLWritable):
                 interrupts=interrupts,
                 followers=followers,
                 parameters={},
-                replay=placements(finished, self.outcome.events),
+                recorded=recorded,
             )
 
     def placements(self) -> dict[int, tuple[Placement, ...]]:
@@ -538,8 +524,7 @@ def train(  # noqa: PLR0913 - what a run is made of
     parameters: Mapping[str, Any],
     unit_timeout_s: float | None = None,
     budget: Budget | None = None,
-    given: Mapping[str, Trial] | None = None,
-    replay: Mapping[int, Sequence[Placement]] | None = None,
+    recorded: Recorded | None = None,
     begun: Callable[[Coordinator, RunSpec], None] | None = None,
 ) -> Selection:
     """Train what a procedure starts, with those following who are to follow.
@@ -565,10 +550,8 @@ def train(  # noqa: PLR0913 - what a run is made of
     unit_timeout_s : float, optional
     budget : Budget, optional
         Without limits by default.
-    given : mapping of str to Trial, optional
-        Trials that are not read from the store, by id.
-    replay : mapping of int to sequence of Placement, optional
-        Visits to follow, by epoch.
+    recorded : Recorded, optional
+        Earlier run to follow.
     begun : callable, optional
         Called with the coordinator and the settings before the first unit.
 
@@ -589,8 +572,7 @@ def train(  # noqa: PLR0913 - what a run is made of
         interrupts=interrupts,
         unit_timeout_s=unit_timeout_s,
         budget=budget or Budget(),
-        given=given or {},
-        replay=replay,
+        recorded=recorded,
         begun=begun,
     )
     with tracked(followers, run=spec.run, parameters=parameters) as following:
