@@ -13,6 +13,7 @@ from cerebro_spark.hopper._keep import KEEPS, best_epoch
 from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._probe import Probed, probe
+from cerebro_spark.hopper._recorded import Recorded
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._run import Outcome, Run
 from cerebro_spark.hopper._trial import Death, Trial
@@ -34,6 +35,7 @@ __all__ = [
     "Observer",
     "Outcome",
     "Probed",
+    "Recorded",
     "Run",
     "RunSpec",
     "SparkBackend",

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper._director import Director
     from cerebro_spark.hopper._events import Event, Loss, Observer
+    from cerebro_spark.hopper._recorded import Recorded
     from cerebro_spark.hopper._trial import Trial
-    from optimizer.hopper import Placement
     from optimizer.procedures import Decision, UserRequest
     from udfs.rpc import Request
 
@@ -62,8 +62,8 @@ class Coordinator:
         Called with trials that decisions have ended or paused, with no lock held.
     earlier_s : float
         Seconds that earlier parts of the run took: its clock goes on. Default 0.
-    replay : mapping of int to sequence of Placement, optional
-        By epoch, visits to follow instead of a policy.
+    recorded : Recorded, optional
+        Earlier run, whose visits to follow instead of a policy.
     observer : Observer, optional
         Hears of each event, with the lock held: its methods return at once.
     """
@@ -84,7 +84,7 @@ class Coordinator:
         close: Callable[[Sequence[Trial], Sequence[Event]], None],
         decided: Callable[[Sequence[Trial]], None],
         earlier_s: float = 0.0,
-        replay: Mapping[int, Sequence[Placement]] | None = None,
+        recorded: Recorded | None = None,
         observer: Observer | None = None,
     ) -> None:
         state = RunState(director.trials, workers, validates=validates, earlier_s=earlier_s, observer=observer)
@@ -98,7 +98,7 @@ class Coordinator:
             policy=policy,
             seed=seed,
             rounds=rounds,
-            replay=replay or {},
+            recorded=recorded,
             close=close,
             decided=decided,
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cerebro_spark.errors import CerebroError, InvalidArgumentError
 from optimizer.hopper import Hopper, UnitTimes
-from optimizer.procedures import Added, ProcedureError
+from optimizer.procedures import Added, ProcedureError, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper._director import Director
     from cerebro_spark.hopper._events import Event
+    from cerebro_spark.hopper._recorded import Recorded
     from cerebro_spark.hopper._state import RunState
     from cerebro_spark.hopper._trial import Trial
-    from optimizer.hopper import Placement
     from optimizer.procedures import Decision, Source, UserRequest
 
 __all__ = ["Epochs"]
@@ -40,9 +41,9 @@ class Epochs:
         One of :data:`optimizer.hopper.POLICIES`.
     seed : int
     rounds : str
-        One of :data:`ROUNDS`.
-    replay : mapping of int to sequence of Placement
-        By epoch, visits to follow instead of the policy.
+        One of :data:`ROUNDS`. A replay has no rounds: its order is that of the record.
+    recorded : Recorded or None
+        Visits to follow instead of the policy.
     close : callable
         Called with trials that have finished an epoch or ended early, and the events since the last call, with no lock
         held: writes their results. One call at a time.
@@ -59,13 +60,14 @@ class Epochs:
         policy: str,
         seed: int,
         rounds: str,
-        replay: Mapping[int, Sequence[Placement]],
+        recorded: Recorded | None,
         close: Callable[[Sequence[Trial], Sequence[Event]], None],
         decided: Callable[[Sequence[Trial]], None],
     ) -> None:
         self._state = state
         self._director = director
-        self._together = rounds == "together"
+        self._recorded = recorded
+        self._together = rounds == "together" and recorded is None
         self._results = close
         self._decided = decided
         self._times = UnitTimes(rows={partition: max(1, count) for partition, count in rows.items()})
@@ -74,10 +76,11 @@ class Epochs:
         self._written = 0
         # Failures that the director knows of.
         self._failed = {trial.trial_id for trial in state.trials if trial.failed}
+        # Those that the procedure is asked to stop where they stopped before.
+        self._stopping: set[str] = set()
         # For the store and the tracking server take their time.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="epochs")
-        self._replayed = any(replay.values())
-        state.hopper = self._new_hopper(policy, seed, replay)
+        state.hopper = self._new_hopper(policy, seed)
         self._enter()
         # A trial of a resumed run may have nothing to train in its epoch.
         for trial in state.trials:
@@ -89,6 +92,7 @@ class Epochs:
         state.changed.notify_all()
         if state.over:
             return
+        self._end_as_recorded()
         over = self._finished()
         failed = [trial for trial in state.trials if trial.failed and trial.trial_id not in self._failed]
         if failed and (not self._together or over or not self._training()):
@@ -104,7 +108,7 @@ class Epochs:
 
     def out_of_time(self, reason: str) -> None:
         """End all trials, because the time is over."""
-        self._writer.submit(self._end, reason)
+        self._writer.submit(self._decide, partial(self._director.out_of_time, reason))
 
     def request(self, request: Callable[[], UserRequest]) -> Future[tuple[Decision, ...]]:
         """Tell the procedure a request of the user; the future raises what :meth:`Director.request` raises."""
@@ -112,7 +116,7 @@ class Epochs:
 
     def offer(self) -> None:
         """Ask the procedure for more: a slot is free that was not when it was asked last."""
-        self._writer.submit(self._offer)
+        self._writer.submit(self._decide, partial(self._director.ask, []))
 
     def shut_down(self) -> None:
         """Wait for results that are being written, and write the units of epochs that nobody finishes.
@@ -133,8 +137,25 @@ class Epochs:
         return [
             trial
             for trial in self._state.running
-            if trial.trial_id not in self._closing and trial.epoch < trial.granted
+            if trial.trial_id not in self._closing and trial.epoch < trial.granted and self._end_of(trial) is None
         ]
+
+    def _end_of(self, trial: Trial) -> Trial | None:
+        return None if self._recorded is None else self._recorded.end_of(trial)
+
+    def _end_as_recorded(self) -> None:
+        """End trials of a replay that ended within an epoch, once the store has their last states."""
+        state = self._state
+        for trial in state.running:
+            first = self._end_of(trial)
+            if first is None or not trial.durable or trial.trial_id in self._closing | self._stopping:
+                continue
+            if first.failed:
+                state.end(trial, first.status, first.traceback)
+            else:
+                self._stopping.add(trial.trial_id)
+                request = Stopped(trial.trial_id, first.reason)
+                self._writer.submit(self._decide, partial(self._director.request, request))
 
     def _unwritten(self) -> tuple[Event, ...]:
         events, self._written = tuple(self._state.events[self._written :]), len(self._state.events)
@@ -199,17 +220,9 @@ class Epochs:
                 f'{len(trial.history)}, and a search with keep="epochs" keeps the states of all'
             )
 
-    def _offer(self) -> None:
+    def _decide(self, ask: Callable[[], Sequence[Decision]]) -> None:
         try:
-            decisions = self._director.ask([])
-        except BaseException as error:  # noqa: BLE001 - raised again where the run was started
-            self._state.fail(error)
-            return
-        self._carry_out(decisions)
-
-    def _end(self, reason: str) -> None:
-        try:
-            decisions = self._director.out_of_time(reason)
+            decisions = ask()
         except BaseException as error:  # noqa: BLE001 - raised again where the run was started
             self._state.fail(error)
             return
@@ -247,18 +260,15 @@ class Epochs:
             if state.entered.get(trial.trial_id) != trial.epoch:
                 state.enter(trial)
 
-    def _new_hopper(self, policy: str, seed: int, replay: Mapping[int, Sequence[Placement]]) -> Hopper:
+    def _new_hopper(self, policy: str, seed: int) -> Hopper:
         state = self._state
         nobody: dict[int, list[str]] = {partition: [] for partition in state.partitions}
-        if self._replayed:
-            hopper = Hopper.replay(replay, nobody, times=self._times)
+        if self._recorded is not None:
+            hopper = Hopper.replay(self._recorded.placements, nobody, times=self._times, configs=())
         else:
             hopper = Hopper((), nobody, policy=policy, times=self._times, seed=seed)
         # Nothing is pending until a trial enters its epoch. Those that ended are there too: the order of "fixed"
         # depends on a trial's place among all.
         for trial in state.trials:
-            if not self._replayed:
-                hopper.add(trial.trial_id, state.partitions, epoch=trial.epoch, inherited=state.inherited(trial))
-            elif trial.running:
-                hopper.enter(trial.trial_id, trial.epoch, state.partitions)
+            hopper.add(trial.trial_id, state.partitions, epoch=trial.epoch, inherited=state.inherited(trial))
         return hopper

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError
@@ -122,6 +122,8 @@ class Journal:
 
     store: Store
     run: str
+    # By folder, the number of the next file: a folder of a long search takes milliseconds to list.
+    _numbers: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.run, "a run")
@@ -170,13 +172,13 @@ class Journal:
     def close(self, trials: Sequence[Trial], events: Sequence[Event]) -> None:
         """Write the state of trials that have finished an epoch or ended, and the units since the last call."""
         if events:
-            write_document(self.store, [asdict(event) for event in events], *self._next("events", _PART))
+            self._append([asdict(event) for event in events], "events", _PART)
         for trial in trials:
             self.write_trial(trial)
 
     def order(self, exchange: Exchange) -> None:
         """Write what the procedure was told, and what it decided."""
-        write_document(self.store, exchange.document(), *self._next("orders", _ORDER))
+        self._append(exchange.document(), "orders", _ORDER)
 
     def orders(self) -> list[Exchange]:
         """Read what the procedure was told and decided so far.
@@ -200,11 +202,17 @@ class Journal:
     def forget_orders(self) -> None:
         """Let the procedure decide anew: for a grid that is given more epochs."""
         self.store.delete("runs", self.run, "orders")
+        self._numbers.pop("orders", None)
 
-    def _next(self, folder: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
+    def _append(self, data: Any, folder: str, pattern: re.Pattern[str]) -> None:
         place = ("runs", self.run, folder)
-        numbers = [int(found.group(1)) for found in map(pattern.fullmatch, self.store.list(*place)) if found]
-        return (*place, f"{pattern.pattern.partition('-')[0]}-{max(numbers, default=-1) + 1:06d}.json")
+        if folder not in self._numbers:
+            numbers = [int(found.group(1)) for found in map(pattern.fullmatch, self.store.list(*place)) if found]
+            self._numbers[folder] = max(numbers, default=-1) + 1
+        number = self._numbers[folder]
+        write_document(self.store, data, *place, f"{pattern.pattern.partition('-')[0]}-{number:06d}.json")
+        # A file that could not be written leaves no gap.
+        self._numbers[folder] = number + 1
 
     def write_trial(self, trial: Trial) -> None:
         """Write the state of a trial."""

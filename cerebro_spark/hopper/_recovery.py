@@ -163,9 +163,5 @@ class Recovery:
             self._state.evaluations.add((assignment.trial.trial_id, assignment.partition))
 
     def _end(self, trial: Trial, status: str, why: str) -> None:
-        if not trial.running:
-            return
-        trial.status, trial.traceback = status, why
-        self._state.hopper.stop(trial.trial_id)
-        self._state.cancel_evaluation(trial)
-        self._state.observer.trial_ended(trial)
+        if trial.running:
+            self._state.end(trial, status, why)

@@ -9,9 +9,10 @@ from cerebro_spark.hopper._keep import best_epoch
 from udfs.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from cerebro_spark.hopper._journal import RunSpec
+    from cerebro_spark.hopper._recorded import Recorded
     from cerebro_spark.hopper._trial import Trial
     from udfs.hopper import Checkpoints
 
@@ -37,13 +38,23 @@ class Retention:
         All of the run; it may grow.
     num_shards : int
         As many units make an epoch.
+    recorded : Recorded, optional
+        Of a replay: the states that its clones begin from stay until they have begun.
     """
 
-    def __init__(self, checkpoints: Checkpoints, spec: RunSpec, trials: Sequence[Trial], num_shards: int) -> None:
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        spec: RunSpec,
+        trials: Sequence[Trial],
+        num_shards: int,
+        recorded: Recorded | None = None,
+    ) -> None:
         self._checkpoints = checkpoints
         self._spec = spec
         self._trials = trials
         self._num_shards = num_shards
+        self._recorded = recorded
 
     def sweep(self, trials: Iterable[Trial]) -> None:
         """Delete what is not needed of some trials, and of the sources of those that are clones.
@@ -78,9 +89,15 @@ class Retention:
             return set() if best is None else {best * self._num_shards}
         return set()
 
-    def _pins(self, trials: Iterable[Trial]) -> dict[str, set[int]]:
+    def _pins(self, trials: Collection[Trial]) -> dict[str, set[int]]:
+        needed = [
+            clone.source
+            for clone in trials
+            if clone.source is not None and clone.live and max(tuple(clone.stored), default=0) < _OWN
+        ]
+        if self._recorded is not None:
+            needed += self._recorded.sources_to_come(trial.trial_id for trial in trials)
         pins: dict[str, set[int]] = {}
-        for clone in trials:
-            if clone.source is not None and clone.live and max(tuple(clone.stored), default=0) < _OWN:
-                pins.setdefault(clone.source.trial_id, set()).add(clone.source.epoch * self._num_shards)
+        for source in needed:
+            pins.setdefault(source.trial_id, set()).add(source.epoch * self._num_shards)
         return pins

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._journal import Journal, RunSpec
     from cerebro_spark.hopper._lease import Lease
     from cerebro_spark.hopper._probe import Probed
+    from cerebro_spark.hopper._recorded import Recorded
     from cerebro_spark.hopper._trial import Trial
-    from optimizer.hopper import Placement
     from optimizer.procedures import Procedure
     from udfs.shards import PreparedData
 
@@ -97,10 +97,8 @@ class Run:
         Of the run, held.
     interrupts : Interrupts
         Of this thread, entered.
-    given : mapping of str to Trial
-        Trials that are not read from the store, by id.
-    replay : mapping of int to sequence of Placement, optional
-        Visits to follow, by epoch.
+    recorded : Recorded, optional
+        Earlier run to follow; the procedure starts its trials, and no others.
     begun : callable, optional
         Called with the coordinator and the settings before the first unit, for requests of the user.
     """
@@ -116,8 +114,7 @@ class Run:
     interrupts: Interrupts
     unit_timeout_s: float | None = None
     budget: Budget = field(default_factory=Budget)
-    given: Mapping[str, Trial] = field(default_factory=dict)
-    replay: Mapping[int, Sequence[Placement]] | None = None
+    recorded: Recorded | None = None
     begun: Callable[[Coordinator, RunSpec], None] | None = None
 
     def execute(self, callbacks: Sequence[Callback] = ()) -> tuple[list[Trial], Outcome]:
@@ -163,8 +160,7 @@ class Run:
         return trials, outcome
 
     def _trial(self, trial_id: str, params: dict[str, Any]) -> Trial:
-        given = self.given.get(trial_id)
-        return self.journal.trial(trial_id, params, len(self.prepared.partitions)) if given is None else given
+        return self.journal.trial(trial_id, params, len(self.prepared.partitions))
 
     def _train(self, director: Director, stream: EventStream, earlier: list[Event], earlier_s: float) -> Outcome:
         shares = self._shares()
@@ -186,7 +182,7 @@ class Run:
             close=partial(self._close, stream, self._retention(director.trials)),
             decided=self._decided,
             earlier_s=earlier_s,
-            replay=self.replay,
+            recorded=self.recorded,
             observer=Publisher(stream),
         )
         if self.begun is not None:
@@ -303,7 +299,7 @@ class Run:
 
     def _retention(self, trials: Sequence[Trial]) -> Retention:
         checkpoints = Checkpoints(self.prepared.store, self.spec.run)
-        return Retention(checkpoints, self.spec, trials, len(self.prepared.partitions))
+        return Retention(checkpoints, self.spec, trials, len(self.prepared.partitions), self.recorded)
 
     def _close(
         self, stream: EventStream, retention: Retention, trials: Sequence[Trial], events: Sequence[Event]

@@ -187,6 +187,13 @@ class RunState:
         """Remove the evaluations of a trial."""
         self.evaluations = {pair for pair in self.evaluations if pair[0] != trial.trial_id}
 
+    def end(self, trial: Trial, status: str, why: str) -> None:
+        """End a trial by an error of its own."""
+        trial.status, trial.traceback = status, why
+        self.hopper.stop(trial.trial_id)
+        self.cancel_evaluation(trial)
+        self.observer.trial_ended(trial)
+
     def fail(self, error: BaseException) -> None:
         """End the run with an error; the first one counts."""
         with self.changed:

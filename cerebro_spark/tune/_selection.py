@@ -10,9 +10,9 @@ from pyspark.ml import Model
 from pyspark.ml.util import MLWritable
 
 from cerebro_spark.errors import InvalidArgumentError, NoModelError
-from cerebro_spark.hopper import Interrupts, Journal, Lease, Trial, probe
+from cerebro_spark.hopper import Interrupts, Journal, Lease, Recorded, Trial, probe
 from cerebro_spark.tune._model import TunedModel
-from cerebro_spark.tune._placements import placements
+from cerebro_spark.tune._placements import on_workers
 from cerebro_spark.tune._repeat import Repeat
 from cerebro_spark.tune._result import ranked_epoch
 from cerebro_spark.tune._results import Results
@@ -206,12 +206,14 @@ class Selection(Results, Model, MLWritable):
     ) -> Selection:
         """Train everything once more, with every visit where and in the order in which it was: the same bits.
 
-        A configuration that ended early is not tried again; it is as it was.
+        Clones too take the states that they took. Configurations that failed or were stopped train as far as they did,
+        and end as they ended: a unit that failed is not tried again.
 
         Parameters
         ----------
         backend : SparkBackend
-            With as many workers.
+            With as many workers. With others the bits are the same, but visits of workers that are not there go to
+            those that have the shard.
         run_id : str, optional
             Id of the new run; ``<run>-replay`` by default.
         callbacks, progress
@@ -224,37 +226,21 @@ class Selection(Results, Model, MLWritable):
         Raises
         ------
         RunError
-            There is a run of that id.
-        InvalidArgumentError
-            The run has clones.
+            There is a run of that id; or a configuration has failed this time that others were cloned from.
         """
-        clones = [trial.trial_id for trial in self._trials if trial.source is not None]
-        if clones:
-            raise InvalidArgumentError(
-                f"run {self.spec.run!r} has clones, as {clones[0]}: no replay follows when they began. Train the "
-                "schedule of one configuration by ScheduleSearch(segments=selection.schedule_of(trial_id), ...)"
-            )
         followers = Followers(callbacks=callbacks, progress=progress)
         spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay")
         backend.admit()
         probed = probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend)
-        finished = [trial for trial in self._trials if trial.status == "finished"]
-        others = {
-            trial.trial_id: Trial(trial.trial_id, trial.params, trial.status, trial.traceback, reason=trial.reason)
-            for trial in self._trials
-            if trial.status != "finished"
-        }
-        again = Repeat(
-            [(trial.params, max(1, trial.epoch)) for trial in self._trials], metric=spec.metric, mode=_mode(spec)
-        )
+        visits = on_workers(self.placements(), backend.num_workers)
+        recorded = Recorded(visits, {trial.trial_id: trial for trial in self._trials})
         with Interrupts() as interrupts, Lease(self.prepared.store, spec.run) as lease:
             Journal(self.prepared.store, spec.run).begin(spec)
             return train(
                 type(self),
                 spec,
                 self.prepared,
-                again,
-                given=others,
+                Repeat(self._trials, metric=spec.metric, mode=_mode(spec)),
                 trainer_fn=self.trainer_fn,
                 probed=probed,
                 backend=backend,
@@ -262,7 +248,7 @@ class Selection(Results, Model, MLWritable):
                 interrupts=interrupts,
                 followers=followers,
                 parameters={},
-                replay=placements(finished, self.outcome.events),
+                recorded=recorded,
             )
 
     def _version(self, trial: Trial, epoch: int | None) -> int:

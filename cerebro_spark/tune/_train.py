@@ -8,11 +8,20 @@ from cerebro_spark.hopper import Budget, Journal, Run
 from cerebro_spark.tune._tracking import Finished, tracked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from cerebro_spark.hopper import Coordinator, Interrupts, Lease, Outcome, Probed, RunSpec, SparkBackend, Trial
+    from cerebro_spark.hopper import (
+        Coordinator,
+        Interrupts,
+        Lease,
+        Outcome,
+        Probed,
+        Recorded,
+        RunSpec,
+        SparkBackend,
+        Trial,
+    )
     from cerebro_spark.tune._tracking import Followers
-    from optimizer.hopper import Placement
     from optimizer.procedures import Ledger, Procedure
     from udfs.shards import PreparedData
 
@@ -43,8 +52,7 @@ def train(  # noqa: PLR0913 - what a run is made of
     parameters: Mapping[str, Any],
     unit_timeout_s: float | None = None,
     budget: Budget | None = None,
-    given: Mapping[str, Trial] | None = None,
-    replay: Mapping[int, Sequence[Placement]] | None = None,
+    recorded: Recorded | None = None,
     begun: Callable[[Coordinator, RunSpec], None] | None = None,
 ) -> _Result:
     """Train what a procedure starts, with those following who are to follow.
@@ -72,10 +80,8 @@ def train(  # noqa: PLR0913 - what a run is made of
     unit_timeout_s : float, optional
     budget : Budget, optional
         Without limits by default.
-    given : mapping of str to Trial, optional
-        Trials that are not read from the store, by id.
-    replay : mapping of int to sequence of Placement, optional
-        Visits to follow, by epoch.
+    recorded : Recorded, optional
+        Earlier run to follow.
     begun : callable, optional
         Called with the coordinator and the settings before the first unit.
 
@@ -96,8 +102,7 @@ def train(  # noqa: PLR0913 - what a run is made of
         interrupts=interrupts,
         unit_timeout_s=unit_timeout_s,
         budget=budget or Budget(),
-        given=given or {},
-        replay=replay,
+        recorded=recorded,
         begun=begun,
     )
     with tracked(followers, run=spec.run, parameters=parameters) as following:

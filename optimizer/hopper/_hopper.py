@@ -118,11 +118,12 @@ class Hopper:
         availability: Mapping[int, Collection[str]] | None = None,
         *,
         times: UnitTimes | None = None,
+        configs: Sequence[str] | None = None,
     ) -> Hopper:
         """Repeat a log: the same units on the same workers, in the order of each worker and configuration.
 
-        A worker waits for its next configuration, however long that takes. Units that are not in the log do not run.
-        All configurations begin in epoch 0; :meth:`enter` moves them on.
+        A worker waits for its next configuration, however long that takes, also for one that is added later. Units that
+        are not in the log do not run. Those of a worker that is lost go to others that hold the partition.
 
         Parameters
         ----------
@@ -133,6 +134,8 @@ class Hopper:
             trained on. Another worker of the log gets units once it has called :meth:`join`.
         times : UnitTimes, optional
             Learns from the replayed units.
+        configs : sequence of str, optional
+            Those that begin now, in epoch 0; :meth:`add` brings others. Default: all of the log.
 
         Returns
         -------
@@ -141,13 +144,14 @@ class Hopper:
         Raises
         ------
         HopperError
-            The log is empty, or has a partition that is not in ``availability``.
+            The log has a partition that is not in ``availability``, or is empty and nothing says which partitions there
+            are.
         ScheduleError
             The log has a unit twice in an epoch.
         """
         log = {epoch: tuple(of_epoch) for epoch, of_epoch in sorted(placements.items())}
         flat = tuple(placement for of_epoch in log.values() for placement in of_epoch)
-        if not flat:
+        if not flat and availability is None:
             raise HopperError("the log is empty: there is nothing to replay")
         logged: dict[int, set[str]] = {}
         for placement in flat:
@@ -156,10 +160,9 @@ class Hopper:
         for partition in logged:
             if partition not in held:
                 raise unknown("partition", partition, held)
-        configs = tuple(dict.fromkeys(placement.unit.config for placement in flat))
         hopper = cls((), held, times=times)
         hopper._policy = Replay(hopper._queue, log)
-        for config in configs:
+        for config in dict.fromkeys(placement.unit.config for placement in flat) if configs is None else configs:
             hopper.add(config)
         return hopper
 
@@ -259,7 +262,7 @@ class Hopper:
         Raises
         ------
         HopperError
-            The name is taken, even if stopped; an unknown partition; or a replay whose log lacks the configuration.
+            The name is taken, even if stopped; or an unknown partition.
         """
         self._policy.prepare(self._queue, self._queue.add(config, done, epoch=epoch, ahead=ahead, inherited=inherited))
 

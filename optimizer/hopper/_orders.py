@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._errors import ScheduleError, unknown
+from ._errors import ScheduleError
 from ._ring import Rings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ._outlook import Outlook
     from ._queue import Queue
@@ -65,7 +65,8 @@ class Fixed:
 class Replay:
     """The logged units, each on its worker, in the order of its worker and in that of its configuration.
 
-    A unit that the log does not have is not run: the configuration was stopped before it.
+    A unit that the log does not have is not run: the configuration was stopped before it. Units of a worker that is
+    lost are run by whoever holds the partition, for no model depends on the worker.
 
     Parameters
     ----------
@@ -88,31 +89,44 @@ class Replay:
                 )
             self._orders[config, epoch].append(partition)
             self._sequences[placement.worker].append((config, epoch, partition))
-        self._configs = {config for config, _ in self._orders}
 
     def prepare(self, queue: Queue, config: int) -> None:
         """Keep the logged units of a configuration's epoch."""
         name = queue.names[config]
-        if name not in self._configs:
-            raise unknown("configuration in the log", name, sorted(self._configs))
         queue.keep(config, self._orders.get((name, queue.epochs[config]), []))
         # Workers that have passed units which are to be done again start over, and skip what is finished.
         self._at.clear()
 
     def choose(self, queue: Queue, outlook: Outlook, worker: int) -> tuple[int, int] | None:  # noqa: ARG002 - by the log
         """See :class:`Policy`."""
-        sequence = self._sequences[queue.crew[worker]]
-        while self._at[worker] < len(sequence):
-            name, epoch, partition = sequence[self._at[worker]]
-            config = queue.configs[name]
-            behind = epoch - queue.epochs[config]
-            if config not in queue.ended and (behind > 0 or (not behind and not queue.visited[partition, config])):
-                return (config, partition) if self._is_next(queue, config, epoch, partition) else None
-            self._at[worker] += 1
+        own = next(self._remaining(queue, worker), None)
+        if own is not None and self._is_next(queue, *own):
+            return queue.configs[own[0]], own[2]
+        for lost in set(queue.workers.values()) - queue.live:
+            for name, epoch, partition in self._remaining(queue, lost):
+                if queue.holds[worker, partition] and self._is_next(queue, name, epoch, partition):
+                    return queue.configs[name], partition
         return None
 
-    def _is_next(self, queue: Queue, config: int, epoch: int, partition: int) -> bool:
-        if not queue.idle[config] or queue.epochs[config] != epoch:
+    def _remaining(self, queue: Queue, worker: int) -> Iterator[tuple[str, int, int]]:
+        """List a worker's units that are to be run yet, in their order."""
+        sequence = self._sequences[queue.crew[worker]]
+        while self._at[worker] < len(sequence) and not self._is_open(queue, *sequence[self._at[worker]]):
+            self._at[worker] += 1
+        for place in range(self._at[worker], len(sequence)):
+            if self._is_open(queue, *sequence[place]):
+                yield sequence[place]
+
+    @staticmethod
+    def _is_open(queue: Queue, name: str, epoch: int, partition: int) -> bool:
+        config = queue.configs.get(name)
+        if config is None:
+            return True
+        behind = epoch - queue.epochs[config]
+        return config not in queue.ended and (behind > 0 or (not behind and not queue.visited[partition, config]))
+
+    def _is_next(self, queue: Queue, name: str, epoch: int, partition: int) -> bool:
+        config = queue.configs.get(name)
+        if config is None or not queue.idle[config] or queue.epochs[config] != epoch:
             return False
-        order = self._orders[queue.names[config], epoch]
-        return partition == next(place for place in order if not queue.visited[place, config])
+        return partition == next(place for place in self._orders[name, epoch] if not queue.visited[place, config])

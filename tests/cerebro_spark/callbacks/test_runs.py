@@ -139,7 +139,9 @@ def test_a_replay_is_told_as_a_run_of_its_own(followed: Selection, backend: Spar
     (start,) = recorder.of(RunStarted)
     assert (start.run_id, start.epoch) == ("again", 0)
     assert tuple(recorder.of(UnitFinished)) == again.outcome.events
-    assert [event.metrics["c001"] for event in recorder.of(EpochFinished)] == again.history()["c001"]
+    # A replay has no rounds: an event may have one configuration alone.
+    epochs = [event.metrics["c001"] for event in recorder.of(EpochFinished) if "c001" in event.metrics]
+    assert epochs == again.history()["c001"]
 
 
 def test_trials_that_end_early_and_lost_workers_are_told(

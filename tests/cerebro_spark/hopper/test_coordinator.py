@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import ROUNDS, Coordinator, Death, Director, Trial, _epochs, _liveness, _protocol
+from optimizer import procedures
 from optimizer.procedures import Added, Listed, ProcedureError, Stopped
 from udfs.hopper import (
     Abort,
@@ -868,3 +869,47 @@ def test_every_unit_is_written_once_however_calls_and_the_end_of_the_run_fall(mo
     close()  # as a call whose trials the one before has taken
     world.coordinator.shut_down()
     assert written == world.coordinator.events
+
+
+class ClonesTheSecondEpoch(procedures.Procedure):
+    """Trains one configuration for three epochs, and clones it after two."""
+
+    def decide(self, fresh: Any, idle: int) -> None:  # noqa: ARG002 - two, one after the other
+        if not self.started:
+            self.start({"number": 1}, 3)
+        for trial in fresh:
+            if trial.finished == 2 and self.started == 1:
+                self.start({"number": 2}, 1, source=procedures.Source(trial.trial_id, 2))
+            if trial.waiting:
+                self.stop(trial, "done")
+
+    def plan(self) -> Any:
+        return procedures.Plan("Clones", (), epochs_each=3, chain=3, configurations=1, clones=1, most_epochs=4)
+
+
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_nobody_waits_for_a_clone_whose_source_trains_two_epochs_again(rounds: str) -> None:
+    """For the source cannot enter the second one while others wait for the clone, which waits for the source."""
+    procedure = ClonesTheSecondEpoch()
+    world = World(0, 2, 1, validates=False, policy="fixed", rounds=rounds, procedure=procedure)
+    for player in world.players:
+        player.join()
+    damaged = []
+
+    def work(player: Player, _: WorkUnit) -> None:
+        source = world.trials[0]
+        if len(world.trials) == 2 and not damaged and not world.coordinator._state.assignments[1:]:
+            player.unit = None
+            player.report = UnitFailure(unit_id=_.unit_id, reason="hop", traceback="gone")
+            damaged.append(source.epoch)
+            source.stored.clear()
+            for each in world.players:
+                each.states.clear()
+            source.holder = None
+            return
+        player.work()
+
+    world.play(work)
+    assert damaged == [2]
+    assert [trial.status for trial in world.trials] == ["finished", "finished"]
+    assert [len(trial.history) for trial in world.trials] == [3, 1]

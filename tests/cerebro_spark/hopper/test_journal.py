@@ -6,13 +6,15 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
 from cerebro_spark.errors import RunError
-from cerebro_spark.hopper import Event, Journal, RunSpec, Trial
+from cerebro_spark.hopper import Event, Journal, RunSpec, Trial, _journal
+from optimizer.procedures import Exchange
 from udfs.hopper import Checkpoints, Record, digest_of
-from udfs.store import Store
+from udfs.store import Store, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,3 +175,24 @@ def test_clones_find_the_states_of_a_source_that_has_failed_since(tmp_path: Path
     assert (failed.status, failed.version, len(failed.history)) == ("raised", 4, 2)
     assert failed.digests[4] == digest_of(bytes([4]) * 100)
     assert failed.stored[4] == {failed.digests[4]}
+
+
+def test_orders_are_numbered_without_listing_them_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And without a gap where one could not be written; another driver goes on behind the last."""
+    store = Store.from_uri(str(tmp_path))
+    journal, listed, list_store = Journal(store, "first"), [], Store.list
+    orders = [Exchange((), idle, ()) for idle in range(5)]
+    monkeypatch.setattr(Store, "list", lambda self, *parts: listed.append(parts) or list_store(self, *parts))
+    journal.order(orders[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(_journal, "write_document", Mock(side_effect=StoreError("the disk is full")))
+        with pytest.raises(StoreError):
+            journal.order(orders[1])
+    journal.order(orders[1])
+    journal.order(orders[2])
+    assert listed == [("runs", "first", "orders")]
+    Journal(store, "first").order(orders[3])
+    assert Journal(store, "first").orders() == orders[:4]
+    journal.forget_orders()
+    journal.order(orders[4])
+    assert journal.orders() == orders[4:]

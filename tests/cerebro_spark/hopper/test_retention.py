@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cerebro_spark.hopper import RunSpec, Trial, best_epoch
+from cerebro_spark.hopper import Recorded, RunSpec, Trial, best_epoch
 from cerebro_spark.hopper._retention import Retention
 from optimizer.procedures import Source
 from udfs.hopper import Checkpoints, Record, digest_of
@@ -79,6 +79,18 @@ def test_a_source_stays_until_its_clone_has_two_checkpoints_of_its_own(tmp_path:
     trials += [again, Trial("c004", {}, status="raised", source=Source("c003", 1))]
     retention.sweep(trials)
     assert versions(checkpoints, "c003") == [9, 10]
+
+
+def test_in_a_replay_a_source_stays_for_a_clone_that_has_not_begun(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(Store.from_uri(str(tmp_path)), "run")
+    source, clone = trained(checkpoints, "c000", 10, 2), Trial("c001", {}, source=Source("c000", 2))
+    trials = [source]
+    retention = Retention(checkpoints, SPEC, trials, 2, Recorded({}, {"c000": source, "c001": clone}))
+    retention.sweep(trials)
+    assert versions(checkpoints, "c000") == [4, 9, 10]
+    trials.append(Trial("c001", {}, status="finished", source=clone.source))
+    retention.sweep(trials)
+    assert versions(checkpoints, "c000") == [9, 10]
 
 
 def test_a_store_that_deletes_nothing_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

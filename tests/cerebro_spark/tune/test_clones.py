@@ -295,8 +295,6 @@ def test_the_schedule_of_the_best_trains_alone(spark: SparkSession, prepared: Pr
     exact(alone)
     with pytest.raises(InvalidArgumentError, match="no trial 'c99'"):
         found.schedule_of("c99")
-    with pytest.raises(InvalidArgumentError, match=r"has clones, as c00.*ScheduleSearch"):
-        found.replay(backend=SparkBackend(spark, num_workers=2, threads=1), progress=False)
 
 
 def test_a_clone_with_a_rate_of_zero_does_not_move(spark: SparkSession, prepared: PreparedData) -> None:

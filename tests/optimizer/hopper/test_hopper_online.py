@@ -445,8 +445,42 @@ def test_a_replay_of_what_was_not_logged() -> None:
         Hopper.replay({0: ()})
     with pytest.raises(ScheduleError, match="a on partition 0\\) is in the log twice"):
         Hopper.replay({0: (*log, Placement(Unit("a", 0), "w1", 2, 3))})
-    with pytest.raises(HopperError, match="no configuration in the log 'b'"):
-        Hopper.replay({0: log}).add("b")
+    hopper = Hopper.replay({0: log})
+    hopper.add("b")
+    assert hopper.remaining == 1
+    hopper.stop("b")
+    assert hopper.next_unit("w0") == Unit("a", 0)
+    empty = Hopper.replay({}, {0: ["w0"]})
+    empty.add("b")
+    assert empty.next_unit("w0") is None
+
+
+def test_a_replay_waits_for_a_configuration_that_is_to_come() -> None:
+    log = (Placement(Unit("clone", 0), "w0", 1, 2), Placement(Unit("a", 0), "w0", 2, 3))
+    hopper = Hopper.replay({0: log}, configs=["a"])
+    assert hopper.next_unit("w0") is None
+    hopper.add("clone")
+    for name in ("clone", "a"):
+        assert hopper.next_unit("w0") == Unit(name, 0)
+        hopper.finish(Unit(name, 0), 1.0)
+
+
+def test_units_of_a_lost_worker_are_replayed_by_whoever_holds_the_partition() -> None:
+    log = [
+        Placement(Unit("a", 0), "w0", 0, 1),
+        Placement(Unit("b", 1), "w1", 0, 1),
+        Placement(Unit("b", 0), "w0", 1, 2),
+    ]
+    hopper = Hopper.replay({0: log})
+    hopper.lose("w0")
+    assert hopper.next_unit("w1") == Unit("b", 1)
+    hopper.finish(Unit("b", 1), 1.0)
+    assert hopper.next_unit("w1") is None, "nobody has the partition"
+    hopper.hold("w1", [0, 1])
+    for name in ("a", "b"):
+        assert hopper.next_unit("w1") == Unit(name, 0)
+        hopper.finish(Unit(name, 0), 1.0)
+    assert hopper.done
 
 
 def test_a_failed_unit_goes_back() -> None:
