@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from optimizer.errors import CerebroError, nearest
@@ -97,8 +99,11 @@ def probe(
     prepared.check()
     rows = load_rows(prepared, "train", _ROWS)
     try:
-        session = open_session(trainer_fn, params, initial_seed(seed, "probe"))
-        session.evaluate(rows)
+        weighted = rows.weights is not None
+        session = open_session(trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted)
+        # Unequal ones, so that the loss has to give one number a row.
+        unequal = np.arange(1, rows.rows + 1, dtype=np.float32) if weighted else None
+        session.evaluate(replace(rows, weights=unequal))
     except CerebroError:
         raise
     except Exception as error:

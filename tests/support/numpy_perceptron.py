@@ -15,7 +15,7 @@ from optimizer.graph import Layer, LayerGraph
 from udfs.handlers import Framework, SingleOutput, TensorSpec, UntraceableModelError
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
-from udfs.training import Diverged, TrainerError, apply_random, take_random
+from udfs.training import Diverged, TrainerError, apply_random, batch_weights, take_random
 from udfs.weights import WeightsError, local_file
 
 Arrays = dict[str, Any]
@@ -132,24 +132,26 @@ class NumpySession:
 
     def train(self, data: Any, order: Any, *, ends_epoch: bool) -> Arrays:  # noqa: ARG002 - nothing counts epochs
         apply_random(self.random)
-        total = 0.0
+        sums = np.zeros(2)
         for start in range(0, len(order), self._batch_size):
             rows = order[start : start + self._batch_size]
-            loss, tensors, slope = self._loss(data.inputs[0][rows], data.labels[0][rows])
+            weights = batch_weights(data, rows, len(rows))
+            loss, tensors, slope = self._loss(data.inputs[0][rows], data.labels[0][rows], weights.relative)
             if not np.isfinite(loss):
                 raise Diverged(f"the loss became {loss} after {start} rows of the shard")
-            total += loss * len(rows)
+            sums += (loss * weights.total, weights.total)
             inner = (slope @ self.model.weights["fc2.weight"].T) * (tensors["relu1"] > 0)
             gradients = {"fc1.weight": tensors["input"].T @ inner, "fc1.bias": inner.sum(axis=0)}
             gradients |= {"fc2.weight": tensors["relu1"].T @ slope, "fc2.bias": slope.sum(axis=0)}
             self._optimizer.step(self.model, gradients)
         self.random = take_random()
-        return {"loss": np.array([total, data.rows], np.float64)}
+        return {"loss": sums}
 
     def evaluate(self, data: Any) -> Arrays:
-        loss, tensors, _ = self._loss(data.inputs[0], data.labels[0])
-        part = {"loss": np.array([loss * data.rows, data.rows], np.float64)}
-        return merge_sums(part, self.sums.of(tensors["fc2"], data.labels[0], self.threshold))
+        weights = batch_weights(data, slice(None), data.rows)
+        loss, tensors, _ = self._loss(data.inputs[0], data.labels[0], weights.relative)
+        part = {"loss": np.array([loss * weights.total, weights.total], np.float64)}
+        return merge_sums(part, self.sums.of(tensors["fc2"], data.labels[0], self.threshold, weights.own))
 
     def predict(self, inputs: Any) -> tuple[Any, ...]:
         return (self.model(inputs[0])["fc2"],)
@@ -157,19 +159,21 @@ class NumpySession:
     def read(self, inputs: Any) -> list[Any]:
         return [np.ascontiguousarray(array, np.float32) for array in inputs]
 
-    def _loss(self, x: Any, labels: Any) -> tuple[float, Arrays, Any]:
+    def _loss(self, x: Any, labels: Any, weights: Any) -> tuple[float, Arrays, Any]:
         tensors = self.model(x)
         scores = tensors["fc2"].astype(np.float64)
         logs = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
         wanted = np.eye(scores.shape[1])[labels.reshape(-1).astype(int)]
-        loss = -float((logs * wanted).sum(axis=1).mean())
-        return loss, tensors, ((np.exp(logs) - wanted) / len(x)).astype(np.float32)
+        column = 1.0 if weights is None else weights[:, None]
+        loss = -float((logs * wanted * column).sum(axis=1).mean())
+        return loss, tensors, ((np.exp(logs) - wanted) * column / len(x)).astype(np.float32)
 
 
 class NumpyFramework(Framework):
     """The seam: everything that the project asks of a framework."""
 
     name, suffix = "numpy", ".safetensors"
+    sample_weights = True
 
     def recognises(self, model: object) -> bool:
         return isinstance(model, Perceptron)

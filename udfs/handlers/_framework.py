@@ -50,12 +50,15 @@ class Framework(Handler, Protocol):
         exact and approximate heat maps. Without it exact ones are computed by the whole network.
     channels_last : bool
         Whether its networks usually read images with the channels as the last axis.
+    sample_weights : bool
+        Whether its sessions train and evaluate rows with weights. Without it such rows are refused.
     """
 
     name: str
     suffix: str = ".network"
     incremental: bool = False
     channels_last: bool = False
+    sample_weights: bool = False
 
     def recognises(self, model: object) -> bool:
         """Say whether an object is a model of this framework."""

@@ -33,6 +33,10 @@ class Rows(Protocol):
     def rows(self) -> int:
         """Number of rows."""
 
+    @property
+    def weights(self) -> NDArray[np.float32] | None:
+        """Weights of the rows, of shape ``(rows,)`` and more than 0; ``None`` where all count alike."""
+
 
 class Trainer(Protocol):
     """A model with its optimizer and loss; :class:`udfs.training.ModelTrainer` is one and documents the fields."""
@@ -127,6 +131,9 @@ class Session(Protocol):
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Run one training unit: every row of a shard once, by SGD.
 
+        Rows with weights count by them: :func:`udfs.training.batch_weights` has the formula. Only a framework that has
+        ``sample_weights`` is given such rows.
+
         Parameters
         ----------
         data : Rows
@@ -147,7 +154,10 @@ class Session(Protocol):
         """
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
-        """Compute loss and metrics over a shard; nothing is learned, and the session's state stays as it is."""
+        """Compute loss and metrics over a shard; nothing is learned, and the session's state stays as it is.
+
+        Both are weighted where the rows have weights.
+        """
 
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
         """Run the network in inference mode: one array per output, of shape ``(rows, ...)``."""

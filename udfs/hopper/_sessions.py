@@ -86,7 +86,8 @@ class Sessions:
         fetched = 0
         if session is None or (not unit.version and have != _first(unit)):
             seed = initial_seed(self._worker.seed, unit.trial_id)
-            session = open_session(self._worker.trainer_fn, unit.params, seed, device=self._device)
+            weighted = self._worker.prepared.weights is not None
+            session = open_session(self._worker.trainer_fn, unit.params, seed, device=self._device, weighted=weighted)
             self._check_size(session)
             have = ""
             if unit.source is not None:

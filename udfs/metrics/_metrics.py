@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.errors import CerebroError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numpy.typing import NDArray
-
 __all__ = ["METRICS", "Metric", "MetricError", "metric"]
 
 _TOP = 5
+
+Weights = NDArray[np.float64] | None
 
 
 class MetricError(CerebroError, ValueError):
@@ -39,6 +40,9 @@ class Metric:
     larger_is_better : bool
     margins : bool
         Whether a single output has to be positive for the second class: probabilities come with one half taken away.
+    weighted : callable, optional
+        As ``part``, with the weights of the rows as a third argument, of shape ``(rows,)`` and more than 0. Without it
+        rows with weights are refused.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Metric:
     result: Callable[[NDArray[np.float64]], float]
     larger_is_better: bool
     margins: bool = False
+    weighted: Callable[[NDArray[Any], NDArray[Any], NDArray[np.float64]], NDArray[np.float64]] | None = None
 
 
 def metric(wanted: str | Metric | Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]) -> Metric:
@@ -55,7 +60,7 @@ def metric(wanted: str | Metric | Callable[[NDArray[Any], NDArray[Any]], NDArray
     ----------
     wanted : str, Metric or callable
         A name of :data:`METRICS`; or a function of outputs and labels (arrays of a batch) to one number a row, whose
-        mean over all rows is the metric, and whose name is the function's.
+        mean over all rows is the metric, weighted where they have weights, and whose name is the function's.
 
     Raises
     ------
@@ -77,14 +82,20 @@ def metric(wanted: str | Metric | Callable[[NDArray[Any], NDArray[Any]], NDArray
             lambda outputs, labels: _sums(np.asarray(per_row(outputs, labels), np.float64)),
             _mean,
             larger_is_better=True,
+            weighted=lambda outputs, labels, weights: _sums(np.asarray(per_row(outputs, labels), np.float64), weights),
         )
     if wanted not in METRICS:
         raise MetricError(f"no metric {wanted!r}{nearest(wanted, METRICS)}; metrics: {', '.join(METRICS)}")
     return METRICS[wanted]
 
 
-def _sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.array([values.sum(), values.size])
+def _sums(values: NDArray[np.float64], weights: Weights = None) -> NDArray[np.float64]:
+    if weights is None:
+        return np.array([values.sum(), values.size])
+    if len(values) != len(weights):
+        raise MetricError(f"{len(values)} numbers for {len(weights)} rows: one a row")
+    flat = values.reshape(len(values), -1)
+    return np.array([(flat * weights[:, None]).sum(), weights.sum() * flat.shape[1]])
 
 
 def _mean(sums: NDArray[np.float64]) -> float:
@@ -110,21 +121,22 @@ def _classes(outputs: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[Any],
     return flat.argmax(axis=1) if flat.shape[1] > 1 else flat[:, 0] > 0, truth
 
 
-def _accuracy(outputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
+def _accuracy(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
     found, truth = _classes(outputs, labels)
-    return _sums((found == truth).astype(np.float64))
+    return _sums((found == truth).astype(np.float64), weights)
 
 
-def _top(outputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
+def _top(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
     flat = outputs.reshape(len(outputs), -1)
     best = np.argsort(-flat, axis=1, kind="stable")[:, :_TOP]
-    return _sums((best == labels.reshape(-1, 1)).any(axis=1).astype(np.float64))
+    return _sums((best == labels.reshape(-1, 1)).any(axis=1).astype(np.float64), weights)
 
 
-def _confusion(outputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
+def _confusion(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
     found, truth = _classes(outputs, labels)
     found, truth = found.astype(bool), truth.astype(bool)
-    return np.array([(found & truth).sum(), (found & ~truth).sum(), (~found & truth).sum()], np.float64)
+    cells = (found & truth, found & ~truth, ~found & truth)
+    return np.array([cell.sum() if weights is None else weights[cell].sum() for cell in cells], np.float64)
 
 
 def _errors(outputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
@@ -132,13 +144,27 @@ def _errors(outputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
     return found
 
 
-def _scores(outputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
-    return np.stack([_binary(outputs).astype(np.float64), labels.reshape(-1).astype(np.float64)], axis=1)
+def _squared(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
+    return _sums(_errors(outputs, labels) ** 2, weights)
+
+
+def _absolute(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
+    return _sums(np.abs(_errors(outputs, labels)), weights)
+
+
+def _scores(outputs: NDArray[Any], labels: NDArray[Any], weights: Weights = None) -> NDArray[np.float64]:
+    columns = [_binary(outputs).astype(np.float64), labels.reshape(-1).astype(np.float64)]
+    return np.stack(columns if weights is None else [*columns, weights], axis=1)
 
 
 def _area(table: NDArray[np.float64]) -> float:
-    """Under the ROC curve: the share of pairs of a positive and a negative in the right order, ties one half."""
+    """Under the ROC curve: the share of pairs of a positive and a negative in the right order, ties one half.
+
+    With weights, in a third column, a pair counts by their product.
+    """
     scores, truth = table[:, 0], table[:, 1] > 0
+    if table.shape[1] > 2:  # noqa: PLR2004 - scores, labels and weights
+        return _weighted_area(scores, truth, table[:, 2])
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
     positives, negatives = int(truth.sum()), int((~truth).sum())
@@ -147,24 +173,30 @@ def _area(table: NDArray[np.float64]) -> float:
     return float((ranks[truth].sum() - positives * (positives + 1) / 2) / (positives * negatives))
 
 
+def _weighted_area(scores: NDArray[np.float64], truth: NDArray[np.bool_], weights: NDArray[np.float64]) -> float:
+    _, place = np.unique(scores, return_inverse=True)
+    positive, negative = (np.bincount(place, weights * chosen) for chosen in (truth, ~truth))
+    pairs = positive.sum() * negative.sum()
+    right = positive * (np.cumsum(negative) - negative / 2)
+    return float(right.sum() / pairs) if pairs else float("nan")
+
+
 def _share(numerator: float, denominator: float) -> float:
     return float(numerator / denominator) if denominator else 0.0
 
 
 METRICS: Mapping[str, Metric] = {
-    found.name: found
-    for found in (
-        Metric("accuracy", _accuracy, _mean, larger_is_better=True, margins=True),
-        Metric("top_5_accuracy", _top, _mean, larger_is_better=True, margins=True),
-        Metric("precision", _confusion, lambda t: _share(t[0], t[0] + t[1]), larger_is_better=True, margins=True),
-        Metric("recall", _confusion, lambda t: _share(t[0], t[0] + t[2]), larger_is_better=True, margins=True),
-        Metric(
-            "f1", _confusion, lambda t: _share(2 * t[0], 2 * t[0] + t[1] + t[2]), larger_is_better=True, margins=True
-        ),
-        Metric("auc", _scores, _area, larger_is_better=True, margins=True),
-        Metric("mse", lambda o, y: _sums(_errors(o, y) ** 2), _mean, larger_is_better=False),
-        Metric("rmse", lambda o, y: _sums(_errors(o, y) ** 2), lambda t: _mean(t) ** 0.5, larger_is_better=False),
-        Metric("mae", lambda o, y: _sums(np.abs(_errors(o, y))), _mean, larger_is_better=False),
+    name: Metric(name, part, result, larger_is_better=larger, margins=larger, weighted=part)
+    for name, part, result, larger in (
+        ("accuracy", _accuracy, _mean, True),
+        ("top_5_accuracy", _top, _mean, True),
+        ("precision", _confusion, lambda t: _share(t[0], t[0] + t[1]), True),
+        ("recall", _confusion, lambda t: _share(t[0], t[0] + t[2]), True),
+        ("f1", _confusion, lambda t: _share(2 * t[0], 2 * t[0] + t[1] + t[2]), True),
+        ("auc", _scores, _area, True),
+        ("mse", _squared, _mean, False),
+        ("rmse", _squared, lambda t: _mean(t) ** 0.5, False),
+        ("mae", _absolute, _mean, False),
     )
 }
 """By name. Those of two classes take the second as the positive one."""

@@ -57,7 +57,13 @@ class Sums:
         """Of the loss and the metrics by name."""
         return {"loss": False} | {metric.name: metric.larger_is_better for metric in self.metrics}
 
-    def of(self, outputs: NDArray[Any], labels: NDArray[Any], threshold: float) -> dict[str, NDArray[np.float64]]:
+    def of(
+        self,
+        outputs: NDArray[Any],
+        labels: NDArray[Any],
+        threshold: float,
+        weights: NDArray[np.float32] | None = None,
+    ) -> dict[str, NDArray[np.float64]]:
         """Contributions of a batch to the metrics.
 
         Parameters
@@ -66,13 +72,29 @@ class Sums:
             The network's first output, and the label for it.
         threshold : float
             Above which a single output means the second class.
+        weights : array of shape (rows,), optional
+            Of the rows. Default ``None``: all count alike.
+
+        Raises
+        ------
+        MetricError
+            A metric does not fit the outputs, or has no weighted form.
         """
         flat = outputs.size == len(outputs)
         margins = outputs - threshold if threshold and flat else outputs
         added = {}
         for metric in self.metrics:
+            given = margins if metric.margins else outputs
+            if weights is not None and metric.weighted is None:
+                raise MetricError(
+                    f"metric {metric.name!r} has no weighted form, and the rows have weights: give the Metric a "
+                    "function weighted=, or leave the weight column out"
+                )
             try:
-                part = metric.part(margins if metric.margins else outputs, labels)
+                if weights is None or metric.weighted is None:
+                    part = metric.part(given, labels)
+                else:
+                    part = metric.weighted(given, labels, weights.astype(np.float64))
             except (ValueError, IndexError) as error:
                 raise MetricError(
                     f"metric {metric.name!r} does not fit outputs of shape {outputs.shape} and labels of shape "
@@ -86,5 +108,5 @@ class Sums:
         results = {}
         for name, part in sums.items():
             metric = self._by_name.get(name)
-            results[name] = float(part[0] / max(part[1], 1.0)) if metric is None else metric.result(part)
+            results[name] = float(part[0] / (part[1] or 1.0)) if metric is None else metric.result(part)
         return results

@@ -40,11 +40,14 @@ class Tensors:
     inputs, labels : tuple of array
         One a group, of shape ``(rows, *group.shape)``.
     rows : int
+    weights : array of float32, shape (rows,), optional
+        Of the rows, each more than 0. Default ``None``: all count alike.
     """
 
     inputs: tuple[NDArray[Any], ...]
     labels: tuple[NDArray[Any], ...]
     rows: int
+    weights: NDArray[np.float32] | None = None
 
 
 def load_shard(prepared: PreparedData, split: str, partition: int, *, memory_bytes: int | None = None) -> Tensors:
@@ -128,8 +131,9 @@ def check_shard(prepared: PreparedData, split: str, partition: int) -> None:
 
 
 def _tensors(prepared: PreparedData, arrays: Sequence[NDArray[Any]]) -> Tensors:
-    inputs = len(prepared.inputs)
-    return Tensors(tuple(arrays[:inputs]), tuple(arrays[inputs:]), len(arrays[0]))
+    inputs, labels = len(prepared.inputs), len(prepared.labels)
+    weights = None if prepared.weights is None else arrays[-1]
+    return Tensors(tuple(arrays[:inputs]), tuple(arrays[inputs : inputs + labels]), len(arrays[0]), weights)
 
 
 class _Rows:

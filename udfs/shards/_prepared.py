@@ -26,8 +26,9 @@ SPLITS = ("train", "validation")
 
 _USES = dict(zip(SPLITS, ("training", "validation"), strict=True))
 
-# Of what lies in the store: another one cannot be read.
+# Of what lies in the store: another one cannot be read. A release that knows no weights is not to ignore them.
 _VERSION = 1
+_WEIGHTED = 2
 _LISTED = 16
 
 
@@ -83,6 +84,8 @@ class PreparedData:
         Hash of the rows, the columns and all that decides which row lies where: equal ones have equal shards.
     dropped : mapping of str to int
         Why rows were left out, and how many.
+    weights : TensorGroup, optional
+        Column with the weights of the rows, all of them more than 0. Default ``None``: all rows count alike.
     """
 
     store: Store
@@ -94,6 +97,7 @@ class PreparedData:
     test_fraction: float
     fingerprint: str
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
+    weights: TensorGroup | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "prepared data")
@@ -109,8 +113,8 @@ class PreparedData:
 
     @property
     def groups(self) -> tuple[TensorGroup, ...]:
-        """Inputs and labels."""
-        return (*self.inputs, *self.labels)
+        """Inputs and labels, and last the weights where there are any."""
+        return (*self.inputs, *self.labels, *(() if self.weights is None else (self.weights,)))
 
     @property
     def columns(self) -> tuple[TensorColumn, ...]:
@@ -183,6 +187,8 @@ class PreparedData:
             for group in groups:
                 names = ", ".join(column.name for column in group.columns)
                 lines.append(f"  {what} {group.name!r}: {group.dtype} {group.shape} of {names}")
+        if self.weights is not None:
+            lines.append(f"  weights of the rows: {self.weights.name}")
         lines.append(f"  {'partition':>9} {'training rows':>13} {'validation rows':>15} {'MiB':>9}")
         for partition in self.partitions[:_LISTED]:
             train, held = (self.shard(split, partition) for split in SPLITS)
@@ -195,8 +201,9 @@ class PreparedData:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert for JSON. The keys stay those of the first release: stores outlive programs."""
+        weights = {} if self.weights is None else {"weights": asdict(self.weights)}
         return {
-            "version": _VERSION,
+            "version": _VERSION if self.weights is None else _WEIGHTED,
             "store": self.store.uri,
             "name": self.name,
             "inputs": [asdict(group) for group in self.inputs],
@@ -206,6 +213,7 @@ class PreparedData:
             "validation": self.test_fraction,
             "fingerprint": self.fingerprint,
             "dropped": dict(self.dropped),
+            **weights,
         }
 
     @classmethod
@@ -217,9 +225,9 @@ class PreparedData:
         ShardError
             It was written by another version, or by something else.
         """
-        if found.get("version") != _VERSION:
+        if found.get("version") not in {_VERSION, _WEIGHTED}:
             raise ShardError(
-                f"a preparation of version {found.get('version')!r}, and this is version {_VERSION}: prepare it again"
+                f"a preparation of version {found.get('version')!r}, and this is version {_WEIGHTED}: prepare it again"
             )
         try:
             return cls(
@@ -232,6 +240,7 @@ class PreparedData:
                 typed(found, "validation", float),
                 typed(found, "fingerprint", str),
                 {str(reason): typed(found["dropped"], reason, int) for reason in typed(found, "dropped", dict)},
+                _group(typed(found, "weights", dict)) if found["version"] == _WEIGHTED else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, CerebroError):

@@ -14,7 +14,7 @@ A project of its own subclasses :class:`FrameworkContract` in a test module, and
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,10 +23,10 @@ from udfs.handlers import DeviceError, framework_of
 from udfs.inference import PortableNetwork
 from udfs.packing import StateError
 from udfs.testing._frameworks import HandlerContract, Sample, assert_same_bits
-from udfs.training import ModelTrainer, open_session
+from udfs.training import ModelTrainer, TrainerError, open_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -165,6 +165,70 @@ class FrameworkContract(HandlerContract):
         for _ in range(5):
             self.unit(session)
         assert session.sums.results(session.evaluate(data))["loss"] < first["loss"]
+
+    def weighted(self, weights: Sequence[float]) -> Tensors:
+        """Give the first rows weights, one each."""
+        return self.repeated([1] * len(weights), np.array(weights, np.float32))
+
+    def repeated(self, times: Sequence[int], weights: NDArray[np.float32] | None = None) -> Tensors:
+        """Repeat the first rows, so many times each."""
+        places, data = np.repeat(np.arange(len(times)), times), self.training.data
+        inputs, labels = (tuple(array[places] for array in arrays) for arrays in (data.inputs, data.labels))
+        return replace(data, inputs=inputs, labels=labels, rows=len(places), weights=weights)
+
+    def trained_on(self, data: Tensors) -> tuple[Session, dict[str, float]]:
+        """Train a new session on all rows, in their order; give it and the metrics of training and evaluation."""
+        session = self.session()
+        trained = session.sums.results(session.train(data, np.arange(data.rows), ends_epoch=True))
+        evaluated = session.sums.results(session.evaluate(data))
+        return session, trained | {f"val_{name}": value for name, value in evaluated.items()}
+
+    def test_equal_weights_are_no_weights_bit_for_bit(self) -> None:
+        if not self.framework.sample_weights:
+            return
+        data = self.training.data
+        plain, measures = self.trained_on(data)
+        for weight in (1.0, 0.3, 1e30):
+            equal, found = self.trained_on(replace(data, weights=np.full(data.rows, weight, np.float32)))
+            assert equal.checkpoint() == plain.checkpoint(), weight
+            for name, value in measures.items():
+                assert abs(found[name] - value) <= 1e-12 * abs(value), (weight, name)
+
+    def test_doubled_weights_change_nothing(self) -> None:
+        if not self.framework.sample_weights:
+            return
+        data = self.training.data
+        weights = np.random.default_rng(1).uniform(0.1, 3, data.rows).astype(np.float32)
+        once, measures = self.trained_on(replace(data, weights=weights))
+        twice, found = self.trained_on(replace(data, weights=2 * weights))
+        assert (once.checkpoint(), measures) == (twice.checkpoint(), found)
+        assert self.trained_on(data)[0].checkpoint() != once.checkpoint()
+
+    def test_a_row_of_weight_three_is_evaluated_as_three_rows(self) -> None:
+        if not self.framework.sample_weights:
+            return
+        session = self.session()
+        weighted, repeated, plain = (
+            session.sums.results(session.evaluate(data))
+            for data in (self.weighted([3, 1, 2]), self.repeated([3, 1, 2]), self.repeated([1, 1, 1]))
+        )
+        for name, value in repeated.items():
+            np.testing.assert_allclose(weighted[name], value, rtol=1e-5, atol=1e-6)
+        assert weighted["loss"] != plain["loss"]
+
+    def test_rows_without_weight_are_refused_and_so_are_weights_where_there_are_none(self) -> None:
+        if not self.framework.sample_weights:
+            try:
+                open_session(self.training.trainer_fn, {}, 3, weighted=True)
+            except TrainerError:
+                return
+            raise AssertionError("a framework without weights took them")
+        for weight in (0.0, -1.0, float("nan")):
+            try:
+                self.trained_on(self.weighted([1, weight, 2]))
+            except TrainerError:
+                continue
+            raise AssertionError(f"a row of weight {weight} was taken")
 
     def test_frozen_block_leaves_the_model_as_it_was(self) -> None:
         frozen, free = self.session(), self.session()

@@ -8,9 +8,11 @@ from udfs.training._open import open_session, training_bytes
 from udfs.training._random import apply_random, take_random
 from udfs.training._trainer import ModelTrainer
 from udfs.training._unit import initial_seed, row_order
+from udfs.training._weights import BatchWeights, batch_weights
 
 __all__ = [
     "METRICS",
+    "BatchWeights",
     "Diverged",
     "Metric",
     "MetricError",
@@ -21,6 +23,7 @@ __all__ = [
     "TrainingError",
     "TrainingFunctions",
     "apply_random",
+    "batch_weights",
     "initial_seed",
     "merge_sums",
     "metric",

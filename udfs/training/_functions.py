@@ -28,6 +28,9 @@ class TrainingFunctions:
         not trainable (Keras), and it must not take a step then.
     input_fn : callable, optional
         Takes the shard's tensors and gives what ``train_fn`` takes as data, once a shard and worker.
+    uses_weights : bool
+        Whether the functions use the weights of the rows, which are in the tensors' ``weights``: the means that
+        ``train_fn`` gives are then weighted ones. Default false: data with weights are refused.
 
     Examples
     --------
@@ -39,3 +42,4 @@ class TrainingFunctions:
     model_fn: Callable[[Mapping[str, Any]], tuple[Any, Any]]
     train_fn: Callable[[Any, Any, Any, Mapping[str, Any]], Mapping[str, float]]
     input_fn: Callable[[Tensors], Any] | None = None
+    uses_weights: bool = False

@@ -37,6 +37,7 @@ def open_session(
     seed: int,
     *,
     device: str = "cpu",
+    weighted: bool = False,
 ) -> Session:
     """Build a configuration's model, with random numbers that depend on the seed alone.
 
@@ -51,20 +52,29 @@ def open_session(
     device : str
         ``"cpu"`` (default), ``"auto"``, or an accelerator in torch's words: ``"cuda:1"``. A model that
         :class:`TrainingFunctions` put on an accelerator stays there.
+    weighted : bool
+        Whether the rows that the session will train on have weights. Default false.
 
     Raises
     ------
     TrainerError
-        The function returns something else.
+        The function returns something else, or what it returns does not train on rows with weights.
     udfs.handlers.DeviceError
         The framework has no such device in this process.
     """
     made = _seeded(trainer_fn, params, seed)
     if isinstance(made, TrainingFunctions):
+        if weighted and not made.uses_weights:
+            raise TrainerError(
+                "the rows have weights, which TrainingFunctions may ignore: read data.weights in train_fn, give "
+                "weighted means, and set TrainingFunctions(uses_weights=True); or leave the weight column out"
+            )
         return OwnSession(made, dict(params), device)
     if not isinstance(made, ModelTrainer):
         raise TrainerError(f"trainer_fn gave a {type(made).__name__} for {dict(params)}: it has to give a ModelTrainer")
     own = trainer_framework(made)
+    if weighted and not own.sample_weights:
+        raise TrainerError(f"models of {own.name} do not train on rows with weights: leave the weight column out")
     return own.open_training(made, own.device(device))
 
 

@@ -109,7 +109,8 @@ class OwnSession:
             )
         if not np.isfinite(float(means["loss"])):
             raise Diverged(f"the loss became {float(means['loss'])}")
-        return {name: np.array([float(value) * data.rows, data.rows], np.float64) for name, value in means.items()}
+        total = data.rows if data.weights is None else float(data.weights.sum(dtype=np.float64))
+        return {name: np.array([float(value) * total, total], np.float64) for name, value in means.items()}
 
     @contextmanager
     def _frozen(self) -> Iterator[None]:

@@ -463,3 +463,25 @@ def test_bytes_are_those_of_the_arrays(prepared: PreparedData) -> None:
     assert sum(group.nbytes for group in prepared.groups) == ROW_BYTES
     tensors = load_shard(prepared, "train", 0)
     assert sum(array.nbytes for array in (*tensors.inputs, *tensors.labels)) == prepared.shards[0].nbytes
+
+
+def test_weights_lie_beside_the_labels_and_an_older_release_is_not_to_ignore_them(tmp_path: Path) -> None:
+    age, old, weight = TensorColumn("age", "float32"), TensorColumn("old", "int64"), TensorColumn("w", "float32")
+    groups = (TensorGroup("features", (age,), joined=True),), (TensorGroup("old", (old,)),)
+    shard = Shard("train", 0, "train/shard-00000.parquet", rows=2, nbytes=32)
+    store = Store.from_uri(str(tmp_path))
+    plain = PreparedData(store, "ages", *groups, (shard,), 0, 0.0, "f00")
+    weighted = replace(plain, weights=TensorGroup("w", (weight,)))
+    with store.writing(*weighted.path(shard)) as file:
+        numbers = {"age": pa.array([30, 70], pa.float32()), "old": [0, 1], "w": pa.array([0.5, 2], pa.float32())}
+        pq.write_table(pa.table(numbers), file)
+    weighted.save()
+    loaded = PreparedData.load(store, "ages")
+    assert loaded == weighted
+    for tensors in (load_shard(loaded, "train", 0), load_rows(loaded, "train", 2)):
+        assert tensors.weights is not None
+        assert (tensors.weights.tolist(), tensors.labels[0].tolist()) == ([0.5, 2.0], [0, 1])
+    assert load_shard(plain, "train", 0).weights is None
+    assert "weights of the rows: w" in loaded.explain()
+    assert (plain.to_dict()["version"], weighted.to_dict()["version"]) == (1, 2)
+    assert "weights" not in plain.to_dict(), "what releases without weights read"

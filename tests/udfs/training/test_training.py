@@ -40,6 +40,7 @@ class Data:
 
     inputs: tuple[np.ndarray, ...]
     labels: tuple[np.ndarray, ...]
+    weights: np.ndarray | None = None
 
     @property
     def rows(self) -> int:

@@ -36,6 +36,7 @@ class KerasFramework(Framework):
     name = "keras"
     suffix = ".keras"
     channels_last = True
+    sample_weights = True
 
     def recognises(self, model: object) -> bool:
         """Whether it is a ``keras.Model``."""

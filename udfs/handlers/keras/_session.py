@@ -12,7 +12,7 @@ import numpy as np
 from udfs.handlers.keras._adoption import adopt_state, rate_places
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
-from udfs.training import Diverged, TrainerError, apply_random, take_random
+from udfs.training import BatchWeights, Diverged, TrainerError, apply_random, batch_weights, take_random
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +75,7 @@ class KerasSession:
         self.threshold = 0.5 if _of_probabilities(first) else 0.0
         self.output_kind = _output_kind(first)
         self.random = take_random()
+        self._gives_row_losses = False
 
     @property
     def weight_bytes(self) -> int:
@@ -117,59 +118,86 @@ class KerasSession:
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - Keras counts steps alone
         """Run one training unit."""
         apply_random(self.random)
-        total = 0.0
+        loss_sum, total = 0.0, 0.0
         size = self._trainer.batch_size
         for start in range(0, len(order), size):
             picked = order[start : start + size]
+            weights = batch_weights(data, picked, len(picked))
             # Some releases of Keras give a batch's loss, others the mean since the last reset.
             self.model.reset_metrics()
             with self._placed():
-                loss = float(self.model.train_on_batch(*_fed(data, picked), return_dict=True)["loss"])
+                step = self.model.train_on_batch(*_fed(data, picked), weights.relative, return_dict=True)
+            loss = float(step["loss"])
             if not np.isfinite(loss):
                 raise Diverged(f"the loss became {loss} after {start} rows of the shard")
-            total += loss * len(picked)
+            loss_sum += loss * weights.total
+            total += weights.total
         self.random = take_random()
-        return {"loss": np.array([total, data.rows], np.float64)}
+        return {"loss": np.array([loss_sum, total], np.float64)}
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Compute the loss and the metrics over a shard."""
         contributions = {"loss": np.zeros(2)}
         for start in range(0, data.rows, _EVALUATED):
             picked = slice(start, start + _EVALUATED)
-            with self._placed():
-                loss, outputs = self._evaluated(data, picked)
             labels = data.labels[0][picked]
-            part = {"loss": np.array([float(loss) * len(labels), len(labels)], np.float64)}
+            weights = batch_weights(data, picked, len(labels))
+            with self._placed():
+                loss, outputs = self._evaluated(data, picked, weights)
+                if weights.own is not None and not self._gives_row_losses:
+                    self._check_row_losses(data, picked)
+            part = {"loss": np.array([float(loss) * weights.total, weights.total], np.float64)}
             if self.sums.metrics:
-                part |= self.sums.of(np.asarray(_listed(outputs)[0], np.float32), labels, self.threshold)
+                first = np.asarray(_listed(outputs)[0], np.float32)
+                part |= self.sums.of(first, labels, self.threshold, weights.own)
             contributions = merge_sums(contributions, part)
         return contributions
 
-    def _evaluated(self, data: Rows, picked: slice) -> tuple[Any, Any]:
+    def _check_row_losses(self, data: Rows, picked: slice) -> None:
+        """Refuse a loss of the user's own that gives one number a batch: Keras would take its weights for nothing."""
+        inputs, _ = _fed(data, picked)
+        losses = self._trainer.loss if isinstance(self._trainer.loss, (list, tuple)) else [self._trainer.loss]
+        for loss, label, output in zip(losses, data.labels, _listed(self.model(inputs, training=False)), strict=False):
+            function = loss.call if isinstance(loss, keras.losses.Loss) else loss
+            if not callable(function) or str(getattr(function, "__module__", "")).startswith("keras."):
+                continue
+            known = label[picked]
+            column = known.ndim < len(output.shape) and output.shape[-1] == 1
+            shape = tuple(function(known[..., None] if column else known, output).shape)
+            if shape[:1] != (len(known),):
+                raise TrainerError(
+                    f"the rows have weights, and the loss {getattr(loss, '__name__', type(loss).__name__)} gives "
+                    f"numbers of shape {shape} for {len(known)} rows: it has to give one a row"
+                )
+        self._gives_row_losses = True
+
+    def _evaluated(self, data: Rows, picked: slice, weights: BatchWeights) -> tuple[Any, Any]:
         """Compute a batch's loss and outputs in one forward pass."""
         inputs, labels = _fed(data, picked)
         if type(self.model).test_step is keras.Model.test_step:
-            return self._step(inputs, labels)
+            return self._step(inputs, labels, weights.relative)
         # The author's own step says what the loss is, and gives no outputs.
         self.model.reset_metrics()
-        loss = self.model.test_on_batch(inputs, labels, return_dict=True)["loss"]
+        loss = self.model.test_on_batch(inputs, labels, weights.relative, return_dict=True)["loss"]
         return loss, self.model.predict_on_batch(inputs) if self.sums.metrics else None
 
     @cached_property
-    def _step(self) -> Callable[[Any, Any], tuple[Any, Any]]:
+    def _step(self) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
         """Keras's own ``test_step``, but with the outputs."""
         model = self.model
 
-        def step(inputs: Any, labels: Any) -> tuple[Any, Any]:
+        def step(inputs: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
             outputs = model(inputs, **_not_training(model.call))
-            loss = model.compute_loss(x=inputs, y=labels, y_pred=outputs, **_not_training(model.compute_loss))
+            # A user's own compute_loss may know no weights.
+            given = {} if weights is None else {"sample_weight": weights}
+            loss = model.compute_loss(x=inputs, y=labels, y_pred=outputs, **given, **_not_training(model.compute_loss))
             return loss, outputs
 
         if keras.backend.backend() != "tensorflow":
             return step
         import tensorflow as tf  # noqa: PLC0415 - Keras has others beneath it too
 
-        compiled: Callable[[Any, Any], tuple[Any, Any]] = tf.function(step, reduce_retracing=True)
+        compiled: Callable[[Any, Any, Any], tuple[Any, Any]] = tf.function(step, reduce_retracing=True)
         return compiled
 
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:

@@ -35,6 +35,7 @@ class TorchFramework(Framework):
     name = "torch"
     suffix = ".pt2"
     incremental = True
+    sample_weights = True
 
     def recognises(self, model: object) -> bool:
         """Whether it is a ``torch.nn.Module``."""

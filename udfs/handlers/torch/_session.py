@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from udfs.handlers.torch._adoption import adopt_state
+from udfs.handlers.torch._weighted import WeightedLoss
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
-from udfs.training import Diverged, TrainerError, apply_random, take_random
+from udfs.training import BatchWeights, Diverged, TrainerError, apply_random, batch_weights, take_random
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,6 +76,7 @@ class TorchSession:
         self._device = torch.device(device)
         self.model = trainer.model.to(self._device)
         self._losses = trainer.loss if isinstance(trainer.loss, (list, tuple)) else [trainer.loss]
+        self._weighted = [WeightedLoss(loss, self._one_loss) for loss in self._losses]
         self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
         self.threshold = 0.5 if isinstance(self._losses[0], _OF_PROBABILITIES) else 0.0
         self.output_kind = _output_kind(self._losses[0])
@@ -124,11 +126,11 @@ class TorchSession:
         trainer = self._trainer
         apply_random(self.random)
         self.model.train()
-        loss_sum, rows = 0.0, 0
-        for inputs, labels in self._batches(data, order, trainer.batch_size):
+        loss_sum, rows, total = 0.0, 0, 0.0
+        for inputs, labels, weights in self._batches(data, order, trainer.batch_size):
             trainer.optimizer.zero_grad(set_to_none=True)
             outputs = _listed(self.model(*inputs))
-            loss = self._loss(outputs, labels)
+            loss = self._loss(outputs, labels, weights)
             loss.backward()  # type: ignore[no-untyped-call]
             trainer.optimizer.step()
             if trainer.scheduler is not None and trainer.scheduler_step == "batch":
@@ -136,24 +138,25 @@ class TorchSession:
             value = float(loss.detach())
             if not math.isfinite(value):
                 raise Diverged(f"the loss became {value} after {rows} rows of the shard")
-            loss_sum += value * len(inputs[0])
+            loss_sum += value * weights.total
             rows += len(inputs[0])
+            total += weights.total
         if trainer.scheduler is not None and trainer.scheduler_step == "epoch" and ends_epoch:
             trainer.scheduler.step()
         self.random = take_random()
-        return {"loss": np.array([loss_sum, data.rows], np.float64)}
+        return {"loss": np.array([loss_sum, total], np.float64)}
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Compute the loss and the metrics over a shard."""
         self.model.eval()
         contributions: dict[str, NDArray[np.float64]] = {}
         with torch.inference_mode():
-            for inputs, labels in self._batches(data, np.arange(data.rows), _EVALUATED):
+            for inputs, labels, weights in self._batches(data, np.arange(data.rows), _EVALUATED):
                 outputs = _listed(self.model(*inputs))
-                loss = float(self._loss(outputs, labels)) * len(inputs[0])
-                part = {"loss": np.array([loss, len(inputs[0])], np.float64)}
+                loss = float(self._loss(outputs, labels, weights)) * weights.total
+                part = {"loss": np.array([loss, weights.total], np.float64)}
                 first, truth = outputs[0].float().cpu().numpy(), labels[0].cpu().numpy()
-                part |= self.sums.of(first, truth, self.threshold)
+                part |= self.sums.of(first, truth, self.threshold, weights.own)
                 contributions = merge_sums(contributions, part)
         return contributions
 
@@ -170,25 +173,32 @@ class TorchSession:
 
     def _batches(
         self, data: Rows, order: NDArray[np.int64], size: int
-    ) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor]]]:
+    ) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor], BatchWeights]]:
         for start in range(0, len(order), size):
             picked = order[start : start + size]
             yield (
                 [self._tensor(array[picked]) for array in data.inputs],
                 [torch.from_numpy(array[picked]).to(self._device) for array in data.labels],
+                batch_weights(data, picked, len(picked)),
             )
 
     def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
         return tensor if tensor.is_floating_point() or tensor.dtype != torch.uint8 else tensor.float() / 255.0
 
-    def _loss(self, outputs: list[torch.Tensor], labels: list[torch.Tensor]) -> torch.Tensor:
+    def _loss(self, outputs: list[torch.Tensor], labels: list[torch.Tensor], weights: BatchWeights) -> torch.Tensor:
         if len(self._losses) == 1:
-            return self._one_loss(self._losses[0], outputs[0], labels[0])
+            return self._mean_loss(0, outputs[0], labels[0], weights)
         if not len(self._losses) == len(outputs) == len(labels):
             raise TrainerError(f"{len(self._losses)} losses, {len(outputs)} outputs and {len(labels)} labels: one each")
-        parts = [self._one_loss(*three) for three in zip(self._losses, outputs, labels, strict=True)]
+        parts = [self._mean_loss(place, *both, weights) for place, both in enumerate(zip(outputs, labels, strict=True))]
         return torch.stack(parts).sum()
+
+    def _mean_loss(self, place: int, output: torch.Tensor, label: torch.Tensor, weights: BatchWeights) -> torch.Tensor:
+        if weights.own is None:
+            return self._one_loss(self._losses[place], output, label)
+        relative = None if weights.relative is None else torch.from_numpy(weights.relative).to(self._device)
+        return self._weighted[place](output, label, relative)
 
     @staticmethod
     def _one_loss(loss: Any, output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:

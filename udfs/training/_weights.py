@@ -1,0 +1,83 @@
+"""Weights of the rows of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udfs.training._errors import TrainerError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from udfs.handlers import Rows
+
+__all__ = ["BatchWeights", "batch_weights"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWeights:
+    """Weights of the rows of a batch.
+
+    Parameters
+    ----------
+    total : float
+        Their sum; the number of rows where they have no weights.
+    own : array of float32, shape (rows,), or None
+        As they are in the data; ``None`` where the rows have no weights.
+    relative : array of float32, shape (rows,), or None
+        Divided by their mean in the batch; ``None`` where all are equal, and a plain mean is the weighted one.
+    """
+
+    total: float
+    own: NDArray[np.float32] | None = None
+    relative: NDArray[np.float32] | None = None
+
+
+def batch_weights(data: Rows, picked: Any, rows: int) -> BatchWeights:
+    r"""Take the weights of a batch's rows, so that its loss is their weighted mean.
+
+    With the loss :math:`l_i` of a row and its weight :math:`w_i`, the loss of a batch is
+
+    .. math:: L = \sum_i w_i l_i \Big/ \sum_i w_i
+
+    as ``reduction="mean_with_sample_weight"`` has it in Keras, and as ``weight=`` has it for the classes in
+    ``torch.nn.CrossEntropyLoss``. Keras's default, ``"sum_over_batch_size"``, divides by the number of rows; with
+    weights relative to their mean in the batch it gives the same.
+
+    Parameters
+    ----------
+    data : Rows
+    picked : array of int or slice
+        Rows of the batch.
+    rows : int
+        How many they are.
+
+    Raises
+    ------
+    TrainerError
+        A weight is not positive: rows without weight are left out when data are prepared.
+
+    Examples
+    --------
+    >>> from udfs.shards import Tensors
+    >>> data = Tensors((np.zeros((3, 1)),), (np.zeros(3),), 3, np.array([1, 3, 3], np.float32))
+    >>> weights = batch_weights(data, slice(0, 2), 2)
+    >>> weights.total, weights.relative.tolist()
+    (4.0, [0.5, 1.5])
+    >>> batch_weights(data, slice(1, 3), 2).relative is None
+    True
+    """
+    if data.weights is None:
+        return BatchWeights(float(rows))
+    own = data.weights[picked]
+    least = own.min()
+    if not least > 0:
+        raise TrainerError(f"a row has the weight {least}: leave rows without weight out, and give others more than 0")
+    exact = own.astype(np.float64)
+    total = float(exact.sum())
+    if least == own.max():
+        return BatchWeights(total, own)
+    return BatchWeights(total, own, (exact * (rows / total)).astype(np.float32))
