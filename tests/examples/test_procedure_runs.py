@@ -39,7 +39,10 @@ def drawn(runs: ModuleType, name: str, source: Source | None, reason: str) -> Fi
         trial("c000", 2, "finished its 2 epochs"),
         trial("c001", 1, "rung 0: place 2 of 2, 1 go on"),
     )
-    events = tuple(Event("train", name, "w0", epoch, 0, began, ended, 1.0) for name, epoch, began, ended in UNITS)
+    unit = {"kind": "train", "worker": "w0", "partition": 0, "seconds": 1.0}
+    events = tuple(
+        Event(trial_id=name, epoch=epoch, began=began, ended=ended, **unit) for name, epoch, began, ended in UNITS
+    )
     decisions = [
         {"decision": "start", "trial_id": "c000", "epochs": 1, "reason": ""},
         {"decision": "start", "trial_id": "c001", "epochs": 1, "reason": ""},
