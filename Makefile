@@ -3,15 +3,17 @@
 .SHELLFLAGS := -eu -c
 
 PYTHON ?= python3
+MLMD_PYTHON ?= $(PYTHON)
 VENV := .venv
 COMPAT := .venv-compat
 HOROVOD := .venv-horovod
+MLMD := .venv-mlmd
 PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
 # One process of tests leaves a third of two cores idle. Each takes whole files, for their fixtures and its one Spark.
 PARALLEL := -n 2 --dist loadfile
 # What has a lane of its own, for it starts servers or needs what others do not.
-OWN_LANE := cluster or faults or horovod
+OWN_LANE := cluster or faults or horovod or mlmd
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
 DEMO_MODEL = --model mobilenet_v2 --weights "$(WEIGHTS)" --layers block6,block13,block17,conv18,pool,fc
 # `make pictures` writes here; runs leave their files in RUNS.
@@ -22,7 +24,7 @@ FIGURES ?= --images 64
 # docs/benchmarks.md says what was run.
 SOAK ?= --minutes 120
 
-.PHONY: help demo pictures notebooks dist test test-extended test-all cluster-test faults-test horovod-test lint format test-compat bench soak java clean
+.PHONY: help demo pictures notebooks dist test test-extended test-all cluster-test faults-test horovod-test mlmd-test lint format test-compat bench soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
@@ -35,6 +37,7 @@ help:
 	@echo "make faults-test  an executor, a Python worker and a driver killed in the middle of a search"
 	@echo "make test-all     all of these, and what is too slow for them: before a release"
 	@echo "make horovod-test builds Horovod in an environment of its own, and trains with it (needs a C++ compiler)"
+	@echo "make mlmd-test    builds an environment with ML Metadata, and writes a run's record to it (Python 3.9 to 3.11)"
 	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        the benchmarks, small"
@@ -55,6 +58,7 @@ pictures: demo $(VENV)/test.stamp
 	cp $(RUNS)/adult/gantt.png $(PICTURES)/gantt.png
 	$(VENV)/bin/python examples/lost_worker.py --out $(PICTURES)/lost_worker.png
 	$(VENV)/bin/python examples/lost_worker.py --replicas 2 --follow c002 --out $(PICTURES)/hops.png
+	$(VENV)/bin/python examples/procedure_runs.py --out $(PICTURES)/procedures.png
 	$(VENV)/bin/python examples/heat_maps.py --stride 8 --out $(PICTURES)/heat_maps.jpg --cat $(PICTURES)/heat_map.jpg
 	$(VENV)/bin/python examples/heat_map_modes.py --stride 8 --out $(PICTURES)/heat_map_modes.jpg
 	$(VENV)/bin/python examples/attributions.py --runs 400 --out $(PICTURES)/attributions.jpg
@@ -98,6 +102,9 @@ test-all: java $(VENV)/test.stamp $(COMPAT)/test.stamp
 
 horovod-test: java $(HOROVOD)/test.stamp
 	$(HOROVOD)/bin/python -m pytest -m horovod tests/horovod
+
+mlmd-test: java $(VENV)/test.stamp $(MLMD)/test.stamp
+	$(VENV)/bin/python -m pytest -m mlmd tests/mlmd
 
 test-compat: java $(COMPAT)/test.stamp
 	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m "contract and not (extended or slow)"
@@ -159,5 +166,11 @@ $(HOROVOD)/test.stamp: pyproject.toml constraints.txt examples/build_horovod.sh
 	examples/build_horovod.sh $(HOROVOD)/bin/python
 	touch $@
 
+# ML Metadata needs a protobuf older than ours, and has no wheels for Python 3.12: MLMD_PYTHON may be another one.
+$(MLMD)/test.stamp:
+	$(MLMD_PYTHON) -m venv $(MLMD)
+	$(MLMD)/bin/python $(PIP) ml-metadata==1.17.1 pandas pyarrow
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(COMPAT) $(HOROVOD) .cache artifacts build dist *.egg-info
+	rm -rf $(VENV) $(COMPAT) $(HOROVOD) $(MLMD) .cache artifacts build dist *.egg-info

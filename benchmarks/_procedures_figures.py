@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,11 @@ from optimizer.hopper import POLICIES
 from optimizer.procedures import (
     ASHA,
     PBT,
+    EpochResult,
     Hyperband,
     Listed,
+    MedianRule,
+    Patience,
     RandomSampler,
     RandomSearch,
     simulate,
@@ -134,6 +138,7 @@ def figures(report: Report, seeds: int) -> None:
     )
     _rungs(report, found)
     _straggler(report, seeds)
+    _decision(report)
 
 
 _NAMED = {
@@ -198,3 +203,32 @@ def _straggler(report: Report, seeds: int) -> None:
         total["longest first"] / total["hopping"],
         "Figure A.9: tasks, longest first and times known / hopping",
     )
+
+
+def _decision(report: Report) -> None:
+    """What it takes to tell a procedure of 1,000 configurations one result, and to hear what it decides."""
+    members, calls = 1000, 3000
+    search = PBT(
+        _SPACE, population=members, epochs=10, generations="rolling", seed=1, stoppers=[Patience(3), MedianRule()]
+    )
+    search.ask([], idle=members)
+    took: list[float] = []
+    while len(took) < calls:
+        for trial in [trial for trial in search.ledger if trial.live and trial.finished < trial.granted]:
+            result = EpochResult(trial.trial_id, trial.finished + 1, {search.metric: _loss(trial, trial.finished + 1)})
+            began = time.perf_counter()
+            search.ask([result])
+            took.append(time.perf_counter() - began)
+            if len(took) == calls:
+                break
+    took.sort()
+    report.table(
+        f"A decision of rolling PBT with {members:,} members, patience and the median rule; {calls:,} of them",
+        ("", "milliseconds", ""),
+        [
+            ("mean", f"{statistics.mean(took) * 1e3:.2f}", ""),
+            ("median", f"{took[calls // 2] * 1e3:.2f}", ""),
+            ("99 of 100 take at most", f"{took[calls * 99 // 100] * 1e3:.2f}", ""),
+        ],
+    )
+    report.ratio("decision_ms", statistics.mean(took) * 1e3, "mean milliseconds of a decision; at most", 1.0)

@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 from optimizer.procedures import Ended, EpochResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -46,6 +46,7 @@ class _Grant:
     params: dict[str, Any]
     first: int
     last: int
+    make: Callable[[dict[str, Any]], torch.nn.Module]
     schema: str = field(default="errors array<double>", init=False)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -56,7 +57,7 @@ class _Grant:
         torch.set_num_threads(1)
         train, held = self._data()
         torch.manual_seed(self.work.seed + self.number)
-        net = perceptron(self.work.features, self.params)
+        net = self.make(self.params)
         solver = optimizer_of(net, self.params)
         state = Path(self.folder) / f"{self.trial_id}.pt"
         if self.first:
@@ -89,18 +90,21 @@ class Study:
     folder : str
         Where states lie between grants.
     workers : int
+    make : callable
+        Makes the network of a configuration's params.
     """
 
     spark: SparkSession
     work: Work
     folder: str
     workers: int
+    make: Callable[[dict[str, Any]], torch.nn.Module]
 
     def warm(self, params: dict[str, Any]) -> None:
         """Start the workers, import and load: none of it is timed."""
         with ThreadPoolExecutor(self.workers) as pool:
             for index in range(self.workers):
-                pool.submit(self._train, _Grant(self.work, self.folder, f"warm{index}", 0, params, 0, 1))
+                pool.submit(self._train, _Grant(self.work, self.folder, f"warm{index}", 0, params, 0, 1, self.make))
 
     def run(
         self, procedure: Procedure, known: Mapping[tuple[str, int], float], seconds: float | None = None
@@ -132,8 +136,9 @@ class Study:
                 over = seconds is not None and time.perf_counter() - started > seconds
                 idle = max(0, self.workers - len(running) - len(waiting))
                 if not over:
-                    for decision in procedure.ask(results, idle=idle):
-                        trial = procedure.ledger[decision.trial_id]
+                    # One may be paused and promoted at once.
+                    for name in dict.fromkeys(each.trial_id for each in procedure.ask(results, idle=idle)):
+                        trial = procedure.ledger[name]
                         if trial.live and trial.finished < trial.granted:
                             waiting.append(trial.trial_id)
                 while waiting and len(running) < self.workers and not over:
@@ -146,6 +151,7 @@ class Study:
                         trial.params,
                         trial.finished,
                         trial.granted,
+                        self.make,
                     )
                     running[pool.submit(self._train, grant)] = grant, time.perf_counter()
                 if not running:

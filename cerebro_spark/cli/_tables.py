@@ -1,0 +1,43 @@
+"""``cerebro tables``: a run's record as files, for programs that have no cerebro-spark."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from udfs.driver.command import refused_before_spark
+
+__all__ = ["tables_command"]
+
+
+class _Format(StrEnum):
+    PARQUET = "parquet"
+    CSV = "csv"
+
+
+def tables_command(
+    store: Annotated[str, typer.Argument(help="URI of the store, or a folder.")],
+    run: Annotated[str, typer.Argument(help="Id of the run.")],
+    out: Annotated[Path, typer.Option(help="Folder for the files, one a table; it is made.")],
+    form: Annotated[_Format, typer.Option("--format", help="Of the files.")] = _Format.PARQUET,
+) -> None:
+    """Write a run's record as files: experiments, configurations, params, metrics, units, decisions, states, artifacts.
+
+    The run may go on meanwhile.
+    """
+    from cerebro_spark.tune import run_tables  # noqa: PLC0415 - `--help` is not to wait
+    from udfs.store import Store  # noqa: PLC0415
+
+    with refused_before_spark():
+        tables = run_tables(Store.from_uri(store), run)
+    out.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        file = out / f"{name}.{form.value}"
+        if form is _Format.PARQUET:
+            table.to_parquet(file, index=False)
+        else:
+            table.to_csv(file, index=False)
+        typer.echo(f"{len(table):>7} rows  {file}")
