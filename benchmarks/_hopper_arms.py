@@ -59,12 +59,15 @@ class Work:
     prepared : PreparedData
     configs : tuple of dict
     epochs, seed : int
+    batch : int
+        Rows of a step; all-reduce has a share of them in each task.
     """
 
     prepared: PreparedData
     configs: tuple[dict[str, Any], ...]
     epochs: int
     seed: int
+    batch: int = BATCH
 
     @property
     def features(self) -> int:
@@ -102,7 +105,7 @@ def train_all(work: Work, configs: Sequence[int]) -> tuple[float, float, dict[in
         solver = optimizer_of(net, work.configs[number])
         errors[number] = []
         for epoch in range(work.epochs):
-            _epoch(net, solver, train, _order(work.seed, number, epoch, train.rows), BATCH)
+            _epoch(net, solver, train, _order(work.seed, number, epoch, train.rows), work.batch)
             errors[number].append(_error(net, held))
     return time.perf_counter() - started, time.process_time() - worked, errors
 
@@ -168,10 +171,16 @@ class Arm:
                 if self.how in {"all-reduce", "horovod"}:
                     # A share of the global batch each, so that the optimiser sees batches of the same size.
                     sent += size * _epoch(
-                        net, solver, train, order, BATCH // together.size, together, averaging=self.how == "horovod"
+                        net,
+                        solver,
+                        train,
+                        order,
+                        work.batch // together.size,
+                        together,
+                        averaging=self.how == "horovod",
                     )
                 else:
-                    _epoch(net, solver, train, order, BATCH)
+                    _epoch(net, solver, train, order, work.batch)
                     together.mean_([parameter.data for parameter in net.parameters()])
                     sent += size
                 wrong = torch.tensor([_error(net, held) * held.rows, held.rows], dtype=torch.float64)

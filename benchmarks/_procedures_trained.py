@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from _hopper_arms import BATCH, Work, optimizer_of
+from _hopper_arms import BATCH, Arm, Work, optimizer_of
 from _procedures_rival import Study, perceptron
 from pyspark import cloudpickle
 from pyspark.ml import Estimator
@@ -21,6 +21,7 @@ from pyspark.sql import functions as sf
 
 from cerebro_spark import (
     ASHA,
+    GridSearch,
     Hyperband,
     ModelTrainer,
     NetworkEstimator,
@@ -98,7 +99,7 @@ class _Networks:
             optimizer=optimizer_of(net, params),
             loss=torch.nn.CrossEntropyLoss(),
             metrics=["accuracy"],
-            batch_size=BATCH,
+            batch_size=params.get("batch", BATCH),
         )
 
 
@@ -210,6 +211,8 @@ def train(report: Report, options: Namespace) -> None:
                 _same_time(report, bench)
             if "fit_multiple" in options.only:
                 _validator(report, bench)
+            if "batches" in options.only:
+                _batches(report, bench)
         finally:
             bench.spark.stop()
 
@@ -326,6 +329,38 @@ def _validator(report: Report, bench: _Bench) -> None:
         meaning = f"{what}: map by map / fitMultiple; at least"
         target = 1.8 if key == "fit_multiple" else None
         report.ratio(key, middle[what]["map by map"] / middle[what]["fit_multiple"], meaning, target)
+
+
+def _batches(report: Report, bench: _Bench) -> None:
+    """Figure 3.9: seconds of an epoch and error by batch size, hopping against gradients averaged every step."""
+    sizes, epochs, width = (32, 64, 128, 256, 512), 3, _WIDTHS[0]
+    params = {"lr": 1e-3, "decay": 0.0, "width": width}
+    # Networks that sleep would have nothing to average.
+    search = bench.search | {
+        "trainer_fn": _Networks(0.0).trainer,
+        "search_space": {**{name: [value] for name, value in params.items()}, "batch": list(sizes)},
+    }
+    selection = GridSearch(num_epochs=epochs, **search).fit(bench.prepared)
+    rows = []
+    for trial in sorted(selection.trials, key=lambda trial: trial.params["batch"]):
+        size = trial.params["batch"]
+        units = [event.seconds for event in selection.outcome.events if event.trial_id == trial.trial_id]
+        ours = sum(units) / epochs / _WORKERS
+        work = Work(bench.prepared, ({**params, "hidden": [width, width // 2]},), epochs, 1, size)
+        arm = Arm(work, "all-reduce", _WORKERS)
+        found = bench.spark.range(0, _WORKERS, 1, _WORKERS).mapInArrow(arm, arm.schema, barrier=True).collect()
+        theirs = max(row["seconds"] for row in found) / epochs
+        errors = 1 - max(each["val_accuracy"] for each in trial.history), min(found[0]["errors"])
+        rows.append(
+            (str(size), f"{ours:.2f}", f"{theirs:.2f}", f"{theirs / ours:.2f}", *(f"{e:.3f}" for e in errors), "")
+        )
+        if size in {sizes[0], sizes[-1]}:
+            report.ratio(f"all_reduce_at_batch_{size}", theirs / ours, "Figure 3.9: an epoch, all-reduce / hopping")
+    report.table(
+        f"Figure 3.9 on {_WORKERS} workers, computed: seconds of an epoch of a configuration; errors after {epochs}",
+        ("batch", "hopping", "all-reduce", "all-reduce / hopping", "error, hopping", "error, all-reduce", ""),
+        rows,
+    )
 
 
 def _grid(bench: _Bench, kind: type[NetworkEstimator], epochs: int) -> tuple[NetworkEstimator, list[Any]]:

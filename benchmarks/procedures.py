@@ -11,6 +11,7 @@ all data local, as Optuna with MLflow on Spark does. All have the same rows, net
 procedure is told ours' accuracies, so that all take the same decisions. ASHA's depend on who finishes first: it counts
 configurations in the same time. Starting Python, importing torch and loading come before the clock in all. Last,
 Spark's ``CrossValidator`` fits a ``NetworkEstimator`` by ``fitMultiple`` and map by map; there the clock has all of it.
+Figure 3.9 computes always: the time of an epoch by batch size, against gradients averaged every step.
 
 ``--units sleep`` (the default) trains networks that sleep in proportion to their rows, ``--unit-seconds`` a unit on
 average, so that the figures do not depend on the machine's load: what counts is who waits for whom, and what the system
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Those of _procedures_trained, which imports torch and Spark.
-_SEARCHES = ("hyperband", "p", "2p", "asha", "fit_multiple")
+_SEARCHES = ("hyperband", "p", "2p", "asha", "fit_multiple", "batches")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
