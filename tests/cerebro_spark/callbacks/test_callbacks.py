@@ -124,7 +124,10 @@ def test_publishing_waits_for_no_callback() -> None:
 
 
 def run(trials: list[Trial], folder: Path) -> Run:
-    journal: Any = SimpleNamespace(run="first", events=list, orders=list, order=lambda _: None)
+    given = {trial.trial_id: trial for trial in trials}
+    journal: Any = SimpleNamespace(
+        run="first", events=list, orders=list, order=lambda _: None, trial=lambda trial_id, *_: given[trial_id]
+    )
     prepared: Any = SimpleNamespace(partitions=(0, 1), store=Store.from_uri(str(folder)))
     nothing: Any = None
     return Run(
@@ -134,7 +137,6 @@ def run(trials: list[Trial], folder: Path) -> Run:
         prepared=prepared,
         trainer_fn=nothing,
         procedure=Listed(SPEC.configs, epochs=2, metric="val_accuracy", mode="max"),
-        given={trial.trial_id: trial for trial in trials},
         probed=nothing,
         lease=nothing,
         interrupts=nothing,
