@@ -15,8 +15,8 @@ a ``NetworkEstimator`` fits four param maps by ``fitMultiple`` and map by map; t
 an epoch by batch size against gradients averaged every step; that computes always.
 
 ``--units sleep`` (the default) trains networks that sleep in proportion to their rows, ``--unit-seconds`` a unit on
-average, so that the figures do not depend on the machine's load: what counts is who waits for whom, and what the system
-adds. ``--units compute`` trains perceptrons of two sizes; a unit takes as long as ``--rows`` take.
+average: what counts is who waits for whom, and what the system adds. That part, Spark's jobs above all, still feels the
+machine's load. ``--units compute`` trains perceptrons of two sizes; a unit takes as long as ``--rows`` take.
 """
 
 from __future__ import annotations

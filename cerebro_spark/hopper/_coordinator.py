@@ -151,7 +151,7 @@ class Coordinator:
             self._epochs.step()
 
     def prioritise(self, trial_id: str) -> None:
-        """Give a trial units before all others.
+        """Train a trial before all others.
 
         Raises
         ------

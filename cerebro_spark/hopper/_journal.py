@@ -109,6 +109,11 @@ class RunSpec:
     procedure: str
     keep: str = KEEPS[0]
 
+    @property
+    def mode(self) -> str:
+        """``"min"`` or ``"max"``: which way the metric is better."""
+        return "max" if self.larger_is_better else "min"
+
 
 @dataclass(frozen=True, slots=True)
 class Journal:

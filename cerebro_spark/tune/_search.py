@@ -440,7 +440,7 @@ class Search(Estimator[Selection]):
             Selection,
             spec,
             prepared,
-            self.procedure(metric=spec.metric, mode="max" if spec.larger_is_better else "min"),
+            self.procedure(metric=spec.metric, mode=spec.mode),
             trainer_fn=self.trainer_fn,
             probed=probed,
             backend=self.backend,

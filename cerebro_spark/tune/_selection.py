@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cerebro_spark.callbacks import Callback
-    from cerebro_spark.hopper import RunSpec, SparkBackend
+    from cerebro_spark.hopper import SparkBackend
     from udfs.store import Store
 
 __all__ = ["Selection"]
@@ -48,14 +48,8 @@ class Selection(Results, Model, MLWritable):
 
     Attributes
     ----------
-    spec : RunSpec
-        Settings of the run; ``spec.run`` is its id.
-    prepared : PreparedData
-    outcome : Outcome
-        Units, losses and seconds of the run.
-    ledger : optimizer.procedures.Ledger
-        What the run's procedure knew of the configurations in the end.
     trainer_fn : callable
+        The user's. The other attributes are those of :class:`Results`: ``spec``, ``prepared``, ``outcome``, ``ledger``.
     """
 
     trainer_fn: Callable[[dict[str, Any]], Any]
@@ -185,7 +179,7 @@ class Selection(Results, Model, MLWritable):
                 cls,
                 spec,
                 prepared,
-                Listed(spec.configs, epochs=spec.epochs, metric=spec.metric, mode=_mode(spec)),
+                Listed(spec.configs, epochs=spec.epochs, metric=spec.metric, mode=spec.mode),
                 trainer_fn=trainer_fn,
                 probed=probed,
                 backend=backend,
@@ -240,7 +234,7 @@ class Selection(Results, Model, MLWritable):
                 type(self),
                 spec,
                 self.prepared,
-                Repeat(self._trials, metric=spec.metric, mode=_mode(spec)),
+                Repeat(self._trials, metric=spec.metric, mode=spec.mode),
                 trainer_fn=self.trainer_fn,
                 probed=probed,
                 backend=backend,
@@ -268,7 +262,3 @@ class Selection(Results, Model, MLWritable):
                 f"keep={self.spec.keep!r} are of epochs {', '.join(map(str, kept)) or 'none'}"
             )
         return wanted * units
-
-
-def _mode(spec: RunSpec) -> str:
-    return "max" if spec.larger_is_better else "min"

@@ -136,7 +136,7 @@ def _rows(journal: Journal) -> dict[str, list[Mapping[str, Any]]]:
                 "trainer": spec.trainer,
                 "prepared": spec.prepared,
                 "metric": spec.metric,
-                "mode": "max" if spec.larger_is_better else "min",
+                "mode": spec.mode,
                 "epochs": spec.epochs,
                 "seed": spec.seed,
                 "schedule": spec.policy,

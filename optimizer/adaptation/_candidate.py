@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING
 
+from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
 from optimizer.graph import LayerGraph
 
@@ -14,14 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-__all__ = ["Candidate", "Costs", "checked", "whole"]
-
-
-def whole(name: str, value: Any, least: int, hint: str = "") -> int:
-    """Check a whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidArgumentError(f"{name}={value!r}: a whole number, at least {least}{hint and '; ' + hint}")
-    return int(value)
+__all__ = ["Candidate", "Costs", "checked"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.sizes import size
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ._group import Group
 
-__all__ = ["count", "group_lines", "listed", "plural", "size"]
+__all__ = ["count", "group_lines", "listed", "plural"]
 
 _SHOWN = 4
 
@@ -34,15 +36,6 @@ def listed(names: Sequence[str]) -> str:
 def plural(number: int, noun: str) -> str:
     """Write a number of things."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def size(nbytes: float) -> str:
-    """Write a size in the unit that leaves few digits."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if nbytes < 1024:  # noqa: PLR2004 - bytes in a KiB
-            return f"{nbytes:,.0f} {unit}" if unit == "B" else f"{nbytes:,.1f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:,.1f} TiB"
 
 
 def count(flops: float) -> str:

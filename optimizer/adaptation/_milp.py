@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, get_args
-
-from optimizer.errors import InvalidArgumentError
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,18 +11,12 @@ if TYPE_CHECKING:
     from ._fused import Fused
     from ._trunk import Trunk
 
-__all__ = ["Solver", "best_stored", "check_solver"]
+__all__ = ["Solver", "best_stored"]
 
 Solver = Literal["highs", "cbc"]
 
 # Of plans with one makespan the one that computes less; the weight is too small to trade one for the other.
 _TOTAL_WEIGHT = 1e-6
-
-
-def check_solver(solver: str) -> None:
-    """Refuse a solver that there is not."""
-    if solver not in get_args(Solver):
-        raise InvalidArgumentError(f"solver={solver!r}; there are {', '.join(get_args(Solver))}")
 
 
 def best_stored(

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InvalidArgumentError, nearest
+from optimizer.sizes import size
 
-from ._explain import count, group_lines, listed, plural, size
+from ._explain import count, group_lines, listed, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

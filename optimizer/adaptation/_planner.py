@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from optimizer.arguments import one_of, whole
 from optimizer.errors import InvalidArgumentError
 from optimizer.memory import InfeasiblePlanError
 
 from ._branch import branches
-from ._candidate import Costs, checked, whole
+from ._candidate import Costs, checked
 from ._fused import Fused, Memory
 from ._group import Group, Phase
-from ._milp import check_solver
+from ._milp import Solver
 from ._notes import notes
 from ._plan import AdaptationPlan
 from ._reuse import ReusePlans
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from ._branch import Branch
     from ._candidate import Candidate
-    from ._milp import Solver
     from ._search import Found
     from ._trunk import Trunk
 
@@ -129,7 +129,7 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     given: Any = costs
     if not isinstance(given, Costs):
         raise InvalidArgumentError(f"costs={costs!r}: give Costs(flops_per_second=..., bytes_per_second=...)")
-    check_solver(solver)
+    one_of("solver", solver, get_args(Solver))
     if not 0 < seconds < math.inf:
         raise InvalidArgumentError(f"seconds={seconds}: the solver needs a positive, finite limit")
     parts = branches(candidates)

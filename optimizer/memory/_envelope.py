@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from optimizer.errors import CerebroError
+from optimizer.sizes import size
 
 from ._constants import SPARK4
 from ._demand import Layout, demand
 from ._errors import InfeasiblePlanError
-from ._explain import size
 from ._infeasible import refusal
 from ._plan import TransferPlan
 from ._sizes import divided, size_tables

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.sizes import size
+
 from ._sizes import divided
 
 if TYPE_CHECKING:
@@ -11,15 +13,7 @@ if TYPE_CHECKING:
     from ._demand import Demand
     from ._spec import ClusterSpec
 
-__all__ = ["explain", "shortage", "size"]
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def size(number: int) -> str:
-    """Format ``number`` bytes: ``"1.5 GiB"``."""
-    power = min(max(0, number.bit_length() - 1) // 10, len(_UNITS) - 1)
-    return f"{number / 2 ** (10 * power):,.1f} {_UNITS[power]}" if power else f"{number} B"
+__all__ = ["explain", "shortage"]
 
 
 def shortage(constraint: str, short: int, least: Demand, cluster: ClusterSpec) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from optimizer.sizes import size
+
 from ._constants import MIB
 from ._errors import InfeasiblePlanError
-from ._explain import shortage, size
+from ._explain import shortage
 from ._sizes import divided
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, get_args
 
 from optimizer.errors import CerebroError, nearest
 from optimizer.logical import LOGICAL_PLANS
+from optimizer.sizes import size
 
 from ._apportionment import Join, Persistence
 from ._constants import SPARK4, Constants
 from ._demand import Demand, Layout, demand, heap_for, overhead, rounded
-from ._explain import size
 from ._infeasible import missing, refusal
 from ._plan import TransferPlan
 from ._sizes import Tables, divided, size_tables

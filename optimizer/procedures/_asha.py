@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from ._arguments import one_of, whole_or_none
+from optimizer.arguments import one_of, whole_or_none
+
 from ._plan import Plan, Stage
 from ._rung import FrontRung, Rung
 from ._rungs import check_rungs, rung_epochs, whole_log

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ._arguments import plain
 from ._decisions import Continue, Decision, Pause, Source, Start, Stop
 from ._errors import LogError
+from ._plain import plain
 from ._requests import Added, Stopped
 from ._results import Ended, EpochResult, OutOfTime, Result
 

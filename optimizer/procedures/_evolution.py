@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optimizer.arguments import whole, whole_or_none
 from optimizer.errors import InvalidArgumentError
 
-from ._arguments import whole, whole_or_none
 from ._plan import Plan, Stage
 from ._sampled import Sampled
 from ._sampling import RandomSampler

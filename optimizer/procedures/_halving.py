@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._arguments import whole
+from optimizer.arguments import whole
+
 from ._bracket import Bracket
 from ._plan import Plan
 from ._rungs import check_rungs, rung_epochs, whole_log

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._arguments import one_of
+from optimizer.arguments import one_of
+
 from ._bracket import Bracket
 from ._plan import Plan
 from ._rungs import bracket_rungs, check_rungs, whole_log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._arguments import whole_or_none
+from optimizer.arguments import whole_or_none
 
 __all__ = ["Limits"]
 

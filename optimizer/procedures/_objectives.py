@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from optimizer.arguments import one_of
 from optimizer.errors import InvalidArgumentError
 
-from ._arguments import one_of
 from ._trial import WORST
 
 if TYPE_CHECKING:

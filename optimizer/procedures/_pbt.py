@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optimizer.arguments import one_of, real, whole
 from optimizer.errors import InvalidArgumentError
 
-from ._arguments import one_of, real, whole
 from ._decisions import Source
 from ._plan import Plan, Stage
 from ._sampled import Sampled

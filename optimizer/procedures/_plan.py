@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from optimizer.arguments import real, whole
 from optimizer.errors import InvalidArgumentError
 
-from ._arguments import real, whole
 from ._limits import Limits
 
 if TYPE_CHECKING:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
 
-from ._arguments import plain, whole
 from ._decisions import Continue, Pause, Source, Start, Stop
 from ._errors import ProcedureError
 from ._ledger import Ledger
 from ._limits import Limits
 from ._objectives import objectives_of
+from ._plain import plain
 from ._requests import Added, Stopped
 from ._results import OutOfTime
 from ._trial import WORST

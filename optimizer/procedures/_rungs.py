@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
-
-from ._arguments import whole
 
 __all__ = ["bracket_rungs", "check_rungs", "rung_epochs", "whole_log"]
 

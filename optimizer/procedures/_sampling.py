@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
 from optimizer.space import Space
 
-from ._arguments import plain, whole
+from ._plain import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
 
-from ._arguments import plain, whole
 from ._errors import LogError, ProcedureError
+from ._plain import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._arguments import whole, whole_or_none
+from optimizer.arguments import whole, whole_or_none
+
 from ._plan import Plan, Stage
 from ._sampled import Sampled
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any
 
+from optimizer.arguments import one_of, real, whole
 from optimizer.errors import InvalidArgumentError
 from optimizer.hopper import POLICIES
 
-from ._arguments import one_of, real, whole
 from ._errors import ProcedureError
 from ._floor import Hops, Tasks
 from ._log import Exchange

@@ -6,9 +6,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from optimizer.arguments import real, whole
 from optimizer.errors import InvalidArgumentError
-
-from ._arguments import real, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BATCH", "FEATURES", "adult", "network", "plain_loop", "search", "states", "trainer"]
+__all__ = ["BATCH", "FEATURES", "adult", "common", "network", "plain_loop", "search", "states", "trainer"]
 
 # The workers have no such module: its functions go to them by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -63,21 +63,24 @@ def trainer(params: dict[str, Any]) -> ModelTrainer:
     )
 
 
-def search(spark: SparkSession, store: Store | Path | str, **settings: Any) -> GridSearch:
-    backend = settings.pop("backend", None) or SparkBackend(spark, num_workers=2, threads=1)
+def common(spark: SparkSession, store: Store | Path | str, **others: Any) -> dict[str, Any]:
+    """Settings of any search."""
     usual = {
-        "backend": backend,
+        "backend": SparkBackend(spark, num_workers=2, threads=1),
         "store": store if isinstance(store, Store) else Store.from_uri(str(store)),
         "trainer_fn": trainer,
-        "search_space": {"lr": [0.01, 0.001], "hidden": [8, 24]},
-        "num_epochs": 2,
         "feature_columns": FEATURES,
         "label_columns": ["label"],
         "metric": "accuracy",
         "progress": False,
         "seed": 5,
     }
-    return GridSearch(**usual | settings)
+    return usual | others
+
+
+def search(spark: SparkSession, store: Store | Path | str, **settings: Any) -> GridSearch:
+    grid = {"search_space": {"lr": [0.01, 0.001], "hidden": [8, 24]}, "num_epochs": 2}
+    return GridSearch(**common(spark, store, **grid | settings))
 
 
 def plain_loop(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+from optimizer.arguments import whole, whole_or_none
 from optimizer.errors import InvalidArgumentError, nearest
-from optimizer.procedures._arguments import whole, whole_or_none
 from optimizer.procedures._sampling import Sampler, check_space
 from optimizer.space import SpaceError
 

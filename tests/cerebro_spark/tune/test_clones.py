@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from searches import BATCH, FEATURES, adult, network, search, states, trainer
+from searches import BATCH, FEATURES, adult, common, network, search, states
 from sessions import CONNECT
 
 from cerebro_spark import (
@@ -22,7 +22,6 @@ from cerebro_spark import (
     ModelTrainer,
     RandomSearch,
     ScheduleSearch,
-    SparkBackend,
     Store,
 )
 from cerebro_spark.callbacks import Callback
@@ -62,19 +61,10 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def make(kind: type[Search], spark: SparkSession, store: Store, **settings: Any) -> Search:
-    usual = {
-        "backend": SparkBackend(spark, num_workers=2, threads=1),
-        "store": store,
-        "trainer_fn": trainer,
-        "feature_columns": FEATURES,
-        "label_columns": ["label"],
-        "metric": "loss",
-        "progress": False,
-        "seed": 5,
-    }
+    usual: dict[str, Any] = {"metric": "loss", **KINDS.get(kind, {})}
     if kind is not ScheduleSearch:
         usual["search_space"] = {"lr": log_uniform(1e-3, 1e-1), "hidden": choice([4, 8])}
-    return kind(**usual | KINDS.get(kind, {}) | settings)
+    return kind(**common(spark, store, **usual | settings))
 
 
 def ancestors(trials: dict[str, TrialResult], name: str) -> list[tuple[TrialResult, int | None]]:

@@ -14,10 +14,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from searches import FEATURES, adult, plain_loop, search, states, trainer
+from searches import adult, common, plain_loop, search, states
 from sessions import pytest_on_connect
 
-from cerebro_spark import ASHA, Experiment, GridSearch, Selection, SparkBackend, Store
+from cerebro_spark import ASHA, Experiment, GridSearch, Selection, Store
 from cerebro_spark.errors import InvalidArgumentError, RunError
 
 if TYPE_CHECKING:
@@ -37,20 +37,8 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def grid(spark: SparkSession, store: Store, **settings: Any) -> GridSearch:
-    usual = {"search_space": {"lr": [0.1, 0.01], "hidden": [4]}, "num_epochs": MANY}
-    return GridSearch(**(common(spark, store) | usual | settings))
-
-
-def common(spark: SparkSession, store: Store) -> dict[str, Any]:
-    return {
-        "backend": SparkBackend(spark, num_workers=2, threads=1),
-        "store": store,
-        "trainer_fn": trainer,
-        "feature_columns": FEATURES,
-        "label_columns": ["label"],
-        "progress": False,
-        "seed": 5,
-    }
+    usual = {"search_space": {"lr": [0.1, 0.01], "hidden": [4]}, "num_epochs": MANY, "metric": "loss"}
+    return GridSearch(**common(spark, store, **usual | settings))
 
 
 def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -131,7 +119,7 @@ def test_what_the_user_asked_for_is_resumed(spark: SparkSession, prepared: Prepa
 
 def test_a_pause_gives_an_open_procedure_the_free_slot(spark: SparkSession, prepared: PreparedData) -> None:
     settings = {"search_space": {"lr": [0.1], "hidden": [4]}, "max_epochs": MANY, "max_configurations": 6}
-    experiment = ASHA(**common(spark, prepared.store), **settings, min_epochs=MANY).start(prepared)
+    experiment = ASHA(**common(spark, prepared.store, metric="loss"), **settings, min_epochs=MANY).start(prepared)
     until(lambda: bool(experiment.trials))
     begun = len(experiment.trials)
     assert begun < 6

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from searches import FEATURES, adult, plain_loop, search, states, trainer
+from searches import adult, common, plain_loop, search, states, trainer
 
 from cerebro_spark import ASHA, GridSearch, Hyperband, RandomSearch, Selection, SparkBackend, Store, SuccessiveHalving
 from cerebro_spark.callbacks import Callback, TrialFinished, TrialStarted
@@ -43,18 +43,8 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def make(kind: type[Search], spark: SparkSession, store: Store, **settings: Any) -> Search:
-    usual = {
-        "backend": SparkBackend(spark, num_workers=2, threads=1),
-        "store": store,
-        "trainer_fn": trainer,
-        "search_space": SPACE,
-        "feature_columns": FEATURES,
-        "label_columns": ["label"],
-        "metric": "loss",
-        "progress": False,
-        "seed": 5,
-    }
-    return kind(**usual | KINDS.get(kind, {}) | settings)
+    usual = {"search_space": SPACE, "metric": "loss", **KINDS.get(kind, {})}
+    return kind(**common(spark, store, **usual | settings))
 
 
 class Stories(Callback):

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from searches import BATCH, FEATURES, adult, network, search, trainer
+from searches import BATCH, adult, common, network, search
 
 from cerebro_spark import PBT, GridSearch, ModelTrainer, SparkBackend, Store
 from optimizer.procedures import Source
@@ -33,24 +33,10 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     return search(spark, store).prepare(adult(spark, 400))
 
 
-def settings(spark: SparkSession, store: Store, **others: Any) -> dict[str, Any]:
-    usual = {
-        "backend": SparkBackend(spark, num_workers=2, threads=1),
-        "store": store,
-        "trainer_fn": trainer,
-        "feature_columns": FEATURES,
-        "label_columns": ["label"],
-        "metric": "loss",
-        "progress": False,
-        "seed": 5,
-    }
-    return usual | others
-
-
 def pbt(spark: SparkSession, store: Store, **others: Any) -> PBT:
     usual = {"population": 4, "num_epochs": 3, "quantile": 0.5, "only": ["lr"]}
     space = {"lr": log_uniform(1e-3, 1e-1), "hidden": choice([4, 8])}
-    return PBT(search_space=space, **settings(spark, store, **usual | others))
+    return PBT(search_space=space, **common(spark, store, metric="loss", **usual | others))
 
 
 def until(happened: Callable[[], bool]) -> None:
@@ -109,7 +95,7 @@ def test_a_pbt_is_replayed_with_its_clones(
 def test_what_the_user_did_is_replayed(spark: SparkSession, prepared: PreparedData) -> None:
     """Configurations added, cloned from an epoch long past, paused, and stopped within an epoch."""
     space = {"lr": [0.05, 0.01], "hidden": [4]}
-    task = GridSearch(search_space=space, **settings(spark, prepared.store, num_epochs=400, keep="epochs"))
+    task = GridSearch(search_space=space, **common(spark, prepared.store, metric="loss", num_epochs=400, keep="epochs"))
     experiment = task.start(prepared)
 
     def epochs(name: str) -> int:
@@ -158,7 +144,8 @@ def test_those_that_fail_are_replayed_up_to_there(spark: SparkSession, prepared:
     # An epoch is some six steps: within the first unit, within the second epoch, and long after.
     space = [{"steps": steps, "hidden": 4} for steps in (10**6, 1, 9, 200)]
     task = GridSearch(
-        search_space=space, **settings(spark, prepared.store, trainer_fn=fragile, num_epochs=400, keep="epochs")
+        search_space=space,
+        **common(spark, prepared.store, metric="loss", trainer_fn=fragile, num_epochs=400, keep="epochs"),
     )
     experiment = task.start(prepared)
     until(lambda: len(experiment.trials[3].history) >= 1)

@@ -29,14 +29,14 @@ GOOD = Candidate("good", graph(), 2, 4)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"records": 0}, "records=0: a whole number, at least 1"),
+        ({"records": 0}, "records=0: at least 1"),
         ({"records": True}, "records=True"),
-        ({"disk_bytes": -1}, "disk_bytes=-1: a whole number, at least 0; 0 materialises nothing"),
+        ({"disk_bytes": -1}, "disk_bytes=-1: at least 0; 0 materialises nothing"),
         ({"memory_bytes": 0.5}, "memory_bytes=0.5"),
         ({"workspace_bytes": -1}, "workspace_bytes=-1"),
         ({"workers": 0}, "workers=0"),
         ({"costs": 6e12}, "costs=6000000000000.0: give Costs"),
-        ({"solver": "gurobi"}, "solver='gurobi'; there are highs, cbc"),
+        ({"solver": "gurobi"}, "solver='gurobi'; one of: highs, cbc"),
         ({"seconds": 0.0}, "seconds=0.0"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

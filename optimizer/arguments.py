@@ -1,16 +1,14 @@
-"""Arguments of procedures, checked where they are given."""
+"""Arguments, checked where they are given."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
 from optimizer.errors import InvalidArgumentError, nearest
 
-__all__ = ["one_of", "plain", "real", "whole", "whole_or_none"]
+__all__ = ["one_of", "real", "whole", "whole_or_none"]
 
 
 def whole(name: str, value: Any, least: int = 1, why: str = "") -> int:
@@ -46,18 +44,3 @@ def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise InvalidArgumentError(f"{name}={value!r}{nearest(str(value), allowed)}; one of: {', '.join(allowed)}")
     return str(value)
-
-
-def plain(params: Any) -> dict[str, Any]:
-    """Copy a configuration as JSON keeps it: the log, the workers and a resumed run see the same values."""
-    if not isinstance(params, Mapping):
-        raise InvalidArgumentError(f"{params!r} is not a configuration: a mapping of names to values")
-    if not all(isinstance(name, str) for name in params):
-        raise InvalidArgumentError(f"{dict(params)!r}: the names of a configuration are strings")
-    try:
-        copied: dict[str, Any] = json.loads(json.dumps(dict(params), allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"{dict(params)!r} is not plain data ({error}): use strings, numbers, lists and mappings of them"
-        ) from error
-    return copied

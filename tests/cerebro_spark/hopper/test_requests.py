@@ -1,0 +1,104 @@
+"""What the user asks of a run that goes on: pauses, priorities, additions, stops."""
+
+from __future__ import annotations
+
+import pytest
+from simulated_run import EPOCHS, World, one_call_at_a_time, units
+
+from cerebro_spark.errors import InvalidArgumentError
+from cerebro_spark.hopper import ROUNDS
+from optimizer.procedures import Added, ProcedureError, Stopped
+
+
+@pytest.fixture(autouse=True)
+def _in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_call_at_a_time(monkeypatch)
+
+
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_a_paused_trial_gets_no_units_and_nobody_waits_for_it(rounds: str) -> None:
+    world = World(3, 2, 1, validates=False, policy="longest-remaining-elsewhere", rounds=rounds)
+    for player in world.players:
+        player.join()
+    world.coordinator.hold("c001", held=True)
+    given = units(world, 2 * 2 * EPOCHS)
+    assert set(given) == {"c000", "c002"}
+    for player in world.players:
+        player.ask()
+        assert player.unit is None
+    assert world.coordinator.held_alone == ("c001",)
+    assert {trial.trial_id: trial.epoch for trial in world.trials} == {"c000": EPOCHS, "c001": 0, "c002": EPOCHS}
+    world.coordinator.hold("c001", held=False)
+    assert world.coordinator.held_alone == ()
+    world.play(lambda player, _: player.work())
+    assert {trial.status for trial in world.trials} == {"finished"}
+
+
+def test_a_unit_in_flight_is_finished_when_its_trial_is_paused() -> None:
+    world = World(1, 2, 1, validates=False, policy="longest-remaining-elsewhere")
+    for player in world.players:
+        player.join()
+    first = world.players[0]
+    first.ask()
+    assert first.unit is not None
+    world.coordinator.hold("c000", held=True)
+    first.work()
+    first.ask()
+    assert world.trials[0].version == 1
+    assert first.unit is None
+    world.players[1].ask()
+    assert world.players[1].unit is None
+
+
+def test_a_prioritised_trial_gets_every_unit_that_it_can() -> None:
+    world = World(6, 1, 1, validates=False, policy="longest-remaining-elsewhere")
+    world.players[0].join()
+    world.coordinator.prioritise("c004")
+    assert units(world, 6)[:EPOCHS] == ["c004"] * EPOCHS
+
+
+def test_what_the_user_adds_and_stops_is_carried_out_at_once() -> None:
+    world = World(2, 1, 1, validates=False, policy="longest-remaining-elsewhere")
+    (player,) = world.players
+    player.join()
+    player.ask()
+    assert player.unit is not None
+    busy = player.unit.trial_id
+    other = next(trial.trial_id for trial in world.trials if trial.trial_id != busy)
+    world.coordinator.request(lambda: Stopped(busy)).result()
+    world.coordinator.request(lambda: Stopped(other)).result()
+    player.work()
+    player.ask()
+    assert [trial.reason for trial in world.trials] == ["stopped by the user"] * 2
+    with pytest.raises(ProcedureError, match="the search is over"):
+        world.coordinator.request(lambda: Added({"number": 7}, 1)).result()
+
+
+def test_an_added_trial_trains_its_epochs_and_no_more() -> None:
+    world = World(1, 2, 1, validates=True, policy="longest-remaining-elsewhere")
+    for player in world.players:
+        player.join()
+    world.coordinator.request(lambda: Added({"number": 7}, 3)).result()
+    world.play(lambda player, _: player.work())
+    assert [(trial.trial_id, trial.epoch, trial.status) for trial in world.trials] == [
+        ("c000", EPOCHS, "finished"),
+        ("c001", 3, "finished"),
+    ]
+
+
+def test_what_cannot_be_asked_for_is_refused_and_changes_nothing() -> None:
+    world = World(2, 1, 1, validates=False, policy="longest-remaining-elsewhere")
+    world.players[0].join()
+    for wrong in (Added({"number": object()}, 1), Added({"number": 1}, 0), Stopped("c009")):
+        with pytest.raises((InvalidArgumentError, ProcedureError)):
+            world.coordinator.request(lambda wrong=wrong: wrong).result()
+    for wrong_call in (
+        lambda: world.coordinator.hold("c009", held=True),
+        lambda: world.coordinator.hold("c000", held=False),
+        lambda: world.coordinator.prioritise("c009"),
+    ):
+        with pytest.raises(InvalidArgumentError):
+            wrong_call()
+    assert world.coordinator.error is None
+    world.play(lambda player, _: player.work())
+    assert [trial.status for trial in world.trials] == ["finished"] * 2

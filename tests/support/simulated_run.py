@@ -1,0 +1,245 @@
+"""A run with simulated workers: a coordinator, a store in memory, and workers that call when they are told to."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cerebro_spark.hopper import Coordinator, Director, Trial, _epochs, _protocol
+from optimizer.procedures import Listed
+from udfs.hopper import (
+    CheckpointStored,
+    EvaluateReport,
+    Hello,
+    NextUnit,
+    Stop,
+    TrainReport,
+    TrainUnit,
+    UnitFailure,
+    WorkUnit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from cerebro_spark.hopper import Observer
+    from optimizer.procedures import Procedure
+
+__all__ = ["EPOCHS", "Player", "World", "die", "one_call_at_a_time", "units"]
+
+EPOCHS = 2
+
+
+@dataclass
+class Player:
+    """A worker as the coordinator sees it: its state of a configuration is the list of shards that trained it."""
+
+    name: str
+    world: World
+    attempt: int = 0
+    states: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    unit: WorkUnit | None = None
+    writing: list[tuple[str, tuple[tuple[int, int], ...]]] = field(default_factory=list)
+    report: TrainReport | EvaluateReport | UnitFailure | None = None
+
+    def call(self, request: type, **fields: Any) -> Any:
+        return self.world.coordinator.answer(request(worker=self.name, attempt=str(self.attempt), **fields))
+
+    def join(self) -> None:
+        self.attempt += 1
+        self.states, self.unit, self.writing, self.report = {}, None, [], None
+        sizes = {"memory_bytes": self.world.memory_bytes, "shard_bytes": 10}
+        self.call(Hello, location=f"at {self.name}", host="here", **sizes)
+        self.world.alive[self.name] = self
+
+    def ask(self) -> None:
+        """Report what is done, and take the next unit."""
+        report, self.report = self.report, None
+        reply = self.call(NextUnit, report=report)
+        self.unit = reply if isinstance(reply, WorkUnit) else None
+        if reply == Stop():
+            return
+        for trial_id, version in reply.drop:
+            if len(self.states.get(trial_id, ())) <= version:
+                self.states.pop(trial_id, None)
+
+    def work(self, *, fails: str | None = None) -> None:
+        unit, self.unit = self.unit, None
+        assert unit is not None
+        assert unit.partition in unit.holds
+        state = self.fetched(unit)
+        if state is None:
+            self.report = UnitFailure(unit_id=unit.unit_id, reason="hop", traceback="gone")
+            return
+        assert len(state) == unit.version
+        assert unit.digest == (str(state) if state else ""), "another state than the digest says"
+        if fails is not None:
+            self.report = UnitFailure(unit_id=unit.unit_id, reason=fails, traceback="Traceback of the user's")
+            return
+        done = {"unit_id": unit.unit_id, "seconds": 1.0, "fetched_bytes": 8, "sums": {"loss": np.array([1.0, 1.0])}}
+        if isinstance(unit, TrainUnit):
+            assert unit.record.visits == state, "another state than the record says"
+            assert [partition for epoch, partition in state if epoch == unit.epoch].count(unit.partition) == 0
+            state = (*state, (unit.epoch, unit.partition))
+            assert unit.ends_epoch == (len(state) % len(self.world.all_partitions) == 0)
+            self.states[unit.trial_id] = state
+            self.writing.append((unit.trial_id, state))
+            self.report = TrainReport(**done, digest=str(state), checkpoint_bytes=8)
+        else:
+            self.report = EvaluateReport(**done)
+
+    def fetched(self, unit: WorkUnit) -> tuple[tuple[int, int], ...] | None:
+        if unit.version == 0:
+            return ()
+        mine = self.states.get(unit.trial_id, ())
+        if len(mine) == unit.version:
+            return mine
+        if unit.peer:
+            peer = self.world.alive.get(unit.peer.removeprefix("at "))
+            theirs = peer.states.get(unit.trial_id, ()) if peer is not None else ()
+            return theirs if len(theirs) == unit.version else None
+        return self.world.store.get((unit.trial_id, unit.digest))
+
+    def store(self) -> Any:
+        """Write the oldest state that is to be written."""
+        trial_id, state = self.writing.pop(0)
+        self.world.store[trial_id, str(state)] = state
+        return self.call(
+            CheckpointStored, trial_id=trial_id, version=len(state), digest=str(state), seconds=0.1, dropped=()
+        )
+
+
+class World:
+    """Some workers, a store, and a coordinator."""
+
+    memory_bytes = 100
+
+    def __init__(
+        self,
+        configs: int,
+        workers: int,
+        replicas: int,
+        *,
+        validates: bool,
+        policy: str,
+        rounds: str = "rolling",
+        observer: Observer | None = None,
+        procedure: Procedure | None = None,
+    ) -> None:
+        self.all_partitions = tuple(range(workers))
+        self.store: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
+        self.alive: dict[str, Player] = {}
+        self.closed: list[tuple[str, int]] = []
+        params = [{"number": number} for number in range(configs)]
+        journal: Any = SimpleNamespace(run="run", orders=list, order=lambda _: None)
+        self.director = Director(
+            procedure or Listed(params, epochs=EPOCHS),
+            journal,
+            slots=workers,
+            trial=Trial,
+        )
+        self.director.begin()
+        self.validates = validates
+        self.coordinator = Coordinator(
+            self.director,
+            workers={
+                f"w{number}": [(number + copy) % workers for copy in range(replicas)] for number in range(workers)
+            },
+            rows=dict.fromkeys(self.all_partitions, 10),
+            validates=validates,
+            policy=policy,
+            seed=1,
+            rounds=rounds,
+            unit_timeout_s=None,
+            rejoin_s=60.0,
+            model_bytes=80,
+            close=self.close,
+            decided=lambda _: None,
+            observer=observer,
+        )
+        self.players = [Player(f"w{number}", self) for number in range(workers)]
+
+    @property
+    def trials(self) -> list[Trial]:
+        return self.director.trials
+
+    def loss(self, trial: Trial) -> float:
+        """Of the epoch that a trial has just finished."""
+        return float(trial.params["number"]) / (1 + trial.epoch)
+
+    def play(self, work: Callable[[Player, WorkUnit], None]) -> None:
+        """Until the run is over: everybody who is here asks, works and stores in turn."""
+        for _ in range(400):
+            if self.coordinator.wait(0.0):
+                return
+            for player in list(self.alive.values()):
+                if player.unit is None:
+                    player.ask()
+                else:
+                    work(player, player.unit)
+                while player.writing:
+                    player.store()
+
+    def note(self, events: Any) -> None:
+        """Note the events that are written."""
+
+    def close(self, trials: Any, events: Any) -> None:
+        self.note(events)
+        for trial in trials:
+            if trial.running:
+                assert trial.durable
+                assert len(trial.done(trial.epoch)) == len(self.all_partitions)
+                if self.validates:
+                    assert sorted(trial.evaluated) == list(self.all_partitions)
+                self.closed.append((trial.trial_id, trial.epoch))
+                trial.history.append({"loss": self.loss(trial)})
+
+
+def die(player: Player) -> None:
+    player.world.alive.pop(player.name)
+    player.world.coordinator.lose(player.name, "out of memory")
+    player.join()
+
+
+def units(world: World, count: int) -> list[str]:
+    """Trials of the next training units, in the order in which they are given out."""
+    given: list[str] = []
+
+    def work(player: Player, unit: WorkUnit) -> None:
+        given.append(unit.trial_id)
+        player.work()
+
+    while len(given) < count and not world.coordinator.wait(0.0):
+        for player in list(world.alive.values()):
+            if player.unit is None:
+                player.ask()
+            else:
+                work(player, player.unit)
+            while player.writing:
+                player.store()
+    return given
+
+
+def one_call_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have calls, and the end of an epoch, come one after the other."""
+
+    class Now:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def submit(self, function: Any, *arguments: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            try:
+                future.set_result(function(*arguments))
+            except BaseException as error:  # noqa: BLE001 - as an executor does
+                future.set_exception(error)
+            return future
+
+    monkeypatch.setattr(_protocol, "_POLL_S", 0.0)
+    monkeypatch.setattr(_epochs, "ThreadPoolExecutor", Now)
