@@ -10,15 +10,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from udfs.rpc._credentials import Credentials
 
 __all__ = ["context_of_caller", "context_of_endpoint", "session_of", "underneath"]
 
 
+class _Connection(ssl.SSLSocket):
+    """A socket that closes itself if the other side goes before there is a session: Python leaves its own open."""
+
+    def getpeername(self) -> Any:
+        try:
+            return super().getpeername()
+        except OSError as error:
+            self.close()
+            raise ConnectionResetError("the other side closed the connection") from error
+
+
 def context_of_endpoint(credentials: Credentials) -> ssl.SSLContext:
     """Make the settings of the side that has the key."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslsocket_class = _Connection
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0  # every connection proves itself anew
     # Python's ssl takes a key from a path alone, and the key is to be in no file.
@@ -30,6 +43,7 @@ def context_of_endpoint(credentials: Credentials) -> ssl.SSLContext:
 def context_of_caller(credentials: Credentials) -> ssl.SSLContext:
     """Make the settings of the side that accepts the run's certificate, and no other."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslsocket_class = _Connection
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # the certificate is pinned, wherever it is presented
     context.load_verify_locations(cadata=credentials.certificate)

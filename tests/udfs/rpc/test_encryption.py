@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
+import struct
 import threading
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -254,6 +256,21 @@ def test_a_connection_that_is_dropped_before_its_session_is_tried_again(said: by
         caller.close()
         thread.join(20)
         assert dropped == [0, 1]
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["endpoint", "caller"])
+def test_a_connection_that_is_reset_before_it_is_encrypted_is_closed(server: bool) -> None:
+    context = context_of_endpoint(RUN) if server else context_of_caller(RUN)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        plain = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        theirs.close()
+        number = plain.fileno()
+        with pytest.raises(ConnectionResetError):
+            context.wrap_socket(plain, server_side=server, do_handshake_on_connect=False)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(number)
 
 
 def test_credentials_travel_and_do_not_show() -> None:
