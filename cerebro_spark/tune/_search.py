@@ -14,6 +14,7 @@ from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
 from cerebro_spark.hopper import KEEPS, ROUNDS, Budget, Interrupts, Journal, Lease, RunSpec, probe
 from cerebro_spark.tune._experiment import Experiment
+from cerebro_spark.tune._resumed import check_same
 from cerebro_spark.tune._selection import Selection
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import train, trainer_name
@@ -365,8 +366,8 @@ class Search(Estimator[Selection]):
         Raises
         ------
         RunError
-            There is no such run, its files are damaged, another driver is training it, or this search decides
-            something else than the run's did: it has other arguments.
+            There is no such run, its files are damaged, another driver is training it, or this search has other
+            settings than the run, or decides something else than the run's did.
         """
         self._check()
         journal = Journal(self.store, run_id)
@@ -378,6 +379,7 @@ class Search(Estimator[Selection]):
         prepared = PreparedData.load(self.store, spec.prepared)
         self.backend.admit()
         probed = probe(self.trainer_fn, spec.configs[0], prepared, spec.seed, self.backend)
+        check_same(spec, self._spec(run_id, prepared, probed, spec.configs))
         with Interrupts() as interrupts, Lease(self.store, run_id) as lease:
             return self._train(spec, prepared, probed, lease, interrupts)
 
@@ -408,8 +410,14 @@ class Search(Estimator[Selection]):
         configs = self._configs()
         prepared = self._prepared(data)
         probed = probe(self.trainer_fn, configs[0], prepared, self.seed, self.backend)
-        spec = RunSpec(
-            run=run_id or _new_run(),
+        spec = self._spec(run_id or _new_run(), prepared, probed, configs)
+        with Lease(prepared.store, spec.run) as lease:
+            Journal(prepared.store, spec.run).begin(spec)
+            return self._train(spec, prepared, probed, lease, interrupts, begun)
+
+    def _spec(self, run: str, prepared: PreparedData, probed: Probed, configs: list[dict[str, Any]]) -> RunSpec:
+        return RunSpec(
+            run=run,
             prepared=prepared.name,
             configs=configs,
             trainer=trainer_name(self.trainer_fn),
@@ -423,9 +431,6 @@ class Search(Estimator[Selection]):
             procedure=type(self).__name__,
             keep=self.keep,
         )
-        with Lease(prepared.store, spec.run) as lease:
-            Journal(prepared.store, spec.run).begin(spec)
-            return self._train(spec, prepared, probed, lease, interrupts, begun)
 
     def _train(
         self,

@@ -180,6 +180,16 @@ def test_what_cannot_be_resumed_says_so(spark: SparkSession, prepared: PreparedD
         make(Hyperband, spark, prepared.store).resume("drawn")
     with pytest.raises(RunError, match=r"run 'drawn' cannot go on: decision 0 of call 0 differs"):
         make(RandomSearch, spark, prepared.store, seed=6).resume("drawn")
+    for settings, said in (
+        ({"metric": "accuracy"}, "metric='val_loss', and this search metric='val_accuracy'"),
+        ({"mode": "max"}, "mode='min', and this search mode='max'"),
+        ({"schedule": "fixed"}, "schedule='least-far-along', and this search schedule='fixed'"),
+        ({"rounds": "together"}, "rounds='rolling', and this search rounds='together'"),
+        ({"keep": "best"}, "keep='last', and this search keep='best'"),
+        ({"replicas": 2}, "replicas=1, and this search replicas=2"),
+    ):
+        with pytest.raises(RunError, match=said):
+            make(RandomSearch, spark, prepared.store, **settings).resume("drawn")
 
 
 def test_early_stopping_and_limits(spark: SparkSession, prepared: PreparedData) -> None:

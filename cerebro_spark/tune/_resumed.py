@@ -1,0 +1,48 @@
+"""Whether a search is the one whose run it resumes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cerebro_spark.errors import RunError
+
+if TYPE_CHECKING:
+    from cerebro_spark.hopper import RunSpec
+
+__all__ = ["check_same"]
+
+# A search's settings, by the user's name, and the field of the run that has them. The run's files are read by them.
+_SETTINGS = {
+    "metric": "metric",
+    "mode": "mode",
+    "schedule": "policy",
+    "rounds": "rounds",
+    "keep": "keep",
+    "replicas": "replicas",
+}
+
+
+def check_same(stored: RunSpec, own: RunSpec) -> None:
+    """Refuse a search whose settings are not its run's, which would be taken in their place without a word.
+
+    What decides, as the space and the seed, is not looked at: a decision that differs is refused when it is taken.
+
+    Parameters
+    ----------
+    stored : RunSpec
+        Of the run.
+    own : RunSpec
+        As this search would begin it.
+
+    Raises
+    ------
+    RunError
+        A setting differs.
+    """
+    for setting, field in _SETTINGS.items():
+        theirs, ours = getattr(stored, field), getattr(own, field)
+        if theirs != ours:
+            raise RunError(
+                f"run {stored.run!r} has {setting}={theirs!r}, and this search {setting}={ours!r}: resume it with the "
+                "run's settings"
+            )
