@@ -33,6 +33,7 @@ PROCEDURES = {
 _SETTINGS = (
     "feature_columns",
     "label_columns",
+    "weight_column",
     "metric",
     "test_fraction",
     "num_shards",

@@ -46,9 +46,10 @@ def tune_command(
         str | None, typer.Option(help="URI of the store that driver and workers reach; <out>/store by default.")
     ] = None,
     features: Annotated[
-        str | None, typer.Option(help="Feature columns, with commas; every one but the labels by default.")
+        str | None, typer.Option(help="Feature columns, with commas; every one but labels and weights by default.")
     ] = None,
     labels: Annotated[str | None, typer.Option(help="Label columns, with commas.")] = None,
+    weight: Annotated[str | None, typer.Option(help="Column with the weights of the rows.")] = None,
     procedure: Annotated[
         str | None,
         typer.Option(
@@ -148,6 +149,7 @@ def tune_command(
         given = {
             "feature_columns": comma_separated(features),
             "label_columns": comma_separated(labels),
+            "weight_column": weight,
             "num_epochs": num_epochs,
             "num_configurations": num_configurations,
             "population": population,
@@ -188,8 +190,8 @@ def tune_command(
         if resume is None:
             assert table is not None  # noqa: S101 - seen above, before Spark
             df = spark.read.parquet(table)
-            labelled = settings["label_columns"]
-            settings.setdefault("feature_columns", [name for name in df.columns if name not in labelled])
+            others = {*settings["label_columns"], settings.get("weight_column")}
+            settings.setdefault("feature_columns", [name for name in df.columns if name not in others])
         out.mkdir(parents=True, exist_ok=True)
         track_into(out, experiment)
         if resume is not None and is_grid:
@@ -229,7 +231,9 @@ def _check_table(table: str | None, settings: Mapping[str, Any], master: str | N
         return
     features = settings.get("feature_columns", ())
     groups = features.values() if hasattr(features, "values") else (features,)
-    check_file_columns(table, [*(name for group in groups for name in group), *settings["label_columns"]], "--table")
+    weight = [settings["weight_column"]] if "weight_column" in settings else []
+    named = [*(name for group in groups for name in group), *settings["label_columns"], *weight]
+    check_file_columns(table, named, "--table")
 
 
 def _write(selection: Selection, out: Path) -> None:

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
     from cerebro_spark.data._columns import Chosen, Source
 
-__all__ = ["BUCKETS", "Census", "count", "encoded", "listed"]
+__all__ = ["BUCKETS", "COMPLETE", "Census", "count", "encoded", "listed"]
 
 BUCKETS = 256
 """Number of buckets that rows are sorted into: enough to run as many tasks, few enough to count each."""
 
-_COMPLETE = -1
+COMPLETE = -1
+"""Defect of a row that has none."""
+
+# Defects that are not of one of the inputs and labels.
+_WEIGHTLESS, _NO_WEIGHT = -2, -3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +38,20 @@ class Census:
     buckets : tuple of int
         Complete rows of each bucket.
     content : str
-        Sum of the complete rows' hashes.
+        Sum of the complete rows' hashes, which are of their weights too.
     shapes : mapping of str to tuple of int
         Shapes of the columns' tensors, by column.
     dropped : mapping of str to int
         Number of incomplete rows, by reason.
+    weightless : int
+        Number of rows with the weight 0, which are as if they were not there. Default 0.
     """
 
     buckets: tuple[int, ...]
     content: str
     shapes: Mapping[str, tuple[int, ...]]
     dropped: Mapping[str, int]
+    weightless: int = 0
 
     @property
     def rows(self) -> int:
@@ -59,8 +66,9 @@ def encoded(df: DataFrame, chosen: Chosen, seed: int) -> DataFrame:
     -------
     DataFrame
         Columns ``c0``, ``c1``, ... of the sources, the lengths of their tensors (``n...``), whole numbers that
-        ``float32`` would round (``r0``, ``r1``, ... of ``chosen.rounded``), ``key`` (a hash of the row and the seed),
-        ``bucket`` (of the key) and ``defect`` (-1 for a complete row).
+        ``float32`` would round (``r0``, ``r1``, ... of ``chosen.rounded``), ``key`` (a hash of the seed and the row
+        without its weight), ``content`` (the same with its weight), ``bucket`` (of the key), ``defect``
+        (:data:`COMPLETE`, or the first one) and, with weights, ``no_weight`` (the text of a value that is none).
     """
     sources = chosen.sources
     lengths = [
@@ -72,11 +80,16 @@ def encoded(df: DataFrame, chosen: Chosen, seed: int) -> DataFrame:
     inexact = [source.inexact.alias(f"r{place}") for place, source in enumerate(chosen.rounded)]
     columns = [F.col(f"c{place}") for place in range(len(sources))]
     # Hash the encoded values, so that equal numbers of another type give equal rows.
-    key = F.xxhash64(F.lit(seed).cast("bigint"), *columns)
+    key = F.xxhash64(F.lit(seed).cast("bigint"), *columns[: len(chosen.content)])
+    weight = chosen.weight
+    weighing = [] if weight is None else [weight.no_weight.alias("no_weight"), weight.weightless.alias("weightless")]
+    content = F.col("key") if weight is None else F.xxhash64(F.col("key"), columns[-1])
     return (
-        df.select(*(source.encoded.alias(f"c{place}") for place, source in enumerate(sources)), *lengths, *inexact)
-        .withColumns({"key": key, "defect": _defect(sources, columns)})
-        .withColumn("bucket", F.pmod(F.col("key"), F.lit(BUCKETS)).cast("int"))
+        df.select(
+            *(source.encoded.alias(f"c{place}") for place, source in enumerate(sources)), *lengths, *inexact, *weighing
+        )
+        .withColumns({"key": key, "defect": _defect(chosen, columns)})
+        .withColumns({"content": content, "bucket": F.pmod(F.col("key"), F.lit(BUCKETS)).cast("int")})
     )
 
 
@@ -86,25 +99,27 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
     Raises
     ------
     EmptyInputError
-        There is no row, or no complete one.
+        There is no row, no complete one, or none with a weight.
     ColumnError, LabelError
         Values are null or not finite, with ``errors="raise"``; tensors of one column differ in shape, or are empty;
-        ``float32`` would round whole numbers.
+        ``float32`` would round whole numbers; a value is no weight.
     """
-    sources = chosen.sources
+    sources = chosen.content
     ends = [(name, F.min if name.endswith("_min") else F.max) for name in rows.columns if name[0] in "nr"]
     counts = (
         rows.groupBy("bucket", "defect")
         .agg(
             F.count("*").alias("rows"),
             # A sum of 64-bit hashes overflows 64 bits.
-            F.sum(F.col("key").cast("decimal(20,0)")).alias("content"),
+            F.sum(F.col("content").cast("decimal(20,0)")).alias("content"),
             *(end(name).alias(name) for name, end in ends),
         )
         .collect()
     )
     if not counts:
         raise EmptyInputError("the DataFrame has no rows")
+    if chosen.weight is not None:
+        _check_weights(chosen.weight.name, counts)
     defects = {defect: sum(row["rows"] for row in counts if row["defect"] == defect) for defect in _defects(counts)}
     dropped = {_reason(sources, defect): rows for defect, rows in defects.items()}
     if dropped and errors == "raise":
@@ -112,7 +127,7 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
         raise (LabelError if label else ColumnError)(
             f'{listed(dropped)}; errors="drop" leaves such rows out, pyspark.ml.feature.Imputer fills numbers in'
         )
-    complete = [row for row in counts if row["defect"] == _COMPLETE]
+    complete = [row for row in counts if row["defect"] == COMPLETE]
     if not complete:
         raise EmptyInputError(f"no row is complete: {listed(dropped)}")
     for place, source in enumerate(chosen.rounded):
@@ -125,10 +140,11 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
             )
     buckets = {row["bucket"]: row["rows"] for row in complete}
     shapes = {source.name: _shape(source, place, complete) for place, source in enumerate(sources)}
+    weightless = sum(row["rows"] for row in counts if row["defect"] == _WEIGHTLESS)
     if image_size is not None:
         shapes |= {source.name: (3, image_size, image_size) for source in sources if source.kind == "image"}
     content = str(sum(int(row["content"]) for row in complete))
-    return Census(tuple(buckets.get(bucket, 0) for bucket in range(BUCKETS)), content, shapes, dropped)
+    return Census(tuple(buckets.get(bucket, 0) for bucket in range(BUCKETS)), content, shapes, dropped, weightless)
 
 
 def listed(dropped: Mapping[str, int]) -> str:
@@ -136,21 +152,35 @@ def listed(dropped: Mapping[str, int]) -> str:
     return ", ".join(f"{reason}: {rows:,} row{'' if rows == 1 else 's'}" for reason, rows in dropped.items())
 
 
-def _defect(sources: Sequence[Source], columns: Sequence[Column]) -> Column:
+def _check_weights(name: str, counts: Iterable[Row]) -> None:
+    bad = [row for row in counts if row["defect"] == _NO_WEIGHT]
+    if bad:
+        rows = sum(row["rows"] for row in bad)
+        raise ColumnError(
+            f"weight column {name!r} has {max(row['no_weight'] for row in bad)} ({rows:,} such row"
+            f"{'' if rows == 1 else 's'}): a weight is a finite float32 and not negative; 0 leaves a row out"
+        )
+    if all(row["defect"] == _WEIGHTLESS for row in counts):
+        raise EmptyInputError(f"every row has the weight 0 in {name!r}")
+
+
+def _defect(chosen: Chosen, columns: Sequence[Column]) -> Column:
     """Return the number of a row's first defect, so that each row counts once."""
     tests = []
-    for place, (source, column) in enumerate(zip(sources, columns, strict=True)):
+    if chosen.weight is not None:
+        tests += [(F.col("no_weight").isNotNull(), _NO_WEIGHT), (F.col("weightless"), _WEIGHTLESS)]
+    for place, (source, column) in enumerate(zip(chosen.content, columns, strict=False)):
         tests.append((source.has_null(column), 2 * place))
         not_finite = source.not_finite(column)
         if not_finite is not None:
             tests.append((not_finite, 2 * place + 1))
     (first, number), *others = tests
     cases = reduce(lambda column, test: column.when(*test), others, F.when(first, number))
-    return cases.otherwise(_COMPLETE)
+    return cases.otherwise(COMPLETE)
 
 
 def _defects(counts: Iterable[Row]) -> list[int]:
-    return sorted({row["defect"] for row in counts} - {_COMPLETE})
+    return sorted({row["defect"] for row in counts if row["defect"] >= 0})
 
 
 def _reason(sources: Sequence[Source], defect: int) -> str:

@@ -26,7 +26,7 @@ from udfs.images import IMAGE_FIELDS
 from udfs.shards import TensorColumn, TensorGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -123,6 +123,18 @@ class Source:
         same = (rounded < 2.0**63) & (rounded.cast("bigint") == whole)
         return F.when(self.raw.isNotNull() & ~same, whole)
 
+    @property
+    def weightless(self) -> Column:
+        """Whether a row has the weight 0, and counts for nothing."""
+        return F.coalesce(self.raw.cast("double") == 0, F.lit(False))
+
+    @property
+    def no_weight(self) -> Column:
+        """Value, as text, that is no weight as ``float32``: null, NaN, infinite, negative or too small; else null."""
+        encoded = self.encoded
+        is_weight = (encoded > 0) & (encoded < float("inf")) | self.weightless
+        return F.when(~F.coalesce(is_weight, F.lit(False)), F.coalesce(self.raw.cast("string"), F.lit("null")))
+
     def column(self, shape: tuple[int, ...]) -> TensorColumn:
         """Return the column of the shards."""
         return TensorColumn(self.name, self.dtype, shape)
@@ -136,21 +148,34 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Chosen inputs and labels by name, with the columns of each.
+    """Chosen inputs and labels by name, with the columns of each, and the rows' weights.
 
     Parameters
     ----------
     inputs, labels : mapping of str to sequence of Source
+    weight : Source, optional
+        Default ``None``: all rows count alike.
     """
 
     inputs: Mapping[str, tuple[Source, ...]] = field(default_factory=dict)
     labels: Mapping[str, tuple[Source, ...]] = field(default_factory=dict)
+    weight: Source | None = None
+
+    @property
+    def content(self) -> tuple[Source, ...]:
+        """Columns of the inputs and labels, without repetition: what decides where a row lies."""
+        groups = (*self.inputs.values(), *self.labels.values())
+        return tuple(dict.fromkeys(source for group in groups for source in group))
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """All columns, without repetition."""
-        groups = (*self.inputs.values(), *self.labels.values())
-        return tuple(dict.fromkeys(source for group in groups for source in group))
+        """All columns, the weights last."""
+        return (*self.content, *(() if self.weight is None else (self.weight,)))
+
+    @property
+    def weights(self) -> TensorGroup | None:
+        """The weights' group in the shards."""
+        return None if self.weight is None else TensorGroup(self.weight.name, (self.weight.column(()),))
 
     @property
     def rounded(self) -> tuple[Source, ...]:
@@ -177,14 +202,17 @@ _JOINABLE = ("number", "vector")
 
 
 def choose(
-    df: DataFrame, feature_columns: Sequence[str] | Mapping[str, Sequence[str]], label_columns: Sequence[str]
+    df: DataFrame,
+    feature_columns: Sequence[str] | Mapping[str, Sequence[str]],
+    label_columns: Sequence[str],
+    weight_column: str | None = None,
 ) -> Chosen:
     """Look up the columns and check that a network can read them, without a Spark job.
 
     Raises
     ------
     ColumnError, LabelError
-        A column is missing, named twice, both a feature and a label, or of a type without numbers.
+        A column is missing, named twice, of two of features, labels and weights, or of a type without numbers.
     InvalidArgumentError
         No column is named, or the names are not a sequence of strings.
     """
@@ -194,7 +222,8 @@ def choose(
     for name in labels:
         if name in features:
             raise LabelError(f"the label {name!r} is a feature too: a network would only have to copy it")
-    return Chosen(inputs, {name: (_label(df, name),) for name in labels})
+    weight = None if weight_column is None else _weight(df, weight_column, {*features, *labels})
+    return Chosen(inputs, {name: (_label(df, name),) for name in labels}, weight)
 
 
 def choose_features(df: DataFrame, inputs: Iterable[TensorGroup]) -> tuple[Source, ...]:
@@ -327,6 +356,20 @@ def _label(df: DataFrame, name: str) -> Source:
         else "a label is a number, a Spark ML vector or an array of numbers"
     )
     raise LabelError(f"label {name!r} is {kind.simpleString()}: {remedy}")
+
+
+def _weight(df: DataFrame, name: str, taken: Collection[str]) -> Source:
+    if not isinstance(name, str):
+        raise InvalidArgumentError(f"weight_column={name!r}: the name of one column")
+    kind = _type(df, name, "weight")
+    if name in taken:
+        raise ColumnError(
+            f"the weight {name!r} is a feature or a label too: if that is what you want, give it a second name, "
+            f"df.withColumn('weight', df[{name!r}])"
+        )
+    if not is_numeric(kind):
+        raise ColumnError(f"weight {name!r} is {kind.simpleString()}: a weight is a number")
+    return Source(name, "number", "float32")
 
 
 def _tensor(name: str, kind: DataType) -> Source | None:

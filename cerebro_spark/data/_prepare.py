@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
-from cerebro_spark.data._census import count, encoded, listed
+from cerebro_spark.data._census import COMPLETE, count, encoded, listed
 from cerebro_spark.data._columns import choose
 from cerebro_spark.data._intact import damaged_shards
 from cerebro_spark.data._shuffle import Deal
@@ -58,6 +58,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     *,
     feature_columns: Sequence[str] | Mapping[str, Sequence[str]],
     label_columns: Sequence[str],
+    weight_column: str | None = None,
     num_shards: int,
     name: str | None = None,
     test_fraction: float = 0.25,
@@ -86,6 +87,10 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     label_columns : sequence of str
         Values to predict, each a label of its own: a number, a vector or an array. Integers and booleans are
         ``int64``, others ``float32``; so are the numbers of arrays among the features.
+    weight_column : str, optional
+        Weights of the rows: finite numbers, not negative. Losses and metrics become weighted means, in training and in
+        validation. A row with the weight 0 is as if it were not there, whatever else it has. Weights do not change
+        which row lies where. Default ``None``: all rows count alike.
     num_shards : int
         Number of shards of each split: one per worker.
     name : str, optional
@@ -113,9 +118,9 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
         An argument is not valid, or ``name`` holds another dataset.
     ColumnError, LabelError
         A column is missing, has a wrong type, bad values, or tensors of several shapes; or ``float32`` cannot represent
-        its integers exactly.
+        its integers exactly; or a weight is null, NaN, infinite or negative, whatever ``errors`` says.
     EmptyInputError
-        There are no rows, fewer than shards, or none to hold out.
+        There are no rows, fewer than shards, or none to hold out; or all have the weight 0.
     StoreError
         The driver or a worker cannot write to the store.
     BusyError
@@ -145,7 +150,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     # Neither JSON nor Spark's expressions take numpy's numbers.
     num_shards, test_fraction, seed = int(num_shards), float(test_fraction), int(seed)
     image_size = None if image_size is None else int(image_size)
-    chosen = choose(df, feature_columns, label_columns)
+    chosen = choose(df, feature_columns, label_columns, weight_column)
     if chosen.has_images and image_size is None:
         image = next(source.name for source in chosen.sources if source.kind == "image")
         raise InvalidArgumentError(
@@ -161,7 +166,11 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     fingerprint = _fingerprint(chosen, census, num_shards, test_fraction, seed)
     inputs, labels = chosen.groups(census.shapes)
     name = name or fingerprint[:16]
-    planned = PreparedData(store, name, inputs, labels, (), seed, test_fraction, fingerprint, census.dropped)
+    planned = PreparedData(
+        store, name, inputs, labels, (), seed, test_fraction, fingerprint, census.dropped, chosen.weights
+    )
+    if census.weightless:
+        _LOG.info("%d rows have the weight 0 in %r and are left out", census.weightless, weight_column)
     prepared = _stored(planned, errors, df.sparkSession) or _Writing(planned, chosen, deal, errors).run(rows, tick)
     if prepared.dropped:
         _LOG.warning('rows are left out: %s. errors="raise" refuses such data', listed(prepared.dropped))
@@ -216,9 +225,10 @@ class _Writing:
             self.deal.partitions,
         )
         plain = [f"c{place}" for place in range(len(sources))]
-        complete = rows.where(F.col("defect") < 0)
+        complete = rows.where(F.col("defect") == COMPLETE)
+        ties = [] if self.chosen.weight is None else plain[-1:]
         try:
-            reports = self.deal.dealt(complete, plain).mapInArrow(writer, ShardReport.schema).collect()
+            reports = self.deal.dealt(complete, plain, ties).mapInArrow(writer, ShardReport.schema).collect()
         except PySparkException as error:
             raise _from_worker(error) from error
         return [
@@ -315,6 +325,8 @@ def _fingerprint(chosen: Chosen, census: Census, num_shards: int, test_fraction:
         "content": census.content,
         "dropped": dict(census.dropped),
     }
+    if chosen.weights is not None:
+        facts["weights"] = asdict(chosen.weights)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

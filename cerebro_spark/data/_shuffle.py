@@ -12,6 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 from udfs.shards import SPLITS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
 __all__ = ["Deal"]
@@ -53,7 +55,7 @@ class Deal:
         total = self.held if split == SPLITS[1] else sum(self.buckets) - self.held
         return total // self.partitions + (partition < total % self.partitions)
 
-    def dealt(self, rows: DataFrame, columns: list[str]) -> DataFrame:
+    def dealt(self, rows: DataFrame, columns: list[str], ties: Sequence[str] = ()) -> DataFrame:
         """Sort the rows into their shards.
 
         Parameters
@@ -62,6 +64,8 @@ class Deal:
             Complete rows, with the columns ``bucket`` and ``key``.
         columns : list of str
             Columns to keep.
+        ties : sequence of str
+            Those that order rows of one key. Default none: such rows are equal.
 
         Returns
         -------
@@ -72,7 +76,7 @@ class Deal:
         total = sum(self.buckets)
         before = [0, *itertools.accumulate(self.buckets)][:-1]
         starts = F.array(*(F.lit(start).cast("bigint") for start in before))
-        place = F.row_number().over(Window.partitionBy("bucket").orderBy("key")) - 1
+        place = F.row_number().over(Window.partitionBy("bucket").orderBy("key", *ties)) - 1
         placed = rows.select(*columns, (F.element_at(starts, F.col("bucket") + 1) + place).alias("place"))
         # Spread the validation rows evenly: a row is held out where this step function of its place rises.
         placed = placed.withColumn("held", F.expr(f"(place * {self.held}L) div {total}L")).withColumn(

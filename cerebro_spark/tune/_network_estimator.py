@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from pyspark.ml import Estimator
 from pyspark.ml.param import Param
-from pyspark.ml.param.shared import HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
+from pyspark.ml.param.shared import HasPredictionCol, HasProbabilityCol, HasRawPredictionCol, HasWeightCol
 
 from cerebro_spark.errors import InvalidArgumentError, NoModelError
 from cerebro_spark.hopper import Interrupts, probe
@@ -43,7 +43,7 @@ _TURN = threading.RLock()
 _COLUMNS = ("predictionCol", "rawPredictionCol", "probabilityCol")
 
 
-class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPredictionCol, HasProbabilityCol):
+class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPredictionCol, HasProbabilityCol, HasWeightCol):
     """Estimator of Spark ML whose hyperparameters are Params, for ``CrossValidator`` and ``TrainValidationSplit``.
 
     Each name in ``hyperparameters`` becomes a Param of the instance: ``estimator.lr``. A validator of
@@ -67,7 +67,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         with another one it takes plain data.
     num_epochs : int
     feature_columns, label_columns
-        As for :func:`prepare`.
+        As for :func:`prepare`. The weights of the rows are a Param, ``weightCol``; without it all count alike.
     test_fraction : float
         Share of the rows of ``fit`` that is held out to follow the training. Default 0: a validator holds out rows of
         its own.
@@ -75,7 +75,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         What a fit does whose rows lack a class, as a fold may. The classes are those in the metadata of the label
         column, which ``StringIndexer`` writes; else those that the network has outputs for. Default ``"raise"``.
     **settings
-        Others of :class:`GridSearch`, but no ``search_space``.
+        Others of :class:`GridSearch`, but neither ``search_space`` nor ``weight_column``.
 
     Raises
     ------
@@ -133,6 +133,10 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
                 "search_space is of the searches: here the configurations are param maps, "
                 "ParamGridBuilder().addGrid(estimator.lr, [...]).build()"
             )
+        if "weight_column" in settings:
+            raise InvalidArgumentError(
+                f"weight_column is of the searches: here it is a Param, setWeightCol({settings['weight_column']!r})"
+            )
         self._missing_classes = missing_classes
         self._names = tuple(defaults)
         for name, default in defaults.items():
@@ -181,6 +185,10 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
     def setProbabilityCol(self, value: str) -> Self:
         """Set the models' column for the classes' probabilities; ``""`` for none."""
         return self._set(probabilityCol=value)
+
+    def setWeightCol(self, value: str) -> Self:
+        """Set the column with the weights of the rows; ``""`` for none."""
+        return self._set(weightCol=value)
 
     def fit(self, dataset: DataFrame, params: Any = None) -> Any:
         """Train one configuration, or those of several param maps in one run.
@@ -233,7 +241,7 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
         Raises
         ------
         InvalidArgumentError
-            A map has a Param of another stage.
+            A map has a Param of another stage, or maps differ in ``weightCol``.
         TypeError
             A value is not like its Param's default.
         RunError, TooFewSlotsError
@@ -284,13 +292,17 @@ class NetworkEstimator(Estimator[TunedModel], HasPredictionCol, HasRawPrediction
                 )
 
     def _trained(self, dataset: DataFrame, configurations: list[dict[str, Any]]) -> Selection:
-        search = replace(self._search, search_space=configurations)
+        search = replace(self._search, search_space=configurations, weight_column=self._weight)
         with Interrupts():
             prepared = interruptible(search.backend.spark, lambda: search.prepare(dataset))
             if self._missing_classes == "raise":
                 probed = probe(search.trainer_fn, configurations[0], prepared, search.seed, search.backend)
                 check_classes(dataset, prepared, probed.session)
         return search.fit(prepared)
+
+    @property
+    def _weight(self) -> str | None:
+        return (self.getWeightCol() or None) if self.isDefined(self.weightCol) else None
 
     def _named(self, model: TunedModel) -> TunedModel:
         """Give a model this estimator's uid and columns."""
@@ -313,6 +325,12 @@ class _Fits(Iterator[tuple[int, TunedModel]]):
         self._estimators = estimators
         self._configurations = [estimator._configuration() for estimator in estimators]  # noqa: SLF001
         self._given = 0
+        weights = list(dict.fromkeys(estimator._weight for estimator in estimators))  # noqa: SLF001
+        if len(weights) > 1:
+            raise InvalidArgumentError(
+                f"the param maps have several weightCol ({', '.join(map(repr, weights))}): one run has one copy of "
+                "the rows; fit each by itself"
+            )
         if estimators:
             with _TURN:
                 self._selection = estimators[0]._trained(dataset, list(self._distinct.values()))  # noqa: SLF001

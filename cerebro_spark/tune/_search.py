@@ -71,7 +71,7 @@ class Search(Estimator[Selection]):
     trainer_fn : callable
         Takes a configuration's params (a dict), returns a :class:`ModelTrainer` or :class:`TrainingFunctions`. It runs
         on the workers, and once on the driver.
-    feature_columns, label_columns, image_size
+    feature_columns, label_columns, weight_column, image_size
         As for :func:`prepare`.
     test_fraction : float
         Share of the rows that is held out for validation, sharded like the rest. Default 0.25; with 0 the training
@@ -136,6 +136,7 @@ class Search(Estimator[Selection]):
     trainer_fn: Callable[[dict[str, Any]], ModelTrainer | TrainingFunctions]
     feature_columns: Sequence[str] | Mapping[str, Sequence[str]]
     label_columns: Sequence[str]
+    weight_column: str | None = None
     image_size: int | None = None
     test_fraction: float = 0.25
     metric: str = "loss"
@@ -221,6 +222,7 @@ class Search(Estimator[Selection]):
             self.store,
             feature_columns=self.feature_columns,
             label_columns=self.label_columns,
+            weight_column=self.weight_column,
             num_shards=self.num_shards or self.backend.most_workers,
             test_fraction=self.test_fraction,
             seed=self.seed,
@@ -254,7 +256,8 @@ class Search(Estimator[Selection]):
             The first configuration cannot be built or run on the data, or has no such metric; before anything is
             trained.
         InvalidArgumentError
-            ``params`` has entries, or a setting was changed to one that is not allowed.
+            ``params`` has entries, a setting was changed to one that is not allowed, or the prepared data have other
+            weights than ``weight_column``.
         RunError
             The run stopped; :meth:`resume` goes on.
         KeyboardInterrupt
@@ -396,6 +399,12 @@ class Search(Estimator[Selection]):
 
     def _prepared(self, data: DataFrame | PreparedData) -> PreparedData:
         if isinstance(data, PreparedData):
+            weight = None if data.weights is None else data.weights.name
+            if weight != self.weight_column:
+                raise InvalidArgumentError(
+                    f"weight_column={self.weight_column!r}, and {data.name!r} was prepared with "
+                    f"weight_column={weight!r}: give both the same"
+                )
             self.backend.admit()
             return data
         return interruptible(self.backend.spark, lambda: self.prepare(data))

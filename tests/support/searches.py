@@ -94,6 +94,7 @@ def plain_loop(
     optimizer = torch.optim.Adam(net.parameters(), lr=params["lr"])
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
     loss_of = torch.nn.CrossEntropyLoss()
+    losses_of = torch.nn.CrossEntropyLoss(reduction="none")
     net.train()
     for place, (epoch, partition) in enumerate(visits):
         data = load_shard(prepared, "train", partition)
@@ -101,7 +102,14 @@ def plain_loop(
         for start in range(0, data.rows, BATCH):
             picked = order[start : start + BATCH]
             optimizer.zero_grad()
-            loss_of(net(torch.from_numpy(data.inputs[0][picked])), torch.from_numpy(data.labels[0][picked])).backward()
+            outputs, labels = net(torch.from_numpy(data.inputs[0][picked])), torch.from_numpy(data.labels[0][picked])
+            if data.weights is None:
+                loss = loss_of(outputs, labels)
+            else:
+                exact = data.weights[picked].astype("float64")
+                weights = torch.from_numpy((exact * (len(exact) / exact.sum())).astype("float32"))
+                loss = (weights * losses_of(outputs, labels)).sum() / weights.sum()
+            loss.backward()
             optimizer.step()
         if place % len(prepared.partitions) == len(prepared.partitions) - 1:
             scheduler.step()

@@ -244,6 +244,7 @@ TABLE = ("--table", "{folder}/t.parquet")
         (SEARCH, ("--table", "{folder}/t.csv"), "a .parquet"),
         (SEARCH, (*TABLE, "--labels", "label"), "--table has no column 'label'; columns: x, y"),
         (SEARCH, (*TABLE, "--features", "x,zz"), "--table has no column 'zz'"),
+        (SEARCH, (*TABLE, "--weight", "zz"), "--table has no column 'zz'"),
         (SEARCH, (*TABLE, "--num-workers", "0"), "Invalid value for '--num-workers'"),
         (SEARCH, (*TABLE, "--replicas", "3"), "from 1 to the 2 workers"),
         (SEARCH, (*TABLE, "--num-shards", "1"), "fewer than the 2 workers"),
