@@ -95,7 +95,9 @@ def tune_command(
             metavar="KEEP",
         ),
     ] = None,
-    metric: Annotated[str | None, typer.Option(help="Metric that decides; the file's by default, or loss.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Metric that decides, or several with commas; the file's by default, or loss.")
+    ] = None,
     test_fraction: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of rows held out for the metric; 0.25 by default.")
     ] = None,
@@ -163,7 +165,7 @@ def tune_command(
             "max_cost": max_cost,
             "sampler": sampler,
             "concurrency": concurrency,
-            "metric": metric,
+            "metric": comma_separated(metric) if "," in (metric or "") else metric,
             "test_fraction": test_fraction,
             "num_shards": num_shards,
         }
@@ -241,10 +243,10 @@ def _write(selection: Selection, out: Path) -> None:
     selection.gantt().savefig(out / "gantt.png", dpi=120)
     selection.plot().savefig(out / "learning_curves.png", dpi=120)
     (out / "run.txt").write_text(selection.explain() + "\n")
-    table = RichTable("", "params", "status", selection.spec.metric)
+    table = RichTable("", "params", "status", *(each.metric for each in selection.spec.objectives))
     for trial in selection.trials:
         params = ", ".join(f"{name}={value}" for name, value in trial.params.items())
-        table.add_row(trial.trial_id, params, trial.status, f"{trial.metric:.4f}")
+        table.add_row(trial.trial_id, params, trial.status, *(f"{value:.4f}" for value in trial.scores.values()))
     _CONSOLE.print(table)
     typer.echo(selection.explain())
     selection.best_model.write().overwrite().save(str((out / "best_model").resolve()))

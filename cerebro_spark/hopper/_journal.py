@@ -14,7 +14,7 @@ from cerebro_spark.hopper._keep import KEEPS
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._trial import Trial
-from optimizer.procedures import Exchange, LogError
+from optimizer.procedures import Exchange, LogError, Objective
 from udfs.documents import DamagedError, document, typed, write_document
 from udfs.hopper import Checkpoints
 from udfs.names import check_name
@@ -93,6 +93,8 @@ class RunSpec:
         Class of the search.
     keep : str
         One of :data:`KEEPS`.
+    others : list of [str, str]
+        Metrics that decide beside the first, and the mode of each. Default none.
     """
 
     run: str
@@ -108,11 +110,17 @@ class RunSpec:
     rounds: str
     procedure: str
     keep: str = KEEPS[0]
+    others: list[list[str]] = field(default_factory=list)
 
     @property
     def mode(self) -> str:
         """``"min"`` or ``"max"``: which way the metric is better."""
         return "max" if self.larger_is_better else "min"
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """The metrics that decide, the first one first."""
+        return (Objective(self.metric, self.mode), *(Objective(metric, mode) for metric, mode in self.others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +172,15 @@ class Journal:
         with self._document("run.json", remedy=_NO_RUN) as data:
             settings: dict[str, Any] = {name: typed(data, name, kind) for name, kind in _SPEC.items()}
             added = {name: typed(data, name, str) if name in data else first for name, first in _ADDED.items()}
-            spec = RunSpec(**settings | added)
+            others = typed(data, "others", list) if "others" in data else []
+            spec = RunSpec(**settings | added, others=[[*map(str, pair)] for pair in others])
             check_name(spec.prepared, "prepared data")
             if spec.run != self.run or not all(isinstance(params, dict) for params in spec.configs):
                 raise ValueError(f"it has the settings of {spec.run!r}")
             if spec.rounds not in ROUNDS:
                 raise ValueError(f"rounds is {spec.rounds!r}")
+            if not all(len(pair) == 2 and pair[1] in {"min", "max"} for pair in spec.others):  # noqa: PLR2004 - a pair
+                raise ValueError(f"others is {spec.others!r}")
             if spec.keep not in KEEPS:
                 raise ValueError(f"keep is {spec.keep!r}")
         return spec

@@ -9,13 +9,15 @@ import numpy as np
 
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from optimizer.errors import CerebroError, nearest
+from optimizer.procedures import objectives_of
 from udfs.shards import Tensors, load_rows
 from udfs.training import initial_seed, open_session, training_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from cerebro_spark.hopper._backend import SparkBackend
+    from optimizer.procedures import Objective
     from udfs.shards import PreparedData
     from udfs.training import Session
 
@@ -47,14 +49,31 @@ class Probed:
         """Estimated memory of a model in training."""
         return training_bytes(self.session)
 
-    def metric(self, wanted: str, *, validates: bool) -> str:
-        """Name, in a history, of the metric that decides.
+    def objectives(
+        self, metric: str | Sequence[str], mode: str | Sequence[str] | None, *, validates: bool
+    ) -> tuple[Objective, ...]:
+        """Find the metrics that decide by their names in a history, and which way each is better.
+
+        Parameters
+        ----------
+        metric : str or sequence of str
+        mode : {"min", "max"}, sequence of them, or None
+            By default the metrics say it; a mode that contradicts one is taken at its word.
+        validates : bool
+            Whether there are validation rows.
 
         Raises
         ------
         InvalidArgumentError
             The trainer has no such metric, or there are no validation rows to compute it on.
         """
+        names = [metric] if isinstance(metric, str) else list(metric)
+        known = [self._known(name, validates=validates) for name in names]
+        larger = self.session.sums.larger_is_better
+        modes = ["max" if larger[name.removeprefix("val_")] else "min" for name in names] if mode is None else mode
+        return objectives_of(known, modes)
+
+    def _known(self, wanted: str, *, validates: bool) -> str:
         name = wanted.removeprefix("val_")
         known = list(self.session.sums.larger_is_better)
         if name not in known:
@@ -64,10 +83,6 @@ class Probed:
                 f"metric={wanted!r} needs validation rows, and test_fraction=0 leaves none: take 'loss'"
             )
         return f"val_{name}" if validates else name
-
-    def larger_is_better(self, wanted: str, mode: str | None) -> bool:
-        """Which way the metric is better; a mode that contradicts it is taken at its word."""
-        return self.session.sums.larger_is_better[wanted.removeprefix("val_")] if mode is None else mode == "max"
 
 
 def probe(

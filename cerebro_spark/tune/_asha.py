@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.tune._sampled import SampledSearch
 from optimizer import procedures
 from udfs.driver import hint_keywords
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["ASHA"]
 
@@ -77,7 +81,7 @@ class ASHA(SampledSearch):
     # New configurations would keep the last rung waiting, and no limit of configurations ends that.
     schedule: str = "longest-remaining-elsewhere"
 
-    def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.ASHA:
+    def procedure(self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min") -> procedures.ASHA:
         """See :meth:`Search.procedure`."""
         limits = (self.max_configurations, self.max_total_epochs, self.max_seconds, self.max_cost)
         if all(limit is None for limit in limits):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cerebro_spark.tune._sampled import SampledSearch
 from optimizer import procedures
 from udfs.driver import hint_keywords
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["AgingEvolution"]
 
@@ -70,7 +74,9 @@ class AgingEvolution(SampledSearch):
     sample_size: int = 2
     concurrency: int | None = None
 
-    def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.AgingEvolution:
+    def procedure(
+        self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min"
+    ) -> procedures.AgingEvolution:
         """See :meth:`Search.procedure`."""
         return procedures.AgingEvolution(
             self.space,

@@ -67,7 +67,7 @@ class GridSearch(Search):
         """The params of each configuration."""
         return grid(self.search_space)
 
-    def procedure(self, *, metric: str = "loss", mode: str = "min") -> Listed:
+    def procedure(self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min") -> Listed:
         """See :meth:`Search.procedure`."""
         if isinstance(self.num_epochs, bool) or not isinstance(self.num_epochs, int) or self.num_epochs < 1:
             raise InvalidArgumentError(f"num_epochs={self.num_epochs!r}: a whole number from 1 on")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cerebro_spark.tune._sampled import SampledSearch
 from optimizer import procedures
 from udfs.driver import hint_keywords
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["SuccessiveHalving"]
 
@@ -65,7 +69,9 @@ class SuccessiveHalving(SampledSearch):
     min_epochs: int = 1
     eta: int = 3
 
-    def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.SuccessiveHalving:
+    def procedure(
+        self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min"
+    ) -> procedures.SuccessiveHalving:
         """See :meth:`Search.procedure`."""
         return procedures.SuccessiveHalving(
             self._sampler(),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cerebro_spark.tune._sampled import SampledSearch
 from optimizer import procedures
 from udfs.driver import hint_keywords
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Hyperband"]
 
@@ -66,7 +70,9 @@ class Hyperband(SampledSearch):
     eta: int = 3
     brackets: str | None = None
 
-    def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.Hyperband:
+    def procedure(
+        self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min"
+    ) -> procedures.Hyperband:
         """See :meth:`Search.procedure`."""
         return procedures.Hyperband(
             self._sampler(),

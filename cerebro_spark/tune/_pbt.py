@@ -88,7 +88,7 @@ class PBT(SampledSearch):
     only: Collection[str] | None = None
     generations: str = "together"
 
-    def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.PBT:
+    def procedure(self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min") -> procedures.PBT:
         """See :meth:`Search.procedure`."""
         return procedures.PBT(
             self.space,

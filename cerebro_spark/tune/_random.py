@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cerebro_spark.tune._sampled import SampledSearch
 from optimizer import procedures
 from udfs.driver import hint_keywords
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["RandomSearch"]
 
@@ -64,7 +68,9 @@ class RandomSearch(SampledSearch):
     num_epochs: int
     concurrency: int | None = None
 
-    def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.Sequential:
+    def procedure(
+        self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min"
+    ) -> procedures.Sequential:
         """See :meth:`Search.procedure`."""
         sampler = self._sampler()
         settings = {

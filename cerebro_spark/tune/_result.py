@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ class TrialResult:
         ended early: ``"raised"``, ``"diverged"``, ``"out of memory"``,
         ``"failed"`` (it took its workers with it, or the state that it is a clone of is damaged).
     metric : float
-        Value of the search's metric after ``epoch``; NaN where there is none.
+        Value of the search's metric, of several the first, after ``epoch``; NaN where there is none.
     history : list of dict
         By epoch: the training loss, and loss and metrics of validation with ``val_`` before the name.
     visits : tuple of (int, int)
@@ -44,6 +45,8 @@ class TrialResult:
         ``keep="best"`` or ``"epochs"``. 0 where it has finished none.
     source : Source or None
         Origin of a clone: another trial, and that one's epoch, counted from 1, whose weights it began with.
+    scores : dict of str to float
+        Values after ``epoch`` of all metrics that decide, by name; NaN where there is none.
     log : str
         What its units printed, each after a line that names unit and worker: Python's output, warnings and logging,
         and that of C libraries. All of it, or the first and the last 131,072 characters, and between them a line that
@@ -68,6 +71,7 @@ class TrialResult:
     reason: str = ""
     epoch: int = 0
     source: Source | None = None
+    scores: dict[str, float] = field(default_factory=dict)
     log: str = field(default="", repr=False)
 
 
@@ -81,12 +85,15 @@ def result_of(trial: Trial, spec: RunSpec) -> TrialResult:
         Settings of its run.
     """
     epoch = ranked_epoch(trial, spec)
-    value = trial.history[epoch - 1].get(spec.metric) if epoch else None
+    reached = trial.history[epoch - 1] if epoch else {}
+    # A number that could not be computed is None in a history.
+    values = {each.metric: reached.get(each.metric) for each in spec.objectives}
+    scores = {metric: math.nan if value is None else value for metric, value in values.items()}
     return TrialResult(
         trial.trial_id,
         dict(trial.params),
         "paused" if trial.held and trial.running else trial.status,
-        float("nan") if value is None else value,
+        scores[spec.metric],
         list(trial.history),
         tuple(trial.visits),
         trial.seconds,
@@ -94,12 +101,16 @@ def result_of(trial: Trial, spec: RunSpec) -> TrialResult:
         trial.reason,
         epoch,
         trial.source,
+        scores,
         str(trial.log),
     )
 
 
 def ranked_epoch(trial: Trial, spec: RunSpec) -> int:
-    """Give the epoch that a trial is ranked by, counted from 1; 0 where it has finished none."""
+    """Give the epoch that a trial is ranked by, counted from 1; 0 where it has finished none.
+
+    The best epoch is that of the first metric, where several decide.
+    """
     last = len(trial.history)
     if spec.keep == "last":
         return last

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import InvalidArgumentError, NoModelError
 from cerebro_spark.tune._placements import placements
+from cerebro_spark.tune._ranking import on_the_front, place
 from cerebro_spark.tune._result import TrialResult, result_of
 from cerebro_spark.tune._tables import run_tables
 from optimizer.errors import nearest
@@ -59,11 +60,15 @@ class Results:
     @property
     def trials(self) -> tuple[TrialResult, ...]:
         """The configurations, the best first; those that did not finish come last."""
-        return tuple(sorted((result_of(trial, self.spec) for trial in self._trials), key=self._place))
+        objectives = self.spec.objectives
+        results = (result_of(trial, self.spec) for trial in self._trials)
+        return tuple(sorted(results, key=lambda result: place(result, objectives)))
 
     @property
     def best(self) -> TrialResult:
         """The best of those that finished, by their last epochs; with ``keep="best"`` and ``"epochs"`` by their best.
+
+        Where several metrics decide, it is the best in the first one; :attr:`front` has all that are worth having.
 
         Raises
         ------
@@ -71,13 +76,27 @@ class Results:
             None did.
         """
         first = self.trials[0]
-        if first.status != "finished" or first.metric != first.metric:
+        if not on_the_front((first,), self.spec.objectives):
             statuses = "; ".join(f"{trial.trial_id} {trial.status}" for trial in self.trials)
             last = first.traceback.strip().splitlines()[-1:] or ["no number to compare"]
             raise NoModelError(
                 f"no configuration finished with a {self.spec.metric}: {statuses}. The first one: {last[0]}"
             )
         return first
+
+    @property
+    def front(self) -> tuple[TrialResult, ...]:
+        """The results no other of which is as good in all metrics and better in one, :attr:`best` first.
+
+        By the epochs of :attr:`best`. Whoever failed, or has no number for one of the metrics, is not among them.
+
+        Raises
+        ------
+        NoModelError
+            No configuration finished.
+        """
+        _ = self.best
+        return on_the_front(self.trials, self.spec.objectives)
 
     @property
     def best_params(self) -> dict[str, Any]:
@@ -236,6 +255,7 @@ class Results:
         workers = sorted({event.worker for event in events})
         what = f"{len(self._trials)} configurations, {self.spec.epochs} epochs, {len(self.prepared.partitions)} shards"
         lines = [
+            *self._front_in_words(),
             f"{what} on {len(workers)} workers: {outcome.seconds:,.1f} s",
             f"  {len(trained)} training units, {len(events) - len(trained)} of validation; {busy:,.1f} s in them",
             f"  {len(hops)} hops, {training} of them to train; {hopped / 2**20:,.1f} MiB in all",
@@ -246,6 +266,17 @@ class Results:
         ]
         return "\n".join(lines)
 
+    def _front_in_words(self) -> list[str]:
+        objectives = self.spec.objectives
+        if len(objectives) == 1:
+            return []
+        goals = ", ".join(f"{each.metric} ({each.mode})" for each in objectives)
+        rows = [
+            f"  {result.trial_id}: " + ", ".join(f"{result.scores[each.metric]:.4g}" for each in objectives)
+            for result in on_the_front(self.trials, objectives)
+        ]
+        return [f"front of {goals}:", *rows]
+
     def placements(self) -> dict[int, tuple[Placement, ...]]:
         """List by epoch which unit ran where and when: a replay follows it."""
         return placements(self._trials, self.outcome.events)
@@ -255,11 +286,3 @@ class Results:
         if trial_id not in known:
             raise InvalidArgumentError(f"no trial {trial_id!r}{nearest(trial_id, known)}; there are {len(known)}")
         return known[trial_id]
-
-    def _place(self, result: TrialResult) -> tuple[bool, float, str]:
-        known = result.status == "finished" and result.metric == result.metric
-        return (
-            not known,
-            (-result.metric if self.spec.larger_is_better else result.metric) if known else 0.0,
-            result.trial_id,
-        )

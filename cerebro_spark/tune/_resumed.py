@@ -15,6 +15,7 @@ __all__ = ["check_same"]
 _SETTINGS = {
     "metric": "metric",
     "mode": "mode",
+    "metrics beside the first": "others",
     "schedule": "policy",
     "rounds": "rounds",
     "keep": "keep",

@@ -10,6 +10,8 @@ from optimizer import procedures
 from udfs.driver import hint_keywords
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from optimizer.procedures import Schedule
 
 __all__ = ["ScheduleSearch"]
@@ -54,7 +56,9 @@ class ScheduleSearch(Search):
 
     segments: Schedule
 
-    def procedure(self, *, metric: str = "loss", mode: str = "min") -> procedures.Replay:
+    def procedure(
+        self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min"
+    ) -> procedures.Replay:
         """See :meth:`Search.procedure`."""
         return procedures.Replay(self.segments, **self._rules(metric, mode))
 

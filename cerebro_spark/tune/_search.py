@@ -14,10 +14,11 @@ from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
 from cerebro_spark.hopper import KEEPS, ROUNDS, Budget, Interrupts, Journal, Lease, RunSpec, probe
 from cerebro_spark.tune._experiment import Experiment
+from cerebro_spark.tune._ranking import check_objectives
 from cerebro_spark.tune._resumed import check_same
 from cerebro_spark.tune._selection import Selection
 from cerebro_spark.tune._tracking import Followers
-from cerebro_spark.tune._train import train, trainer_name
+from cerebro_spark.tune._train import rules, train, trainer_name
 from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Limits
@@ -76,10 +77,12 @@ class Search(Estimator[Selection]):
     test_fraction : float
         Share of the rows that is held out for validation, sharded like the rest. Default 0.25; with 0 the training
         loss decides.
-    metric : str
-        Metric that decides: ``"loss"`` (default) or one of the trainer's, on the validation rows.
-    mode : {"min", "max"}, optional
-        Which way the metric is better; by default the metric says it.
+    metric : str or sequence of str
+        Metric that decides: ``"loss"`` (default) or one of the trainer's, on the validation rows. Of several, the
+        procedure ranks by all, :attr:`Selection.front` has the configurations that no other beats in all, and the first
+        metric decides where one has to: of :attr:`Selection.best`, of stoppers, and of a configuration's best epoch.
+    mode : {"min", "max"}, or sequence of them, optional
+        Which way the metric is better, of several each; by default the metric says it.
     num_shards : int, optional
         Shards of the data; by default one per worker, those that may join later included.
     replicas : int
@@ -139,8 +142,8 @@ class Search(Estimator[Selection]):
     weight_column: str | None = None
     image_size: int | None = None
     test_fraction: float = 0.25
-    metric: str = "loss"
-    mode: str | None = None
+    metric: str | Sequence[str] = "loss"
+    mode: str | Sequence[str] | None = None
     num_shards: int | None = None
     replicas: int = 1
     schedule: str = POLICIES[0]
@@ -165,10 +168,8 @@ class Search(Estimator[Selection]):
         self._check()
 
     def _check(self) -> None:
-        self.procedure()
+        self._unasked()
         _ = self._budget
-        if self.mode not in {None, "min", "max"}:
-            raise InvalidArgumentError(f'mode={self.mode!r}: "min" or "max"')
         words = (("schedule", self.schedule, POLICIES), ("rounds", self.rounds, ROUNDS), ("keep", self.keep, KEEPS))
         for name, value, known in words:
             if value not in known:
@@ -307,14 +308,15 @@ class Search(Estimator[Selection]):
         return Experiment(name, self.plan().epochs_each, search)
 
     @abstractmethod
-    def procedure(self, *, metric: str = "loss", mode: str = "min") -> Procedure:
+    def procedure(self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min") -> Procedure:
         """Make the search's procedure, which decides what trains.
 
         Parameters
         ----------
-        metric : str
-            Name of the metric in the results. Default ``"loss"``.
-        mode : {"min", "max"}
+        metric : str or sequence of str
+            Name of the metric in the results, or of several. Default ``"loss"``.
+        mode : {"min", "max"}, or sequence of them
+            One for each.
         """
 
     @abstractmethod
@@ -343,7 +345,7 @@ class Search(Estimator[Selection]):
         InvalidArgumentError
             A value that is not allowed.
         """
-        plan = self.procedure().plan()
+        plan = self._unasked().plan()
         if unit_seconds is None:
             return plan
         partitions = self.num_shards or self.backend.most_workers
@@ -389,7 +391,11 @@ class Search(Estimator[Selection]):
     def _fit(self, dataset: DataFrame) -> Selection:
         return self.fit(dataset)
 
-    def _rules(self, metric: str, mode: str) -> dict[str, Any]:
+    def _unasked(self) -> Procedure:
+        """Make the procedure where it decides nothing: which way a metric is better, a network says later."""
+        return self.procedure(**check_objectives(self.metric, self.mode))
+
+    def _rules(self, metric: str | Sequence[str], mode: str | Sequence[str]) -> dict[str, Any]:
         """Give what every procedure takes: the metric that decides, stoppers and limits."""
         limits = Limits(max_configurations=self.max_configurations, max_total_epochs=self.max_total_epochs)
         return {"metric": metric, "mode": mode, "stoppers": self.stoppers, "limits": limits}
@@ -425,6 +431,7 @@ class Search(Estimator[Selection]):
             return self._train(spec, prepared, probed, lease, interrupts, begun)
 
     def _spec(self, run: str, prepared: PreparedData, probed: Probed, configs: list[dict[str, Any]]) -> RunSpec:
+        first, *others = probed.objectives(self.metric, self.mode, validates=prepared.test_fraction > 0)
         return RunSpec(
             run=run,
             prepared=prepared.name,
@@ -435,10 +442,11 @@ class Search(Estimator[Selection]):
             policy=self.schedule,
             rounds=self.rounds,
             replicas=self.replicas,
-            metric=probed.metric(self.metric, validates=prepared.test_fraction > 0),
-            larger_is_better=probed.larger_is_better(self.metric, self.mode),
+            metric=first.metric,
+            larger_is_better=first.larger_is_better,
             procedure=type(self).__name__,
             keep=self.keep,
+            others=[[each.metric, each.mode] for each in others],
         )
 
     def _train(
@@ -454,7 +462,7 @@ class Search(Estimator[Selection]):
             Selection,
             spec,
             prepared,
-            self.procedure(metric=spec.metric, mode=spec.mode),
+            self.procedure(**rules(spec)),
             trainer_fn=self.trainer_fn,
             probed=probed,
             backend=self.backend,

@@ -17,7 +17,7 @@ from cerebro_spark.tune._repeat import Repeat
 from cerebro_spark.tune._result import ranked_epoch
 from cerebro_spark.tune._results import Results
 from cerebro_spark.tune._tracking import Followers
-from cerebro_spark.tune._train import train, trainer_name
+from cerebro_spark.tune._train import rules, train, trainer_name
 from optimizer.errors import nearest
 from optimizer.procedures import Listed
 from udfs.hopper import Checkpoints
@@ -179,7 +179,7 @@ class Selection(Results, Model, MLWritable):
                 cls,
                 spec,
                 prepared,
-                Listed(spec.configs, epochs=spec.epochs, metric=spec.metric, mode=spec.mode),
+                Listed(spec.configs, epochs=spec.epochs, **rules(spec)),
                 trainer_fn=trainer_fn,
                 probed=probed,
                 backend=backend,
@@ -234,7 +234,7 @@ class Selection(Results, Model, MLWritable):
                 type(self),
                 spec,
                 self.prepared,
-                Repeat(self._trials, metric=spec.metric, mode=spec.mode),
+                Repeat(self._trials, **rules(spec)),
                 trainer_fn=self.trainer_fn,
                 probed=probed,
                 backend=backend,

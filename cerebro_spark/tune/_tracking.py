@@ -254,7 +254,8 @@ class _MLflow(Callback):
         with suppress(LookupError):
             best = selection.best
             self._client.set_tag(self.parent, "best_trial_id", best.trial_id)
-            self._client.log_metric(self.parent, f"best_{selection.spec.metric}", best.metric)
+            for name, value in best.scores.items():
+                self._client.log_metric(self.parent, f"best_{name}", value)
             with tempfile.TemporaryDirectory() as folder:
                 network = selection.best_model.network
                 path = Path(folder) / network.file_name

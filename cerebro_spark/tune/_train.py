@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     _TrainerFn = Callable[[dict[str, Any]], Any]
 
-__all__ = ["train", "trainer_name"]
+__all__ = ["rules", "train", "trainer_name"]
 
 _Result = TypeVar("_Result", bound=Finished)
 
@@ -35,6 +35,11 @@ _Result = TypeVar("_Result", bound=Finished)
 def trainer_name(trainer_fn: Callable[..., Any]) -> str:
     """Name a user's function as ``module:name``, for people to recognise; nothing is imported by it."""
     return f"{getattr(trainer_fn, '__module__', '?')}:{getattr(trainer_fn, '__qualname__', '?')}"
+
+
+def rules(spec: RunSpec) -> dict[str, Any]:
+    """Give the metrics that decide in a run, and their modes, as a procedure takes them."""
+    return {"metric": [each.metric for each in spec.objectives], "mode": [each.mode for each in spec.objectives]}
 
 
 def train(  # noqa: PLR0913 - what a run is made of

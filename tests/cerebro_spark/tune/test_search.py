@@ -440,7 +440,7 @@ def test_one_that_was_taken_for_lost_comes_back(
         ({"search_space": {"lr": [object()]}}, "not plain data"),
         ({"search_space": {"lr": [float("nan")]}}, "not plain data"),
         ({"num_epochs": 0}, "num_epochs=0"),
-        ({"mode": "best"}, 'mode=.best.: "min" or "max"'),
+        ({"mode": "best"}, "mode='best'; one of: min, max"),
         ({"schedule": "random"}, "did you mean 'randomized'"),
         ({"replicas": 3}, "from 1 to the 2 workers"),
         ({"num_shards": 1}, "leave some idle"),

@@ -1,0 +1,87 @@
+"""What a search makes good: its metrics, which way each is better, and the order of configurations by them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from cerebro_spark.errors import InvalidArgumentError
+from optimizer.procedures import front, objectives_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cerebro_spark.tune._result import TrialResult
+    from optimizer.procedures import Objective
+
+__all__ = ["check_objectives", "on_the_front", "place"]
+
+
+def check_objectives(metric: str | Sequence[str], mode: str | Sequence[str] | None) -> dict[str, list[str]]:
+    """Check metrics and modes before there is a network that has them.
+
+    Parameters
+    ----------
+    metric : str or sequence of str
+    mode : {"min", "max"}, sequence of them, or None
+
+    Returns
+    -------
+    dict
+        ``metric`` and ``mode`` for a procedure that is not going to be asked; a mode that the metric is to say is
+        ``"min"``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no metric, one is no name or comes twice, there are more or fewer modes, or one is unknown.
+
+    Examples
+    --------
+    >>> check_objectives(["accuracy", "val_loss"], None)
+    {'metric': ['accuracy', 'loss'], 'mode': ['min', 'min']}
+    """
+    names = [metric] if isinstance(metric, str) else list(metric)
+    # With validation rows both names mean the metric on those.
+    plain = [name.removeprefix("val_") if isinstance(name, str) else name for name in names]
+    if mode is None:
+        mode = ["min"] * len(plain)
+    elif isinstance(mode, str) and len(plain) > 1:
+        raise InvalidArgumentError(
+            f"mode={mode!r} for metric={metric!r}: give a mode for each, or none, and each metric says its own"
+        )
+    found = objectives_of(plain, mode)
+    return {"metric": [each.metric for each in found], "mode": [each.mode for each in found]}
+
+
+def on_the_front(results: Sequence[TrialResult], objectives: Sequence[Objective]) -> tuple[TrialResult, ...]:
+    """Choose the results than which no other is as good in all objectives and better in one.
+
+    Parameters
+    ----------
+    results : sequence of TrialResult
+        Those that did not finish with a number for each objective are worse than all others.
+    objectives : sequence of Objective
+
+    Returns
+    -------
+    tuple of TrialResult
+        In the order of ``results``.
+    """
+    measured = [result for result in results if _measured(result)]
+    points = [[each.score(result.scores[each.metric]) for each in objectives] for result in measured]
+    return tuple(measured[number] for number in front(points))
+
+
+def place(result: TrialResult, objectives: Sequence[Objective]) -> tuple[bool, tuple[float, ...], str]:
+    """Give a key that sorts the best result first.
+
+    By the first objective, of equal ones by the others in turn, so that the first is on the front; then by id.
+    """
+    measured = _measured(result)
+    scores = tuple(-each.score(result.scores[each.metric]) for each in objectives) if measured else ()
+    return not measured, scores, result.trial_id
+
+
+def _measured(result: TrialResult) -> bool:
+    return result.status == "finished" and all(map(math.isfinite, result.scores.values()))
