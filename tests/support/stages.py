@@ -244,10 +244,12 @@ STAGES: dict[str, StageSample] = {
             "predictionCol": "guessed",
             "rawPredictionCol": "margins",
             "probabilityCol": "odds",
+            "weightCol": "weight",
         },
         refused={
             "lr": ("fast", r"lr='fast'.*a finite number.*0.05"),
             "hidden": (1.5, r"hidden=1.5.*a whole number.*8"),
+            "weightCol": (1, r"weightCol"),
         },
         built=False,
         label=None,

@@ -77,7 +77,7 @@ def scores(model: Any, table: DataFrame) -> np.ndarray:
 def test_hyperparameters_are_params(spark: SparkSession, tmp_path: Path) -> None:
     made = estimator(spark, tmp_path, hyperparameters={"lr": 0.01, "hidden": 4, "deep": True, "act": "relu", "k": [3]})
     assert [param.name for param in made.params] == sorted(
-        ["lr", "hidden", "deep", "act", "k", "predictionCol", "rawPredictionCol", "probabilityCol"]
+        ["lr", "hidden", "deep", "act", "k", "predictionCol", "rawPredictionCol", "probabilityCol", "weightCol"]
     )
     assert made.hasParam("lr")
     assert made.getParam("lr") == made.lr
