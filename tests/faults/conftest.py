@@ -66,6 +66,10 @@ class Search:
         """Wait until the store has the checkpoints of so many units."""
         self.wait_until(lambda: sum(self.versions().values()) >= count)
 
+    def wait_for_orders(self, count: int) -> None:
+        """Wait until the store has what the procedure decided in so many calls."""
+        self.wait_until(lambda: len(list((self.store / "runs" / self.run / "orders").glob("*"))) >= count)
+
     def versions(self) -> dict[str, int]:
         """The units of each trial whose checkpoints the store has."""
         folders = (self.store / "runs" / self.run / "checkpoints").glob("*")
@@ -131,7 +135,20 @@ def searching(cluster: StandaloneCluster, tmp_path: Path) -> Iterator[Callable[[
 
 
 @pytest.fixture(scope="module")
-def undisturbed(cluster: StandaloneCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The report of the search when nothing happens."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    return Search(cluster, folder / "store", "calm", folder).start(seconds=0.0).result()
+def calm(cluster: StandaloneCluster, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """Give the report of a search when nothing happens; of each name one is run."""
+    known: dict[str, dict[str, Any]] = {}
+
+    def report(name: str, **settings: Any) -> dict[str, Any]:
+        if name not in known:
+            folder = tmp_path_factory.mktemp(name)
+            known[name] = Search(cluster, folder / "store", "calm", folder).start(**settings).result()
+        return known[name]
+
+    return report
+
+
+@pytest.fixture(scope="module")
+def undisturbed(calm: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    """The report of the grid search when nothing happens."""
+    return calm("grid", seconds=0.0)

@@ -16,12 +16,17 @@ import torch
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from cerebro_spark import GridSearch, ModelTrainer, Selection, SparkBackend, Store
+import cerebro_spark
+from cerebro_spark import ModelTrainer, Selection, SparkBackend, Store
 from cerebro_spark.callbacks import Callback, RunStarted, UnitFinished
 from cerebro_spark.errors import RunError
+from cerebro_spark.hopper import Journal
+from optimizer.space import choice, log_uniform
 from udfs.hopper import Checkpoints
 
 CONFIGS = {"lr": [0.1, 0.01], "width": [4, 8]}
+# Of procedures that draw configurations.
+SPACE = {"lr": log_uniform(1e-3, 1e-1), "width": choice([4, 8])}
 
 # By configuration, "lr width": how it ends its worker's process.
 DEADLY: dict[str, str] = {}
@@ -94,6 +99,12 @@ def report(found: Selection, progress: Progress) -> dict[str, Any]:
         "digests": {trial_id: record and record.digest for trial_id, record in records.items()},
         "statuses": {trial.trial_id: trial.status for trial in found.trials},
         "histories": found.history(),
+        "decisions": [
+            str(decision)
+            for exchange in Journal(found.prepared.store, found.run_id).orders()
+            for decision in exchange.decisions
+        ],
+        "clones": sum(trial.source is not None for trial in found.trials),
         "redone": found.outcome.redone,
         "tracebacks": {trial.trial_id: trial.traceback for trial in found.trials},
         "losses": [str(loss) for loss in found.outcome.losses],
@@ -120,31 +131,31 @@ def main() -> None:
     store = Store.from_uri(uri)
     backend = SparkBackend(spark, **{"num_workers": 3, "threads": 1} | backend_settings)
     progress = Progress()
+    kind = settings.pop("procedure", "GridSearch")
+    usual = {
+        "backend": backend,
+        "store": store,
+        "trainer_fn": trainer_fn,
+        "feature_columns": ["a", "b", "c"],
+        "label_columns": ["label"],
+        "schedule": "fixed",
+        "callbacks": [progress],
+        "progress": False,
+        "seed": 3,
+    }
+    own = {"search_space": CONFIGS, "num_epochs": 3} if kind == "GridSearch" else {"search_space": SPACE}
     try:
-        if mode == "resume":
+        if mode == "resume" and kind == "GridSearch":
             found = Selection.resume(
                 store, run, backend=backend, trainer_fn=trainer_fn, callbacks=[progress], progress=False
             )
+        elif mode == "resume":
+            found = getattr(cerebro_spark, kind)(**usual | own | settings).resume(run)
         else:
             rows = spark.range(480).selectExpr(
                 "sin(id) a", "cos(id * 2) b", "sin(id * 3) c", "int(sin(id) + cos(id * 2) > 0) label"
             )
-            found = GridSearch(
-                **{
-                    "backend": backend,
-                    "store": store,
-                    "trainer_fn": trainer_fn,
-                    "search_space": CONFIGS,
-                    "num_epochs": 3,
-                    "feature_columns": ["a", "b", "c"],
-                    "label_columns": ["label"],
-                    "schedule": "fixed",
-                    "callbacks": [progress],
-                    "progress": False,
-                    "seed": 3,
-                }
-                | settings
-            ).fit(rows, run_id=run)
+            found = getattr(cerebro_spark, kind)(**usual | own | settings).fit(rows, run_id=run)
     except RunError as error:
         print("STOPPED", error, flush=True)
     else:
