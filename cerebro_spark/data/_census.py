@@ -128,8 +128,12 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
             f'{listed(dropped)}; errors="drop" leaves such rows out, pyspark.ml.feature.Imputer fills numbers in'
         )
     complete = [row for row in counts if row["defect"] == COMPLETE]
+    weightless = sum(row["rows"] for row in counts if row["defect"] == _WEIGHTLESS)
     if not complete:
-        raise EmptyInputError(f"no row is complete: {listed(dropped)}")
+        reasons = dropped | (
+            {f"weight 0 in {chosen.weight.name!r}": weightless} if chosen.weight and weightless else {}
+        )
+        raise EmptyInputError(f"no row is complete: {listed(reasons)}")
     for place, source in enumerate(chosen.rounded):
         inexact = [row[f"r{place}"] for row in complete if row[f"r{place}"] is not None]
         if inexact:
@@ -140,7 +144,6 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
             )
     buckets = {row["bucket"]: row["rows"] for row in complete}
     shapes = {source.name: _shape(source, place, complete) for place, source in enumerate(sources)}
-    weightless = sum(row["rows"] for row in counts if row["defect"] == _WEIGHTLESS)
     if image_size is not None:
         shapes |= {source.name: (3, image_size, image_size) for source in sources if source.kind == "image"}
     content = str(sum(int(row["content"]) for row in complete))
@@ -158,7 +161,8 @@ def _check_weights(name: str, counts: Iterable[Row]) -> None:
         rows = sum(row["rows"] for row in bad)
         raise ColumnError(
             f"weight column {name!r} has {max(row['no_weight'] for row in bad)} ({rows:,} such row"
-            f"{'' if rows == 1 else 's'}): a weight is a finite float32 and not negative; 0 leaves a row out"
+            f"{'' if rows == 1 else 's'}): a weight is a finite float32 and not negative; 0 leaves a row out. Correct "
+            f"it, or leave such rows out with df.where(...); df.fillna(0.0, [{name!r}]) does it for null and NaN"
         )
     if all(row["defect"] == _WEIGHTLESS for row in counts):
         raise EmptyInputError(f"every row has the weight 0 in {name!r}")

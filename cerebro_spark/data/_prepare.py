@@ -89,8 +89,8 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
         ``int64``, others ``float32``; so are the numbers of arrays among the features.
     weight_column : str, optional
         Weights of the rows: finite numbers, not negative. Losses and metrics become weighted means, in training and in
-        validation. A row with the weight 0 is as if it were not there, whatever else it has. Weights do not change
-        which row lies where. Default ``None``: all rows count alike.
+        validation. A row with the weight 0 is as if it were not there, whatever else it has; the result counts such
+        rows. Weights do not change which row lies where. Default ``None``: all rows count alike.
     num_shards : int
         Number of shards of each split: one per worker.
     name : str, optional
@@ -144,6 +144,15 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     [('train', 0, 3), ('train', 1, 3), ('validation', 0, 1), ('validation', 1, 1)]
     >>> prepared.inputs[0].shape, prepared.labels[0].dtype
     ((1,), 'int64')
+
+    A row of weight 0 is left out, and the others count by their weights:
+
+    >>> df = df.withColumn("weight", df["x"])
+    >>> weighted = prepare(
+    ...     df, store, feature_columns=["x"], label_columns=["odd"], weight_column="weight", num_shards=2
+    ... )
+    >>> weighted.rows("train") + weighted.rows("validation"), weighted.zero_weights
+    (7, 1)
     """
     _check_numbers(num_shards, test_fraction, seed, image_size)
     _check_words(name, errors)
@@ -167,7 +176,17 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     inputs, labels = chosen.groups(census.shapes)
     name = name or fingerprint[:16]
     planned = PreparedData(
-        store, name, inputs, labels, (), seed, test_fraction, fingerprint, census.dropped, chosen.weights
+        store,
+        name,
+        inputs,
+        labels,
+        (),
+        seed,
+        test_fraction,
+        fingerprint,
+        census.dropped,
+        chosen.weights,
+        census.weightless,
     )
     if census.weightless:
         _LOG.info("%d rows have the weight 0 in %r and are left out", census.weightless, weight_column)
@@ -350,7 +369,7 @@ def _stored(planned: PreparedData, errors: str, spark: SparkSession) -> Prepared
         return None
     if errors == "raise" and stored.dropped:
         raise ColumnError(f'{listed(stored.dropped)}; errors="drop" leaves such rows out')
-    return stored
+    return replace(stored, zero_weights=planned.zero_weights)
 
 
 def _from_worker(error: PySparkException) -> Exception:

@@ -8,8 +8,9 @@ from cerebro_spark.errors import RunError
 
 if TYPE_CHECKING:
     from cerebro_spark.hopper import RunSpec
+    from udfs.shards import PreparedData
 
-__all__ = ["check_same"]
+__all__ = ["check_same", "check_weights"]
 
 # A search's settings, by the user's name, and the field of the run that has them. The run's files are read by them.
 _SETTINGS = {
@@ -41,9 +42,31 @@ def check_same(stored: RunSpec, own: RunSpec) -> None:
         A setting differs.
     """
     for setting, field in _SETTINGS.items():
-        theirs, ours = getattr(stored, field), getattr(own, field)
-        if theirs != ours:
-            raise RunError(
-                f"run {stored.run!r} has {setting}={theirs!r}, and this search {setting}={ours!r}: resume it with the "
-                "run's settings"
-            )
+        _check(stored.run, setting, getattr(stored, field), getattr(own, field))
+
+
+def check_weights(run_id: str, prepared: PreparedData, weight_column: str | None) -> None:
+    """Refuse a search whose rows have other weights than its run's; the prepared data say which.
+
+    Parameters
+    ----------
+    run_id : str
+    prepared : PreparedData
+        Of the run.
+    weight_column : str, optional
+        Of the search.
+
+    Raises
+    ------
+    RunError
+        They differ.
+    """
+    _check(run_id, "weight_column", None if prepared.weights is None else prepared.weights.name, weight_column)
+
+
+def _check(run_id: str, setting: str, theirs: object, ours: object) -> None:
+    if theirs != ours:
+        raise RunError(
+            f"run {run_id!r} has {setting}={theirs!r}, and this search {setting}={ours!r}: resume it with the run's "
+            "settings"
+        )

@@ -15,7 +15,7 @@ from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
 from cerebro_spark.hopper import KEEPS, ROUNDS, Budget, Interrupts, Journal, Lease, RunSpec, probe
 from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._ranking import check_objectives
-from cerebro_spark.tune._resumed import check_same
+from cerebro_spark.tune._resumed import check_same, check_weights
 from cerebro_spark.tune._selection import Selection
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import rules, train, trainer_name
@@ -385,6 +385,7 @@ class Search(Estimator[Selection]):
         self.backend.admit()
         probed = probe(self.trainer_fn, spec.configs[0], prepared, spec.seed, self.backend)
         check_same(spec, self._spec(run_id, prepared, probed, spec.configs))
+        check_weights(run_id, prepared, self.weight_column)
         with Interrupts() as interrupts, Lease(self.store, run_id) as lease:
             return self._train(spec, prepared, probed, lease, interrupts)
 

@@ -86,6 +86,9 @@ class PreparedData:
         Why rows were left out, and how many.
     weights : TensorGroup, optional
         Column with the weights of the rows, all of them more than 0. Default ``None``: all rows count alike.
+    zero_weights : int
+        Rows that were left out because their weight is 0: they are as if they were not there, so that data that differ
+        in nothing else are equal. Default 0.
     """
 
     store: Store
@@ -98,6 +101,7 @@ class PreparedData:
     fingerprint: str
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
     weights: TensorGroup | None = None
+    zero_weights: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name, "prepared data")
@@ -188,7 +192,9 @@ class PreparedData:
                 names = ", ".join(column.name for column in group.columns)
                 lines.append(f"  {what} {group.name!r}: {group.dtype} {group.shape} of {names}")
         if self.weights is not None:
-            lines.append(f"  weights of the rows: {self.weights.name}")
+            lines.append(
+                f"  weights of the rows: {self.weights.name}; left out: {self.zero_weights:,} rows of weight 0"
+            )
         lines.append(f"  {'partition':>9} {'training rows':>13} {'validation rows':>15} {'MiB':>9}")
         for partition in self.partitions[:_LISTED]:
             train, held = (self.shard(split, partition) for split in SPLITS)
@@ -201,7 +207,8 @@ class PreparedData:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert for JSON. The keys stay those of the first release: stores outlive programs."""
-        weights = {} if self.weights is None else {"weights": asdict(self.weights)}
+        zero_weights = {"zero_weights": self.zero_weights} if self.zero_weights else {}
+        weights = {} if self.weights is None else {"weights": asdict(self.weights), **zero_weights}
         return {
             "version": _VERSION if self.weights is None else _WEIGHTED,
             "store": self.store.uri,
@@ -241,6 +248,7 @@ class PreparedData:
                 typed(found, "fingerprint", str),
                 {str(reason): typed(found["dropped"], reason, int) for reason in typed(found, "dropped", dict)},
                 _group(typed(found, "weights", dict)) if found["version"] == _WEIGHTED else None,
+                typed(found, "zero_weights", int) if "zero_weights" in found else 0,
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, CerebroError):

@@ -1,4 +1,4 @@
-"""Weights of the rows, from a column of the user's DataFrame to the models and the metrics."""
+"""Weights of the rows: which are taken, which are refused, and where the shards and the metrics have them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pyspark import cloudpickle
-from pyspark.ml.evaluation import MulticlassClassificationEvaluator
-from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import functions as F  # noqa: N812
 from searches import FEATURES, adult, network, plain_loop, search, states, trainer
 from sessions import CONNECT, pytest_on_connect
 
-from cerebro_spark import ModelTrainer, NetworkEstimator, SparkBackend, Store, TrainingFunctions
+from cerebro_spark import NetworkEstimator, SparkBackend, Store, TrainingFunctions
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError, TrainerError
 from udfs.shards import load_shard
@@ -125,40 +123,8 @@ def test_a_row_without_weight_is_as_if_it_were_not_there(
         )
     assert f"{2 * ROWS} rows have the weight 0 in 'w'" in caplog.text
     assert again.prepared == weighted.prepared
+    assert (again.prepared.zero_weights, weighted.prepared.zero_weights) == (2 * ROWS, 0)
     assert_equal(again, weighted)
-
-
-def test_equal_weights_change_nothing(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
-    plain = search(spark, tmp_path, **SETTINGS).fit(table)
-    ones = search(spark, tmp_path, weight_column="w", **SETTINGS).fit(table.withColumn("w", F.lit(1)))
-    assert plain.prepared.fingerprint != ones.prepared.fingerprint
-    assert_equal(plain, ones)
-
-
-def test_a_weight_of_two_is_two_rows(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
-    """With a rate of 0 the losses are those of one and the same network, on any shards."""
-    still: dict[str, Any] = {
-        "search_space": {"lr": [0.0], "hidden": [8]},
-        "schedule": "fixed",
-        "test_fraction": 0,
-        "metric": "loss",
-        "num_epochs": 1,
-        "trainer_fn": without_dropout,
-    }
-    some = F.col("age") > 0
-    twice = search(spark, tmp_path, **still).fit(table.union(table.where(some)))
-    weights = F.when(some, 2.0).otherwise(1.0)
-    once = search(spark, tmp_path, weight_column="w", **still).fit(table.withColumn("w", weights))
-    assert once.prepared.rows("train") == ROWS
-    assert once.trials[0].history[0]["loss"] == pytest.approx(twice.trials[0].history[0]["loss"], rel=1e-5)
-
-
-def without_dropout(params: dict[str, Any]) -> ModelTrainer:
-    net = torch.nn.Sequential(
-        torch.nn.Linear(5, params["hidden"]), torch.nn.ReLU(), torch.nn.Linear(params["hidden"], 2)
-    )
-    optimizer = torch.optim.SGD(net.parameters(), lr=params["lr"])
-    return ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), batch_size=64)
 
 
 def test_what_is_no_weight(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
@@ -234,19 +200,6 @@ def test_weights_are_a_param(spark: SparkSession, tmp_path: Path, table: DataFra
         made.fitMultiple(table, [{}, {made.weightCol: "w"}])
     with pytest.raises(InvalidArgumentError, match=r"it is a Param, setWeightCol\('w'\)"):
         estimator(spark, tmp_path, weight_column="w")
-
-
-def test_a_validator_with_weights(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
-    made = estimator(spark, tmp_path).setWeightCol("w")
-    grid = ParamGridBuilder().addGrid(made.lr, [0.1, 0.001]).build()
-    evaluator = MulticlassClassificationEvaluator(metricName="accuracy").setWeightCol("w")
-    folds = table.withColumn("fold", F.pmod(F.xxhash64(*FEATURES), F.lit(2)).cast("int"))
-    found = CrossValidator(
-        estimator=made, estimatorParamMaps=grid, evaluator=evaluator, numFolds=2, foldCol="fold", collectSubModels=True
-    ).fit(folds)
-    alone = made.fit(folds.where("fold != 0"), grid[0]).transform(folds)
-    ours = found.subModels[0][0].transform(folds)
-    assert alone.select("rawPrediction").collect() == ours.select("rawPrediction").collect()
 
 
 def test_a_class_that_has_rows_without_weight_only(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
