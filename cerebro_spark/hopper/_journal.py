@@ -49,7 +49,7 @@ _SPEC: dict[str, type] = {
     "larger_is_better": bool,
 }
 # Fields that the first runs did not have: those were grids, and had no other way.
-_ADDED = {"rounds": "together", "procedure": "GridSearch", "keep": "last"}
+_ADDED = {"rounds": "together", "procedure": "GridSearch", "keep": "last", "replays": ""}
 _EVENT: dict[str, type] = {
     "kind": str,
     "trial_id": str,
@@ -95,6 +95,8 @@ class RunSpec:
         One of :data:`KEEPS`.
     others : list of [str, str]
         Metrics that decide beside the first, and the mode of each. Default none.
+    replays : str
+        Run that this one repeats, visit by visit. Default ``""``: none.
     """
 
     run: str
@@ -111,6 +113,7 @@ class RunSpec:
     procedure: str
     keep: str = KEEPS[0]
     others: list[list[str]] = field(default_factory=list)
+    replays: str = ""
 
     @property
     def mode(self) -> str:

@@ -224,6 +224,8 @@ class Run:
 
     @property
     def _remedy(self) -> str:
+        if self.spec.replays:
+            return f"A replay is not resumed: replay {self.spec.replays!r} again, with another run_id"
         if self.spec.procedure == "GridSearch":
             return f"Go on with Selection.resume(store, {self.spec.run!r}, backend=..., trainer_fn=...)"
         return f"Go on with resume({self.spec.run!r}) of a {self.spec.procedure} with the same settings"

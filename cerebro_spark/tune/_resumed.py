@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper import RunSpec
     from udfs.shards import PreparedData
 
-__all__ = ["check_same", "check_weights"]
+__all__ = ["check_no_replay", "check_same", "check_weights"]
 
 # A search's settings, by the user's name, and the field of the run that has them. The run's files are read by them.
 _SETTINGS = {
@@ -22,6 +22,25 @@ _SETTINGS = {
     "keep": "keep",
     "replicas": "replicas",
 }
+
+
+def check_no_replay(spec: RunSpec) -> None:
+    """Refuse a run that repeats another: its store has not the visits that are to be repeated.
+
+    Parameters
+    ----------
+    spec : RunSpec
+
+    Raises
+    ------
+    RunError
+        It is a replay.
+    """
+    if spec.replays:
+        raise RunError(
+            f"run {spec.run!r} is a replay of {spec.replays!r}, and is not resumed: call replay of that one again, "
+            "with another run_id"
+        )
 
 
 def check_same(stored: RunSpec, own: RunSpec) -> None:

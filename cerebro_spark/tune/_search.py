@@ -15,7 +15,7 @@ from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
 from cerebro_spark.hopper import KEEPS, ROUNDS, Budget, Interrupts, Journal, Lease, RunSpec, probe
 from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._ranking import check_objectives
-from cerebro_spark.tune._resumed import check_same, check_weights
+from cerebro_spark.tune._resumed import check_no_replay, check_same, check_weights
 from cerebro_spark.tune._selection import Selection
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import rules, train, trainer_name
@@ -371,12 +371,13 @@ class Search(Estimator[Selection]):
         Raises
         ------
         RunError
-            There is no such run, its files are damaged, another driver is training it, or this search has other
-            settings than the run, or decides something else than the run's did.
+            There is no such run, it is a replay, its files are damaged, another driver is training it, or this search
+            has other settings than the run, or decides something else than the run's did.
         """
         self._check()
         journal = Journal(self.store, run_id)
         spec = journal.spec()
+        check_no_replay(spec)
         if spec.procedure != type(self).__name__:
             raise RunError(
                 f"run {run_id!r} is a {spec.procedure}: resume it with one, not with a {type(self).__name__}"

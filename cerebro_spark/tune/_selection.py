@@ -16,6 +16,7 @@ from cerebro_spark.tune._placements import on_workers
 from cerebro_spark.tune._repeat import Repeat
 from cerebro_spark.tune._result import ranked_epoch
 from cerebro_spark.tune._results import Results
+from cerebro_spark.tune._resumed import check_no_replay
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import rules, train, trainer_name
 from optimizer.errors import nearest
@@ -142,8 +143,8 @@ class Selection(Results, Model, MLWritable):
         Raises
         ------
         RunError
-            There is no such run, its files are damaged, or another driver is training it. Where a driver was killed on
-            another machine, this call finds that out in 20 seconds; on this one, at once.
+            There is no such run, it is a replay, its files are damaged, or another driver is training it. Where a
+            driver was killed on another machine, this call finds that out in 20 seconds; on this one, at once.
         InvalidArgumentError
             ``trainer_fn`` cannot be called.
         KeyboardInterrupt
@@ -154,6 +155,7 @@ class Selection(Results, Model, MLWritable):
         followers = Followers(callbacks=callbacks, experiment=experiment, tensorboard=tensorboard, progress=progress)
         journal = Journal(store, run_id)
         spec = journal.spec()
+        check_no_replay(spec)
         if spec.procedure != "GridSearch":
             raise InvalidArgumentError(
                 f"run {run_id!r} is a {spec.procedure}, whose settings are not in the store: make the search again and "
@@ -220,10 +222,11 @@ class Selection(Results, Model, MLWritable):
         Raises
         ------
         RunError
-            There is a run of that id; or a configuration has failed this time that others were cloned from.
+            There is a run of that id; the replay stopped, and is to be begun again; or a configuration has failed this
+            time that others were cloned from.
         """
         followers = Followers(callbacks=callbacks, progress=progress)
-        spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay")
+        spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay", replays=self.spec.run)
         backend.admit()
         probed = probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend)
         visits = on_workers(self.placements(), backend.num_workers)

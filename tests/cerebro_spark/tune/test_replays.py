@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,9 @@ torch = pytest.importorskip("torch")
 
 from searches import BATCH, adult, common, network, search
 
-from cerebro_spark import PBT, GridSearch, ModelTrainer, SparkBackend, Store
+from cerebro_spark import PBT, GridSearch, ModelTrainer, Selection, SparkBackend, Store
+from cerebro_spark.errors import RunError
+from cerebro_spark.hopper import Journal
 from optimizer.procedures import Source
 from optimizer.space import choice, log_uniform
 from udfs.hopper import Checkpoints
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from cerebro_spark import Selection
     from udfs.shards import PreparedData
 
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
@@ -90,6 +92,35 @@ def test_a_pbt_is_replayed_with_its_clones(
     for trial in again.trials:
         kept = {record.version // units for record in checkpoints.records(trial.trial_id) if not record.version % units}
         assert kept == {len(trial.history)}, f"{trial.trial_id}: a pin is left"
+
+
+@pytest.mark.parametrize("kind", [GridSearch, PBT])
+def test_a_replay_that_stopped_is_begun_again(
+    spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, kind: type[GridSearch | PBT]
+) -> None:
+    """Whoever resumed it would train on, but not follow the visits of the first run."""
+    make = {PBT: pbt, GridSearch: search}[kind]
+    task = make(spark, prepared.store)
+    name = f"first-{kind.__name__}"
+    found = task.fit(prepared, run_id=name)
+    write = Journal.order
+
+    def full(journal: Journal, exchange: Any) -> None:
+        if len(journal.orders()) == 1:
+            raise OSError("the disk is full")
+        write(journal, exchange)
+
+    backend = SparkBackend(spark, num_workers=2, threads=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "order", full)
+        with pytest.raises(RunError, match=f"the disk is full.*replay {name!r} again, with another run_id"):
+            found.replay(backend=backend, run_id=f"cut-{kind.__name__}", progress=False)
+    said = f"'cut-{kind.__name__}' is a replay of {name!r}, and is not resumed"
+    settings: dict[str, Any] = {"backend": backend, "trainer_fn": task.trainer_fn, "progress": False}
+    resume = task.resume if kind is PBT else partial(Selection.resume, prepared.store, **settings)
+    with pytest.raises(RunError, match=said):
+        resume(f"cut-{kind.__name__}")
+    replayed(found, spark)
 
 
 def test_what_the_user_did_is_replayed(spark: SparkSession, prepared: PreparedData) -> None:
