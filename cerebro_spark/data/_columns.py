@@ -364,8 +364,7 @@ def _weight(df: DataFrame, name: str, taken: Collection[str]) -> Source:
     kind = _type(df, name, "weight")
     if name in taken:
         raise ColumnError(
-            f"the weight {name!r} is a feature or a label too: if that is what you want, give it a second name, "
-            f"df.withColumn('weight', df[{name!r}])"
+            f"the weight {name!r} is a feature or a label too, and rows to predict have no weight: leave it out of these"
         )
     if not is_numeric(kind):
         raise ColumnError(f"weight {name!r} is {kind.simpleString()}: a weight is a number")

@@ -143,6 +143,7 @@ def test_full_batches_of_a_weight_of_two_train_as_of_two_rows(
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
 
 
+@pytest.mark.extended
 def test_a_validator_leaves_rows_of_weight_zero_out(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
     """Its averages and its best model are those of the validator on the rows that have a weight."""
     folds = table.withColumn("fold", F.pmod(F.xxhash64(*FEATURES, F.lit(1)), F.lit(2)).cast("int"))
@@ -163,7 +164,7 @@ def test_a_validator_leaves_rows_of_weight_zero_out(spark: SparkSession, tmp_pat
         averages.append(found.avgMetrics)
         scored = found.bestModel.transform(folds.drop("w")).sort(*FEATURES)
         outputs.append([row["rawPrediction"] for row in scored.select("rawPrediction").collect()])
-    # The models are equal; they are evaluated in other batches, whose products round in other orders.
+    # Rows are evaluated in other batches, whose products round in other orders.
     assert averages[0] == pytest.approx(averages[1], rel=1e-6)
     assert averages[0][0] != pytest.approx(averages[0][1], rel=1e-3)
     np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-5, atol=1e-6)
