@@ -364,7 +364,7 @@ def _weight(df: DataFrame, name: str, taken: Collection[str]) -> Source:
     kind = _type(df, name, "weight")
     if name in taken:
         raise ColumnError(
-            f"the weight {name!r} is a feature or a label too, and rows to predict have no weight: leave it out of these"
+            f"the weight {name!r} is a feature or a label too: leave it out of those, for rows to predict have none"
         )
     if not is_numeric(kind):
         raise ColumnError(f"weight {name!r} is {kind.simpleString()}: a weight is a number")
