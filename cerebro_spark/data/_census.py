@@ -26,7 +26,7 @@ COMPLETE = -1
 """Defect of a row that has none."""
 
 # Defects that are not of one of the inputs and labels.
-_WEIGHTLESS, _NO_WEIGHT = -2, -3
+_ZERO_WEIGHT, _BAD_WEIGHT = -2, -3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Census:
         Shapes of the columns' tensors, by column.
     dropped : mapping of str to int
         Number of incomplete rows, by reason.
-    weightless : int
+    zero_weights : int
         Number of rows with the weight 0, which are as if they were not there. Default 0.
     """
 
@@ -51,7 +51,7 @@ class Census:
     content: str
     shapes: Mapping[str, tuple[int, ...]]
     dropped: Mapping[str, int]
-    weightless: int = 0
+    zero_weights: int = 0
 
     @property
     def rows(self) -> int:
@@ -68,7 +68,7 @@ def encoded(df: DataFrame, chosen: Chosen, seed: int) -> DataFrame:
         Columns ``c0``, ``c1``, ... of the sources, the lengths of their tensors (``n...``), whole numbers that
         ``float32`` would round (``r0``, ``r1``, ... of ``chosen.rounded``), ``key`` (a hash of the seed and the row
         without its weight), ``content`` (the same with its weight), ``bucket`` (of the key), ``defect``
-        (:data:`COMPLETE`, or the first one) and, with weights, ``no_weight`` (the text of a value that is none).
+        (:data:`COMPLETE`, or the first one) and, with weights, ``bad_weight`` (the text of a value that is none).
     """
     sources = chosen.sources
     lengths = [
@@ -82,7 +82,9 @@ def encoded(df: DataFrame, chosen: Chosen, seed: int) -> DataFrame:
     # Hash the encoded values, so that equal numbers of another type give equal rows.
     key = F.xxhash64(F.lit(seed).cast("bigint"), *columns[: len(chosen.content)])
     weight = chosen.weight
-    weighing = [] if weight is None else [weight.no_weight.alias("no_weight"), weight.weightless.alias("weightless")]
+    weighing = (
+        [] if weight is None else [weight.bad_weight.alias("bad_weight"), weight.zero_weight.alias("zero_weight")]
+    )
     content = F.col("key") if weight is None else F.xxhash64(F.col("key"), columns[-1])
     return (
         df.select(
@@ -106,6 +108,8 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
     """
     sources = chosen.content
     ends = [(name, F.min if name.endswith("_min") else F.max) for name in rows.columns if name[0] in "nr"]
+    if chosen.weight is not None:
+        ends.append(("bad_weight", F.max))
     counts = (
         rows.groupBy("bucket", "defect")
         .agg(
@@ -128,12 +132,11 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
             f'{listed(dropped)}; errors="drop" leaves such rows out, pyspark.ml.feature.Imputer fills numbers in'
         )
     complete = [row for row in counts if row["defect"] == COMPLETE]
-    weightless = sum(row["rows"] for row in counts if row["defect"] == _WEIGHTLESS)
+    zero_weights = sum(row["rows"] for row in counts if row["defect"] == _ZERO_WEIGHT)
     if not complete:
-        reasons = dropped | (
-            {f"weight 0 in {chosen.weight.name!r}": weightless} if chosen.weight and weightless else {}
-        )
-        raise EmptyInputError(f"no row is complete: {listed(reasons)}")
+        if chosen.weight is not None and zero_weights:
+            dropped[f"weight 0 in {chosen.weight.name!r}"] = zero_weights
+        raise EmptyInputError(f"no row is complete: {listed(dropped)}")
     for place, source in enumerate(chosen.rounded):
         inexact = [row[f"r{place}"] for row in complete if row[f"r{place}"] is not None]
         if inexact:
@@ -147,7 +150,7 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
     if image_size is not None:
         shapes |= {source.name: (3, image_size, image_size) for source in sources if source.kind == "image"}
     content = str(sum(int(row["content"]) for row in complete))
-    return Census(tuple(buckets.get(bucket, 0) for bucket in range(BUCKETS)), content, shapes, dropped, weightless)
+    return Census(tuple(buckets.get(bucket, 0) for bucket in range(BUCKETS)), content, shapes, dropped, zero_weights)
 
 
 def listed(dropped: Mapping[str, int]) -> str:
@@ -156,15 +159,15 @@ def listed(dropped: Mapping[str, int]) -> str:
 
 
 def _check_weights(name: str, counts: Iterable[Row]) -> None:
-    bad = [row for row in counts if row["defect"] == _NO_WEIGHT]
+    bad = [row for row in counts if row["defect"] == _BAD_WEIGHT]
     if bad:
         rows = sum(row["rows"] for row in bad)
         raise ColumnError(
-            f"weight column {name!r} has {max(row['no_weight'] for row in bad)} ({rows:,} such row"
+            f"weight column {name!r} has {max(row['bad_weight'] for row in bad)} ({rows:,} such row"
             f"{'' if rows == 1 else 's'}): a weight is a finite float32 and not negative; 0 leaves a row out. Correct "
             f"it, or leave such rows out with df.where(...); df.fillna(0.0, [{name!r}]) does it for null and NaN"
         )
-    if all(row["defect"] == _WEIGHTLESS for row in counts):
+    if all(row["defect"] == _ZERO_WEIGHT for row in counts):
         raise EmptyInputError(f"every row has the weight 0 in {name!r}")
 
 
@@ -172,7 +175,7 @@ def _defect(chosen: Chosen, columns: Sequence[Column]) -> Column:
     """Return the number of a row's first defect, so that each row counts once."""
     tests = []
     if chosen.weight is not None:
-        tests += [(F.col("no_weight").isNotNull(), _NO_WEIGHT), (F.col("weightless"), _WEIGHTLESS)]
+        tests += [(F.col("bad_weight").isNotNull(), _BAD_WEIGHT), (F.col("zero_weight"), _ZERO_WEIGHT)]
     for place, (source, column) in enumerate(zip(chosen.content, columns, strict=False)):
         tests.append((source.has_null(column), 2 * place))
         not_finite = source.not_finite(column)

@@ -124,15 +124,15 @@ class Source:
         return F.when(self.raw.isNotNull() & ~same, whole)
 
     @property
-    def weightless(self) -> Column:
+    def zero_weight(self) -> Column:
         """Whether a row has the weight 0, and counts for nothing."""
         return F.coalesce(self.raw.cast("double") == 0, F.lit(False))
 
     @property
-    def no_weight(self) -> Column:
+    def bad_weight(self) -> Column:
         """Value, as text, that is no weight as ``float32``: null, NaN, infinite, negative or too small; else null."""
         encoded = self.encoded
-        is_weight = (encoded > 0) & (encoded < float("inf")) | self.weightless
+        is_weight = (encoded > 0) & (encoded < float("inf")) | self.zero_weight
         return F.when(~F.coalesce(is_weight, F.lit(False)), F.coalesce(self.raw.cast("string"), F.lit("null")))
 
     def column(self, shape: tuple[int, ...]) -> TensorColumn:

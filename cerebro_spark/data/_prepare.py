@@ -186,10 +186,10 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
         fingerprint,
         census.dropped,
         chosen.weights,
-        census.weightless,
+        census.zero_weights,
     )
-    if census.weightless:
-        _LOG.info("%d rows have the weight 0 in %r and are left out", census.weightless, weight_column)
+    if census.zero_weights:
+        _LOG.info("%d rows have the weight 0 in %r and are left out", census.zero_weights, weight_column)
     prepared = _stored(planned, errors, df.sparkSession) or _Writing(planned, chosen, deal, errors).run(rows, tick)
     if prepared.dropped:
         _LOG.warning('rows are left out: %s. errors="raise" refuses such data', listed(prepared.dropped))

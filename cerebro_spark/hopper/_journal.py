@@ -93,7 +93,7 @@ class RunSpec:
         Class of the search.
     keep : str
         One of :data:`KEEPS`.
-    others : list of [str, str]
+    other_objectives : list of [str, str]
         Metrics that decide beside the first, and the mode of each. Default none.
     replays : str
         Run that this one repeats, visit by visit. Default ``""``: none.
@@ -112,7 +112,7 @@ class RunSpec:
     rounds: str
     procedure: str
     keep: str = KEEPS[0]
-    others: list[list[str]] = field(default_factory=list)
+    other_objectives: list[list[str]] = field(default_factory=list)
     replays: str = ""
 
     @property
@@ -123,7 +123,7 @@ class RunSpec:
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """The metrics that decide, the first one first."""
-        return (Objective(self.metric, self.mode), *(Objective(metric, mode) for metric, mode in self.others))
+        return (Objective(self.metric, self.mode), *(Objective(metric, mode) for metric, mode in self.other_objectives))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +175,15 @@ class Journal:
         with self._document("run.json", remedy=_NO_RUN) as data:
             settings: dict[str, Any] = {name: typed(data, name, kind) for name, kind in _SPEC.items()}
             added = {name: typed(data, name, str) if name in data else first for name, first in _ADDED.items()}
-            others = typed(data, "others", list) if "others" in data else []
-            spec = RunSpec(**settings | added, others=[[*map(str, pair)] for pair in others])
+            pairs = typed(data, "other_objectives", list) if "other_objectives" in data else []
+            spec = RunSpec(**settings | added, other_objectives=[[*map(str, pair)] for pair in pairs])
             check_name(spec.prepared, "prepared data")
             if spec.run != self.run or not all(isinstance(params, dict) for params in spec.configs):
                 raise ValueError(f"it has the settings of {spec.run!r}")
             if spec.rounds not in ROUNDS:
                 raise ValueError(f"rounds is {spec.rounds!r}")
-            if not all(len(pair) == 2 and pair[1] in {"min", "max"} for pair in spec.others):  # noqa: PLR2004 - a pair
-                raise ValueError(f"others is {spec.others!r}")
+            if any(len(pair) != 2 or pair[1] not in {"min", "max"} for pair in spec.other_objectives):  # noqa: PLR2004
+                raise ValueError(f"other_objectives is {spec.other_objectives!r}")
             if spec.keep not in KEEPS:
                 raise ValueError(f"keep is {spec.keep!r}")
         return spec

@@ -51,8 +51,8 @@ def check_classes(df: DataFrame, prepared: PreparedData, session: Session) -> No
     values = df.schema[name].metadata.get("ml_attr", {}).get("vals")
     count = len(values) if values else max(size, 2)
     label = F.col(quoted(name)).cast("bigint")
-    if prepared.weights is not None:
-        df = df.where(F.col(quoted(prepared.weights.name)) > 0)
+    if prepared.weight_column is not None:
+        df = df.where(F.col(quoted(prepared.weight_column)) > 0)
     rows = df.select(label.alias("label")).where(F.col("label").between(0, count - 1)).distinct().collect()
     missing = sorted(set(range(count)) - {row["label"] for row in rows})
     if missing:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cerebro_spark.tune._result import TrialResult
     from optimizer.procedures import Objective
 
-__all__ = ["check_objectives", "on_the_front", "place"]
+__all__ = ["check_objectives", "pareto_front", "rank_key"]
 
 
 def check_objectives(metric: str | Sequence[str], mode: str | Sequence[str] | None) -> dict[str, list[str]]:
@@ -54,7 +54,7 @@ def check_objectives(metric: str | Sequence[str], mode: str | Sequence[str] | No
     return {"metric": [each.metric for each in found], "mode": [each.mode for each in found]}
 
 
-def on_the_front(results: Sequence[TrialResult], objectives: Sequence[Objective]) -> tuple[TrialResult, ...]:
+def pareto_front(results: Sequence[TrialResult], objectives: Sequence[Objective]) -> tuple[TrialResult, ...]:
     """Choose the results than which no other is as good in all objectives and better in one.
 
     Parameters
@@ -73,10 +73,16 @@ def on_the_front(results: Sequence[TrialResult], objectives: Sequence[Objective]
     return tuple(measured[number] for number in front(points))
 
 
-def place(result: TrialResult, objectives: Sequence[Objective]) -> tuple[bool, tuple[float, ...], str]:
+def rank_key(result: TrialResult, objectives: Sequence[Objective]) -> tuple[bool, tuple[float, ...], str]:
     """Give a key that sorts the best result first.
 
     By the first objective, of equal ones by the others in turn, so that the first is on the front; then by id.
+
+    Parameters
+    ----------
+    result : TrialResult
+        One that did not finish with a number for each objective comes after all that did.
+    objectives : sequence of Objective
     """
     measured = _measured(result)
     scores = tuple(-each.score(result.scores[each.metric]) for each in objectives) if measured else ()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import InvalidArgumentError, NoModelError
 from cerebro_spark.tune._placements import placements
-from cerebro_spark.tune._ranking import on_the_front, place
+from cerebro_spark.tune._ranking import pareto_front, rank_key
 from cerebro_spark.tune._result import TrialResult, result_of
 from cerebro_spark.tune._tables import run_tables
 from optimizer.errors import nearest
@@ -62,7 +62,7 @@ class Results:
         """The configurations, the best first; those that did not finish come last."""
         objectives = self.spec.objectives
         results = (result_of(trial, self.spec) for trial in self._trials)
-        return tuple(sorted(results, key=lambda result: place(result, objectives)))
+        return tuple(sorted(results, key=lambda result: rank_key(result, objectives)))
 
     @property
     def best(self) -> TrialResult:
@@ -76,7 +76,7 @@ class Results:
             None did.
         """
         first = self.trials[0]
-        if not on_the_front((first,), self.spec.objectives):
+        if not pareto_front((first,), self.spec.objectives):
             statuses = "; ".join(f"{trial.trial_id} {trial.status}" for trial in self.trials)
             last = first.traceback.strip().splitlines()[-1:] or ["no number to compare"]
             raise NoModelError(
@@ -96,7 +96,7 @@ class Results:
             No configuration finished.
         """
         _ = self.best
-        return on_the_front(self.trials, self.spec.objectives)
+        return pareto_front(self.trials, self.spec.objectives)
 
     @property
     def best_params(self) -> dict[str, Any]:
@@ -273,7 +273,7 @@ class Results:
         goals = ", ".join(f"{each.metric} ({each.mode})" for each in objectives)
         rows = [
             f"  {result.trial_id}: " + ", ".join(f"{result.scores[each.metric]:.4g}" for each in objectives)
-            for result in on_the_front(self.trials, objectives)
+            for result in pareto_front(self.trials, objectives)
         ]
         return [f"front of {goals}:", *rows]
 

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError
+from cerebro_spark.tune._train import metric_and_mode
 
 if TYPE_CHECKING:
     from cerebro_spark.hopper import RunSpec
     from udfs.shards import PreparedData
 
 __all__ = ["check_no_replay", "check_same", "check_weights"]
-
-# A search's settings, by the user's name, and the field of the run that has them. The run's files are read by them.
-_SETTINGS = {
-    "metric": "metric",
-    "mode": "mode",
-    "metrics beside the first": "others",
-    "schedule": "policy",
-    "rounds": "rounds",
-    "keep": "keep",
-    "replicas": "replicas",
-}
 
 
 def check_no_replay(spec: RunSpec) -> None:
@@ -60,8 +50,9 @@ def check_same(stored: RunSpec, own: RunSpec) -> None:
     RunError
         A setting differs.
     """
-    for setting, field in _SETTINGS.items():
-        _check(stored.run, setting, getattr(stored, field), getattr(own, field))
+    ours = _settings(own)
+    for setting, theirs in _settings(stored).items():
+        _check(stored.run, setting, theirs, ours[setting])
 
 
 def check_weights(run_id: str, prepared: PreparedData, weight_column: str | None) -> None:
@@ -80,7 +71,19 @@ def check_weights(run_id: str, prepared: PreparedData, weight_column: str | None
     RunError
         They differ.
     """
-    _check(run_id, "weight_column", None if prepared.weights is None else prepared.weights.name, weight_column)
+    _check(run_id, "weight_column", prepared.weight_column, weight_column)
+
+
+def _settings(spec: RunSpec) -> dict[str, Any]:
+    """Give the settings that the run's files are read by, with the names that a search has for them."""
+    several = len(spec.objectives) > 1
+    return {
+        **(metric_and_mode(spec) if several else {"metric": spec.metric, "mode": spec.mode}),
+        "schedule": spec.policy,
+        "rounds": spec.rounds,
+        "keep": spec.keep,
+        "replicas": spec.replicas,
+    }
 
 
 def _check(run_id: str, setting: str, theirs: object, ours: object) -> None:

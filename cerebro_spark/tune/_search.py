@@ -18,7 +18,7 @@ from cerebro_spark.tune._ranking import check_objectives
 from cerebro_spark.tune._resumed import check_no_replay, check_same, check_weights
 from cerebro_spark.tune._selection import Selection
 from cerebro_spark.tune._tracking import Followers
-from cerebro_spark.tune._train import rules, train, trainer_name
+from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Limits
@@ -168,7 +168,7 @@ class Search(Estimator[Selection]):
         self._check()
 
     def _check(self) -> None:
-        self._unasked()
+        self._provisional()
         _ = self._budget
         words = (("schedule", self.schedule, POLICIES), ("rounds", self.rounds, ROUNDS), ("keep", self.keep, KEEPS))
         for name, value, known in words:
@@ -345,7 +345,7 @@ class Search(Estimator[Selection]):
         InvalidArgumentError
             A value that is not allowed.
         """
-        plan = self._unasked().plan()
+        plan = self._provisional().plan()
         if unit_seconds is None:
             return plan
         partitions = self.num_shards or self.backend.most_workers
@@ -393,8 +393,8 @@ class Search(Estimator[Selection]):
     def _fit(self, dataset: DataFrame) -> Selection:
         return self.fit(dataset)
 
-    def _unasked(self) -> Procedure:
-        """Make the procedure where it decides nothing: which way a metric is better, a network says later."""
+    def _provisional(self) -> Procedure:
+        """Make a procedure to check and to plan by: which way a metric is better, only a network says."""
         return self.procedure(**check_objectives(self.metric, self.mode))
 
     def _rules(self, metric: str | Sequence[str], mode: str | Sequence[str]) -> dict[str, Any]:
@@ -407,11 +407,10 @@ class Search(Estimator[Selection]):
 
     def _prepared(self, data: DataFrame | PreparedData) -> PreparedData:
         if isinstance(data, PreparedData):
-            weight = None if data.weights is None else data.weights.name
-            if weight != self.weight_column:
+            if data.weight_column != self.weight_column:
                 raise InvalidArgumentError(
                     f"weight_column={self.weight_column!r}, and {data.name!r} was prepared with "
-                    f"weight_column={weight!r}: give both the same"
+                    f"weight_column={data.weight_column!r}: give both the same"
                 )
             self.backend.admit()
             return data
@@ -448,7 +447,7 @@ class Search(Estimator[Selection]):
             larger_is_better=first.larger_is_better,
             procedure=type(self).__name__,
             keep=self.keep,
-            others=[[each.metric, each.mode] for each in others],
+            other_objectives=[[each.metric, each.mode] for each in others],
         )
 
     def _train(
@@ -464,7 +463,7 @@ class Search(Estimator[Selection]):
             Selection,
             spec,
             prepared,
-            self.procedure(**rules(spec)),
+            self.procedure(**metric_and_mode(spec)),
             trainer_fn=self.trainer_fn,
             probed=probed,
             backend=self.backend,

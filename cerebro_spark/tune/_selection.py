@@ -18,7 +18,7 @@ from cerebro_spark.tune._result import ranked_epoch
 from cerebro_spark.tune._results import Results
 from cerebro_spark.tune._resumed import check_no_replay
 from cerebro_spark.tune._tracking import Followers
-from cerebro_spark.tune._train import rules, train, trainer_name
+from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.errors import nearest
 from optimizer.procedures import Listed
 from udfs.hopper import Checkpoints
@@ -181,7 +181,7 @@ class Selection(Results, Model, MLWritable):
                 cls,
                 spec,
                 prepared,
-                Listed(spec.configs, epochs=spec.epochs, **rules(spec)),
+                Listed(spec.configs, epochs=spec.epochs, **metric_and_mode(spec)),
                 trainer_fn=trainer_fn,
                 probed=probed,
                 backend=backend,
@@ -237,7 +237,7 @@ class Selection(Results, Model, MLWritable):
                 type(self),
                 spec,
                 self.prepared,
-                Repeat(self._trials, **rules(spec)),
+                Repeat(self._trials, **metric_and_mode(spec)),
                 trainer_fn=self.trainer_fn,
                 probed=probed,
                 backend=backend,

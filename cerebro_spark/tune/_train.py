@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     _TrainerFn = Callable[[dict[str, Any]], Any]
 
-__all__ = ["rules", "train", "trainer_name"]
+__all__ = ["metric_and_mode", "train", "trainer_name"]
 
 _Result = TypeVar("_Result", bound=Finished)
 
@@ -37,7 +37,7 @@ def trainer_name(trainer_fn: Callable[..., Any]) -> str:
     return f"{getattr(trainer_fn, '__module__', '?')}:{getattr(trainer_fn, '__qualname__', '?')}"
 
 
-def rules(spec: RunSpec) -> dict[str, Any]:
+def metric_and_mode(spec: RunSpec) -> dict[str, Any]:
     """Give the metrics that decide in a run, and their modes, as a procedure takes them."""
     return {"metric": [each.metric for each in spec.objectives], "mode": [each.mode for each in spec.objectives]}
 

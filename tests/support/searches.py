@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -10,7 +11,8 @@ import torch
 from pyspark import cloudpickle
 from real_inputs import adult_path
 
-from cerebro_spark import GridSearch, ModelTrainer, PreparedData, Selection, SparkBackend, Store
+from cerebro_spark import GridSearch, ModelTrainer, NetworkEstimator, PreparedData, Selection, SparkBackend, Store
+from cerebro_spark.hopper import Journal
 from udfs.handlers.torch._session import as_tensor
 from udfs.hopper import Checkpoints
 from udfs.packing import unpack
@@ -18,12 +20,26 @@ from udfs.shards import load_shard
 from udfs.training import initial_seed, row_order
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import numpy as np
+    import pytest
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BATCH", "FEATURES", "adult", "common", "network", "plain_loop", "search", "states", "trainer"]
+__all__ = [
+    "BATCH",
+    "FEATURES",
+    "adult",
+    "common",
+    "disk_full_after",
+    "estimator",
+    "network",
+    "plain_loop",
+    "search",
+    "states",
+    "trainer",
+]
 
 # The workers have no such module: its functions go to them by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -81,6 +97,27 @@ def common(spark: SparkSession, store: Store | Path | str, **others: Any) -> dic
 def search(spark: SparkSession, store: Store | Path | str, **settings: Any) -> GridSearch:
     grid = {"search_space": {"lr": [0.01, 0.001], "hidden": [8, 24]}, "num_epochs": 2}
     return GridSearch(**common(spark, store, **grid | settings))
+
+
+def estimator(spark: SparkSession, store: Store | Path | str, **settings: Any) -> NetworkEstimator:
+    # The other schedules follow measured times, and two runs may differ.
+    usual = {"hyperparameters": {"lr": 0.01, "hidden": 4}, "num_epochs": 1, "metric": "loss", "schedule": "fixed"}
+    return NetworkEstimator(**common(spark, store, **usual | settings))
+
+
+@contextmanager
+def disk_full_after(orders: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the store refuse a run's next decisions once it has those of so many calls: the run stops."""
+    write = Journal.order
+
+    def full(journal: Journal, exchange: Any) -> None:
+        if len(journal.orders()) == orders:
+            raise OSError("the disk is full")
+        write(journal, exchange)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "order", full)
+        yield
 
 
 def plain_loop(

@@ -121,6 +121,11 @@ class PreparedData:
         return (*self.inputs, *self.labels, *(() if self.weights is None else (self.weights,)))
 
     @property
+    def weight_column(self) -> str | None:
+        """Name of the column with the weights of the rows; ``None`` where all count alike."""
+        return None if self.weights is None else self.weights.name
+
+    @property
     def columns(self) -> tuple[TensorColumn, ...]:
         """The columns of a shard's file, each once."""
         return columns_of(self.groups)
@@ -193,7 +198,7 @@ class PreparedData:
                 lines.append(f"  {what} {group.name!r}: {group.dtype} {group.shape} of {names}")
         if self.weights is not None:
             lines.append(
-                f"  weights of the rows: {self.weights.name}; left out: {self.zero_weights:,} rows of weight 0"
+                f"  weights of the rows: {self.weight_column}; left out: {self.zero_weights:,} rows of weight 0"
             )
         lines.append(f"  {'partition':>9} {'training rows':>13} {'validation rows':>15} {'MiB':>9}")
         for partition in self.partitions[:_LISTED]:

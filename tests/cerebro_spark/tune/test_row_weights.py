@@ -14,10 +14,10 @@ torch = pytest.importorskip("torch")
 
 from pyspark import cloudpickle
 from pyspark.sql import functions as F  # noqa: N812
-from searches import FEATURES, adult, network, plain_loop, search, states, trainer
+from searches import FEATURES, adult, estimator, network, plain_loop, search, states
 from sessions import CONNECT, pytest_on_connect
 
-from cerebro_spark import NetworkEstimator, SparkBackend, Store, TrainingFunctions
+from cerebro_spark import Store, TrainingFunctions
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError, TrainerError
 from udfs.shards import load_shard
@@ -170,22 +170,6 @@ def test_functions_that_ignore_weights_are_refused(spark: SparkSession, tmp_path
 
 
 # ---- Spark ML's Param
-
-
-def estimator(spark: SparkSession, folder: Path, **settings: Any) -> NetworkEstimator:
-    usual: dict[str, Any] = {
-        "backend": SparkBackend(spark, num_workers=2, threads=1),
-        "store": Store.from_uri(str(folder)),
-        "trainer_fn": trainer,
-        "hyperparameters": {"lr": 0.01, "hidden": 4},
-        "num_epochs": 1,
-        "feature_columns": FEATURES,
-        "label_columns": ["label"],
-        "progress": False,
-        "seed": 5,
-        "schedule": "fixed",
-    }
-    return NetworkEstimator(**usual | settings)
 
 
 def test_weights_are_a_param(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:

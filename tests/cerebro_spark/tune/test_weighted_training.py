@@ -18,9 +18,9 @@ from pyspark import cloudpickle
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.tuning import CrossValidator
 from pyspark.sql import functions as F  # noqa: N812
-from searches import FEATURES, adult, common, search, trainer
+from searches import FEATURES, adult, common, estimator, search, trainer
 
-from cerebro_spark import ModelTrainer, NetworkEstimator, SparkBackend, SuccessiveHalving
+from cerebro_spark import ModelTrainer, SparkBackend, SuccessiveHalving
 from cerebro_spark.errors import RunError
 from udfs.hopper import Checkpoints
 from udfs.metrics import Metric, MetricError
@@ -149,11 +149,7 @@ def test_a_validator_leaves_rows_of_weight_zero_out(spark: SparkSession, tmp_pat
     folds = table.withColumn("fold", F.pmod(F.xxhash64(*FEATURES, F.lit(1)), F.lit(2)).cast("int"))
     averages, outputs = [], []
     for name, rows in (("zero", folds), ("absent", folds.where("w > 0"))):
-        made = NetworkEstimator(
-            **common(spark, tmp_path / name, metric="loss", schedule="fixed"),
-            hyperparameters={"lr": 0.01, "hidden": 4},
-            num_epochs=1,
-        ).setWeightCol("w")
+        made = estimator(spark, tmp_path / name).setWeightCol("w")
         found = CrossValidator(
             estimator=made,
             estimatorParamMaps=[{made.lr: 0.1}, {made.lr: 0.001}],
