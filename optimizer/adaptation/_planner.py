@@ -21,7 +21,7 @@ from ._search import Problem, search
 from ._trunk import trunk_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from ._branch import Branch
     from ._candidate import Candidate
@@ -44,6 +44,7 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     fuse: bool = True,
     joint: bool = True,
     barrier: bool = False,
+    stored: Collection[str] | None = None,
     solver: Solver = "highs",
     seconds: float = 10.0,
 ) -> AdaptationPlan:
@@ -75,6 +76,10 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
         Choose layers and groups together, never worse than the paper's two phases; False runs those.
     barrier : bool
         Predict memory as the paper does, for one loss of all branches; by default branches run one after the other.
+    stored : collection of str, optional
+        Expressions (:meth:`optimizer.graph.LayerGraph.expression`) of the layers that lie on disk. Then no others are
+        chosen, whatever ``disk_bytes``: the plan is how to group these candidates over what there is. By default the
+        layers are chosen too.
     solver : {"highs", "cbc"}
     seconds : float
         Limit of a run of the solver; then its best choice so far is taken.
@@ -133,7 +138,7 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     if not 0 < seconds < math.inf:
         raise InvalidArgumentError(f"seconds={seconds}: the solver needs a positive, finite limit")
     parts = branches(candidates)
-    trunk = trunk_of(parts, costs, records=records, disk_bytes=disk_bytes if materialise else 0)
+    trunk = trunk_of(parts, costs, records=records, disk_bytes=disk_bytes if materialise else 0, stored=stored)
     singles = [
         (Fused.of(number, branch, feeds), len(branch.members))
         for number, (branch, feeds) in enumerate(zip(parts, trunk.feeds, strict=True))
@@ -149,6 +154,7 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
         fuse=fuse,
         solver=solver,
         seconds=seconds,
+        given=stored is not None,
     )
     found = search(problem, joint=joint)
     if found is None:

@@ -42,6 +42,8 @@ class Problem:
     solver : {"highs", "cbc"}
     seconds : float
         Limit of a solver's run.
+    given : bool
+        Whether all storable layers lie on disk already, so that only the units are chosen. Default ``False``.
     """
 
     trunk: Trunk
@@ -54,6 +56,7 @@ class Problem:
     fuse: bool
     solver: Solver
     seconds: float
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +83,16 @@ def search(problem: Problem, *, joint: bool) -> Found | None:
 
     The two phases of the paper choose the layers for models that train apart, and fuse afterwards. Jointly, the
     layers are chosen again for the units, and the units for the layers, from three starts: those two phases, all
-    layers that anybody could read, and none. The best of all comes back, so never worse than the two phases.
+    layers that anybody could read, and none. The best of all comes back, so never worse than the two phases. Where the
+    layers are given, only the units are chosen.
 
     Returns
     -------
     Found or None
         None where no unit of one member fits into memory, whatever is materialised.
     """
+    if problem.given:
+        return _fused(problem, frozenset(problem.trunk.storable), proven=True)
     stored, proven = _stored(problem, problem.singles)
     best = _better(None, _fused(problem, stored, proven=proven))
     if joint and problem.fuse:

@@ -90,7 +90,14 @@ class Trunk:
         return tuple(sorted(reached))
 
 
-def trunk_of(branches: Sequence[Branch], costs: Costs, *, records: int, disk_bytes: int) -> Trunk:
+def trunk_of(
+    branches: Sequence[Branch],
+    costs: Costs,
+    *,
+    records: int,
+    disk_bytes: int,
+    stored: Collection[str] | None = None,
+) -> Trunk:
     """Merge the branches' trunks, and drop what no best plan reads.
 
     Parameters
@@ -99,6 +106,8 @@ def trunk_of(branches: Sequence[Branch], costs: Costs, *, records: int, disk_byt
     costs : Costs
     records, disk_bytes : int
         A layer of which not even ``records`` outputs fit is not storable.
+    stored : collection of str, optional
+        Expressions of layers that lie on disk: exactly these are storable then.
 
     Returns
     -------
@@ -111,7 +120,10 @@ def trunk_of(branches: Sequence[Branch], costs: Costs, *, records: int, disk_byt
     graph = merged.graph
     fed = [{merged.names[branch.members[0]][name] for name in branch.feeds} for branch in branches]
     wanted = set().union(*fed)
-    storable = _storable(graph, wanted, costs, disk_bytes // records)
+    if stored is None:
+        storable = _storable(graph, wanted, costs, disk_bytes // records)
+    else:
+        storable = {layer.name for layer in graph if layer.op != "input" and graph.expression(layer.name) in stored}
     part_of: dict[str, str] = {}
     for layer in reversed(graph.layers):
         readers = graph.consumers(layer.name)

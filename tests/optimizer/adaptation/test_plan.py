@@ -162,6 +162,26 @@ def test_the_makespan_of_workers(chosen: list[Candidate], disk: int, workers: in
     assert joint <= min(phases, alone) + 1e-6
 
 
+@bounded
+@given(workloads(layers=4), st.data())
+def test_over_layers_that_lie_on_disk_only_the_groups_are_chosen(chosen: list[Candidate], data: st.DataObject) -> None:
+    """Whatever lies there and whatever the budget; what is slower to read than to compute is computed."""
+    graph, feeds, own = parts(chosen)
+    names = [name for name in graph.names if name not in graph.inputs]
+    there = set(data.draw(st.lists(st.sampled_from(names), unique=True)) if names else ())
+    best = min(sum(unit_cost(group, graph, feeds, own, there) for group in groups) for groups in partitions(chosen))
+    result = plan(
+        chosen,
+        records=RECORDS,
+        disk_bytes=0,
+        memory_bytes=PLENTY,
+        costs=RATES,
+        stored={graph.expression(name) for name in there},
+    )
+    assert result.flops == RECORDS * best
+    assert {result.trunk.expression(name) for name in result.materialised} <= {graph.expression(name) for name in there}
+
+
 def net(name: str, below: str = "f", *, layers: Sequence[Layer] = (), **settings_: int) -> Candidate:
     trunk = [Layer("x", "input", (), (10,)), Layer("f", "conv", ("x",), (5,), flops=1000, fingerprint="f"), *layers]
     head = Layer("head", "fc", (below,), (2,), flops=30, param_bytes=40, frozen=False)
