@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from optimizer.arguments import whole
+from optimizer.errors import InvalidArgumentError
+
+from ._plan import Stage
 from ._sampling import ListedSampler
 from ._sequential import Sequential
 
@@ -14,12 +20,13 @@ __all__ = ["Listed"]
 
 
 class Listed(Sequential):
-    """Train given configurations, each for the same number of epochs.
+    """Train given configurations, all for the same number of epochs or each for its own.
 
     Parameters
     ----------
     configurations : iterable of mapping
-    epochs : int
+    epochs : int or sequence of int
+        Of all, or of each.
     concurrency : int, optional
         Most configurations beside each other; by default all.
     **settings
@@ -28,17 +35,39 @@ class Listed(Sequential):
     Raises
     ------
     InvalidArgumentError
-        No configuration, one that is no plain data, or another value that is not allowed.
+        No configuration, one that is no plain data, more or fewer epochs than configurations, or another value that is
+        not allowed.
+
+    Examples
+    --------
+    >>> rates = [{"lr": 0.1}, {"lr": 0.01}]
+    >>> [(start.params["lr"], start.epochs) for start in Listed(rates, epochs=[5, 10]).ask()]
+    [(0.1, 5), (0.01, 10)]
     """
 
     def __init__(
         self,
         configurations: Iterable[Mapping[str, Any]],
         *,
-        epochs: int,
+        epochs: int | Sequence[int],
         concurrency: int | None = None,
         **settings: Any,
     ) -> None:
         sampler = ListedSampler(configurations)
         count = len(sampler.configurations)
-        super().__init__(sampler, configurations=count, epochs=epochs, concurrency=concurrency, **settings)
+        each = [whole("epochs", number) for number in epochs] if isinstance(epochs, Sequence) else [epochs] * count
+        if len(each) != count:
+            raise InvalidArgumentError(f"epochs has {len(each)} numbers for {count} configurations: one for each")
+        super().__init__(sampler, configurations=count, epochs=max(each), concurrency=concurrency, **settings)
+        self._each = each
+
+    def epochs_of(self, number: int) -> int:
+        """See :meth:`Sequential.epochs_of`."""
+        return self._each[number]
+
+    def stages(self, count: int) -> tuple[Stage, ...]:
+        """See :meth:`Sequential.stages`."""
+        by_epochs = Counter(self._each[:count])
+        if len(by_epochs) == 1:
+            return super().stages(count)
+        return tuple(Stage(f"of {epochs} epochs", by_epochs[epochs], epochs, epochs) for epochs in sorted(by_epochs))

@@ -57,6 +57,11 @@ class Sampled(Procedure):
         """See :meth:`Procedure.hear`."""
         self.sampler.hear(trial)
 
+    @property
+    def drawn(self) -> int:
+        """How many configurations the sampler has given."""
+        return self._suggested
+
     def draw(self, epochs: int, reason: str = "") -> Trial | None:
         """Start the sampler's next configuration; None where there is none, or a limit is reached.
 

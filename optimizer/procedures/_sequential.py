@@ -67,12 +67,12 @@ class Sequential(Sampled):
         """See :meth:`Procedure.decide`."""
         for trial in fresh:
             if trial.waiting:
-                self.stop(trial, f"finished its {self.epochs} epochs")
+                self.stop(trial, f"finished its {self.epochs if trial.cut else trial.granted} epochs")
         free = self.configurations if self.concurrency is None else self.concurrency - self.training
         if self.concurrency is None and self.draws_late:
             free = idle
         while self.started < self.configurations and (free > 0 or not self.training):
-            if self.draw(self.epochs) is None:
+            if self.draw(self.epochs_of(self.drawn)) is None:
                 break
             free -= 1
 
@@ -82,16 +82,24 @@ class Sequential(Sampled):
         waves = -(-count // (self.concurrency or count))
         return Plan(
             procedure=type(self).__name__,
-            stages=(Stage("all", count, self.epochs, self.epochs),),
+            stages=self.stages(count),
             epochs_each=self.epochs,
             chain=waves * self.epochs,
             configurations=count,
             clones=0,
-            most_epochs=count * self.epochs,
+            most_epochs=sum(stage.configurations * stage.epochs for stage in self.stages(count)),
             concurrency=self.concurrency,
             limits=self.limits,
             notes=self.notes(*self._order()),
         )
+
+    def epochs_of(self, number: int) -> int:  # noqa: ARG002 - the same for all, unless a subclass knows better
+        """Epochs of the sampler's configuration of that number, from 0."""
+        return self.epochs
+
+    def stages(self, count: int) -> tuple[Stage, ...]:
+        """Lay out the first configurations."""
+        return (Stage("all", count, self.epochs, self.epochs),)
 
     def _order(self) -> list[str]:
         late = self.concurrency is None and self.sampler.learns

@@ -38,6 +38,8 @@ class ModelTrainer:
         Of the learning rate; Keras has it within its optimizer.
     scheduler_step : {"epoch", "batch"}
         After what the scheduler takes its step: all shards of an epoch (default), or every batch.
+    epochs : int, optional
+        Passes over the data, for an :class:`cerebro_spark.Adaptation` that trains a grid; a search says it itself.
 
     Raises
     ------
@@ -68,6 +70,7 @@ class ModelTrainer:
     batch_size: int = 32
     scheduler: Any = None
     scheduler_step: Literal["epoch", "batch"] = "epoch"
+    epochs: int | None = None
 
     def __post_init__(self) -> None:
         if self.framework is None:
@@ -78,6 +81,8 @@ class ModelTrainer:
             )
         if self.batch_size < 1:
             raise TrainerError(f"batch_size={self.batch_size}: at least 1")
+        if self.epochs is not None and self.epochs < 1:
+            raise TrainerError(f"epochs={self.epochs}: at least 1")
         if self.scheduler_step not in {"epoch", "batch"}:
             raise TrainerError(f'scheduler_step={self.scheduler_step!r}: "epoch" or "batch"')
         for wanted in self.metrics:

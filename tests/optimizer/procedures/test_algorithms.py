@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from optimizer.errors import InvalidArgumentError
 from optimizer.procedures import (
     ASHA,
     PBT,
@@ -322,6 +323,18 @@ def test_a_list_has_every_configuration_once_in_its_order() -> None:
     started = [decision.params for decision in Listed(space.grid(), epochs=1).ask() if isinstance(decision, Start)]
     assert started == space.grid()
     assert len(started) == 6
+
+
+def test_a_list_may_have_epochs_of_its_own_for_each() -> None:
+    search = Listed([{"n": 0}, {"n": 1}, {"n": 2}], epochs=[3, 1, 3])
+    plan = search.plan()
+    assert (plan.epochs_each, plan.most_epochs) == (3, 7)
+    assert [(stage.configurations, stage.epochs) for stage in plan.stages] == [(1, 1), (2, 3)]
+    simulate(search, lambda _, epoch: 1 / epoch, seconds=1.0, workers=2)
+    assert [trial.finished for trial in search.ledger] == [3, 1, 3]
+    assert {trial.reason for trial in search.ledger} == {"finished its 3 epochs", "finished its 1 epochs"}
+    with pytest.raises(InvalidArgumentError, match="2 numbers for 1 configurations"):
+        Listed([{"n": 0}], epochs=[1, 2])
 
 
 def test_concurrency_is_the_number_beside_each_other() -> None:
