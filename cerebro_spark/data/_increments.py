@@ -92,7 +92,8 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
     store : Store
         Store that every worker can reach.
     name : str
-        Name of the folder ``prepared/<name>`` in the store.
+        Name of the folder ``prepared/<name>`` in the store. A name of its own keeps the state before this batch under
+        the name of `previous`, which is needed on; under the same name the data move on.
     id_column : str
         Column that names a record: strings or whole numbers, none of them null.
     feature_columns, label_columns, weight_column
@@ -109,20 +110,21 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
     errors : {"drop", "raise"}
         As for :func:`prepare`.
     previous : GrowingData, optional
-        All batches so far: the latest state of `name`. Default ``None``: this is the first batch.
+        All batches so far. Default ``None``: this is the first batch.
     progress : callable, optional
         Called with the name of each step as it begins.
 
     Returns
     -------
     GrowingData
-        With one more increment. It is `previous` itself if the batch has nothing new, so that a batch may be given
-        again.
+        With one more increment. It is `previous` itself if the batch has nothing new. A batch that was added under
+        `name` before may be given again, and is not added twice.
 
     Raises
     ------
     InvalidArgumentError
-        An argument is not valid, differs from the first batch's, or `previous` is not the latest state of `name`.
+        An argument is not valid or differs from the first batch's; `name` holds other data; or the store does not hold
+        `previous` any more.
     ColumnError, LabelError
         As for :func:`prepare`; or an id is null or comes twice, or the columns are unlike those of the first batch.
     EmptyInputError
@@ -168,7 +170,7 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
     check_image_size(chosen, image_size)
     _check_id(df, id_column)
     settings = {"num_shards": num_shards, "test_fraction": test_fraction, "seed": seed, "id_column": id_column}
-    _check_previous(store, name, previous, settings)
+    before = _before(store, name, previous, settings)
     check_free(df.sparkSession)
     store.check_writable()
     tick = progress or _LOG.info
@@ -178,7 +180,7 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
     inputs, labels = chosen.groups(census.shapes)
     planned = PreparedData(
         store,
-        increment_name(name, 0 if previous is None else len(previous.increments)),
+        increment_name(name, 0 if before is None else len(before.increments)),
         inputs,
         labels,
         (),
@@ -189,22 +191,25 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
         chosen.weights,
         census.zero_weights,
     )
-    if previous is None:
+    if before is None:
         _check_first(census, num_shards, test_fraction)
     else:
-        _check_alike(planned, previous)
-    increment = _Writing(planned, chosen, census, errors, previous, num_shards).run(rows, tick)
+        _check_alike(planned, before)
+    increment = _Writing(planned, chosen, census, errors, before, num_shards).run(rows, tick)
     if increment.data.dropped:
         _LOG.warning('rows are left out: %s. errors="raise" refuses such data', listed(increment.data.dropped))
-    if previous is not None and not increment.rows and not increment.changes:
+    if before is not None and not increment.rows and not increment.changes:
         _LOG.info("%s: the batch has nothing new", name)
         store.delete(FOLDER, planned.name)
-        return previous
-    grown = (
-        GrowingData.of(name, (increment,), num_shards=num_shards, id_column=id_column)
-        if previous is None
-        else previous.grown(increment)
-    )
+        return before
+    if before is not None and (previous is None or before.fingerprint != previous.fingerprint):
+        store.delete(FOLDER, planned.name)
+        raise InvalidArgumentError(
+            f"{name!r} holds another batch already in {store.uri}: give another name, or previous="
+            f"udfs.shards.GrowingData.load(store, {name!r}) to add to it"
+        )
+    increments = (increment,) if before is None else (*before.increments, increment)
+    grown = GrowingData.of(name, increments, num_shards=num_shards, id_column=id_column)
     grown.save()
     return grown
 
@@ -327,33 +332,42 @@ def _check_id(df: DataFrame, id_column: Any) -> None:
         )
 
 
-def _check_previous(store: Store, name: str, previous: GrowingData | None, settings: Mapping[str, Any]) -> None:
-    stored = load_prepared(store, name) if store.exists(FOLDER, name, DESCRIPTION) else None
-    if previous is None:
-        if stored is not None:
-            grows = isinstance(stored, GrowingData)
-            remedy = "give previous=udfs.shards.GrowingData.load(store, name)" if grows else "give another name"
-            raise InvalidArgumentError(f"{name!r} holds data in {store.uri} already: {remedy}")
-        return
-    if not isinstance(previous, GrowingData):
+def _before(store: Store, name: str, previous: GrowingData | None, settings: Mapping[str, Any]) -> GrowingData | None:
+    """Find the data that a batch is added to: `previous`, or what `name` has after the same batch was added to it."""
+    if previous is not None and not isinstance(previous, GrowingData):
         raise InvalidArgumentError(
             f"previous is a {type(previous).__name__}, not GrowingData: begin with previous=None"
         )
-    if previous.name != name or previous.store != store:
-        raise InvalidArgumentError(
-            f"previous is {previous.name!r} in {previous.store.uri}, and the batch is for {name!r} in {store.uri}"
-        )
-    if stored is None or stored.fingerprint != previous.fingerprint:
-        raise InvalidArgumentError(
-            f"previous is not what {name!r} holds in {store.uri}: another batch came in between, or it was deleted; "
-            "load the latest state with udfs.shards.GrowingData.load(store, name)"
-        )
+    if previous is not None and previous.store != store:
+        raise InvalidArgumentError(f"previous is in {previous.store.uri}, and the batch is for {store.uri}")
+    stored = _stored(store, name)
+    earlier = () if previous is None else previous.increments
+    if stored is None:
+        if previous is not None and _stored(store, previous.name) is None:
+            raise InvalidArgumentError(f"previous is {previous.name!r}, which {store.uri} does not hold any more")
+        before = previous
+    elif isinstance(stored, GrowingData) and (stored.increments in (earlier, (*earlier, *stored.increments[-1:]))):
+        before = stored
+    else:
+        grows = isinstance(stored, GrowingData)
+        remedy = f"previous=udfs.shards.GrowingData.load(store, {name!r}) adds to it" if grows else "give another name"
+        raise InvalidArgumentError(f"{name!r} holds other data in {store.uri} already: {remedy}")
+    if before is not None:
+        _check_settings(before, settings)
+    return before
+
+
+def _stored(store: Store, name: str) -> PreparedData | None:
+    return load_prepared(store, name) if store.exists(FOLDER, name, DESCRIPTION) else None
+
+
+def _check_settings(before: GrowingData, settings: Mapping[str, Any]) -> None:
     for setting, value in settings.items():
-        before = getattr(previous, setting)
-        if value != before:
+        first = getattr(before, setting)
+        if value != first:
             raise InvalidArgumentError(
-                f"{setting}={value!r}, and {name!r} began with {before!r}: records would change places; give "
-                f"{setting}={before!r}"
+                f"{setting}={value!r}, and {before.name!r} began with {first!r}: records would change places; give "
+                f"{setting}={first!r}"
             )
 
 

@@ -90,6 +90,5 @@ def add_batch(
     groups = [TensorGroup(column.name, (column,)) for column in COLUMNS]
     planned = PreparedData(store, folder, (groups[0],), (groups[1],), (), SEED, test_fraction, "planned", {}, groups[2])
     increment = increment_of(planned, reports)
-    if previous is None:
-        return GrowingData.of(name, (increment,), num_shards=num_shards, id_column="id")
-    return previous.grown(increment)
+    increments = (increment,) if previous is None else (*previous.increments, increment)
+    return GrowingData.of(name, increments, num_shards=num_shards, id_column="id")

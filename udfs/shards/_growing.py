@@ -87,11 +87,6 @@ class GrowingData(PreparedData):
             id_column=id_column,
         )
 
-    def grown(self, increment: Increment) -> GrowingData:
-        """Return the data with one more increment."""
-        increments = (*self.increments, increment)
-        return GrowingData.of(self.name, increments, num_shards=self.num_shards, id_column=self.id_column)
-
     def place(self, record: str) -> tuple[str, int]:
         """Find the split and the shard of an id, whether there is a record of it or not: :func:`place_of`."""
         return place_of(record, seed=self.seed, num_shards=self.num_shards, test_fraction=self.test_fraction)
@@ -108,11 +103,8 @@ class GrowingData(PreparedData):
     @property
     def missing(self) -> tuple[str, ...]:
         """Paths of the shards whose files are not in the store."""
-        folder = f"{self.name}/"
         return tuple(
-            f"{increment.data.name.removeprefix(folder)}/{path}"
-            for increment in self.increments
-            for path in increment.data.missing
+            f"{increment.data.name}/{path}" for increment in self.increments for path in increment.data.missing
         )
 
     @property
@@ -166,10 +158,7 @@ class GrowingData(PreparedData):
                 f"of version {_VERSION}: give the batches again, under another name"
             )
         store, name = Store(typed(found, "store", str)), typed(found, "name", str)
-        increments = [
-            Increment.from_dict(one, store, increment_name(name, number))
-            for number, one in enumerate(typed(found, "increments", list))
-        ]
+        increments = [Increment.from_dict(one, store) for one in typed(found, "increments", list)]
         if not increments or typed(found, "num_shards", int) < 1:
             raise ShardError(f"{name!r} has no batch: give them again, under another name")
         return cls.of(
@@ -181,7 +170,7 @@ class GrowingData(PreparedData):
 
 
 def increment_name(name: str, number: int) -> str:
-    """Name the folder of a batch, which lies in that of the data."""
+    """Name the folder of a batch, which lies in that of the data that it was first part of."""
     return f"{name}/{number:04d}"
 
 

@@ -81,11 +81,11 @@ class Increment:
         }
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any], store: Store, name: str) -> Self:
-        """Read what :meth:`to_dict` wrote, for the place where it lies now."""
+    def from_dict(cls, found: Mapping[str, Any], store: Store) -> Self:
+        """Read what :meth:`to_dict` wrote, for the store where it lies now."""
         digests = typed(found, "records", dict)
         return cls(
-            PreparedData.from_dict({**typed(found, "data", dict), "store": store.uri, "name": name}),
+            PreparedData.from_dict({**typed(found, "data", dict), "store": store.uri}),
             {path: typed(digests, path, str) for path in digests},
             tuple(_changes(one) for one in typed(found, "changes", list)),
         )
