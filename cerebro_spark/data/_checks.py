@@ -9,6 +9,7 @@ from cerebro_spark.errors import ChangingInputError, InvalidArgumentError, Store
 from optimizer.errors import nearest
 from udfs.driver import cause
 from udfs.names import check_name
+from udfs.store import StoreFullError
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
@@ -59,5 +60,5 @@ def check_image_size(chosen: Chosen, image_size: int | None) -> None:
 def from_worker(error: PySparkException) -> Exception:
     """Return a worker's error about the store or a shard; any other error as Spark raised it."""
     kind, message = cause(error)
-    known = {"StoreError": StoreError, "ShardError": ChangingInputError}
+    known = {"StoreError": StoreError, "StoreFullError": StoreFullError, "ShardError": ChangingInputError}
     return known[kind](message) if kind in known else error
