@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Iterator
 
-__all__ = ["Store", "StoreError"]
+__all__ = ["Store", "StoreError", "StoreFullError"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _HADOOP_ONLY = {"s3a": "s3", "s3n": "s3"}
@@ -39,6 +39,10 @@ _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 class StoreError(CerebroError, OSError):
     """The store cannot be opened, read or written; the message says which place, why, and what would help."""
+
+
+class StoreFullError(StoreError):
+    """The store's disk or quota is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,32 @@ class Store:
             entries = system.get_file_info(fs.FileSelector(self.path(*parts), allow_not_found=True))
         return sorted(info.base_name for info in entries if not info.base_name.startswith(_PARTIAL))
 
+    def usage(self, *parts: str, suffix: str = "") -> int:
+        """Count the bytes of the files below a folder; 0 where there is no folder.
+
+        Parameters
+        ----------
+        *parts : str
+            Path of the folder.
+        suffix : str
+            Of the files' names. Default: all files, but not those that are still being written.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be read.
+        """
+        system, _ = _opened(self.uri)
+        with _about(self, parts, "read"):
+            entries = system.get_file_info(fs.FileSelector(self.path(*parts), allow_not_found=True, recursive=True))
+        return sum(
+            info.size
+            for info in entries
+            if info.type == fs.FileType.File
+            and info.base_name.endswith(suffix)
+            and not info.base_name.startswith(_PARTIAL)
+        )
+
     def delete(self, *parts: str) -> None:
         """Delete a file, or a folder with all that is in it; what is not there is left so.
 
@@ -301,8 +331,10 @@ def _about(store: Store, parts: tuple[str, ...], action: str) -> Iterator[None]:
         raise StoreError(f"{place}: nothing is there to {action}") from error
     except OSError as error:
         if error.errno in _FULL:
-            why = "the disk is full: free some space, or name a store on a larger one"
-        elif error.errno in _READ_ONLY:
+            raise StoreFullError(
+                f"{place}: the disk is full: free some space, or name a store on a larger one"
+            ) from error
+        if error.errno in _READ_ONLY:
             why = f"no permission to {action}: the folder is read-only for this user; name another store"
         elif error.errno in (errno.ENOTDIR, errno.EEXIST):
             why = "a file lies where a folder has to be: name another store"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cerebro_spark.data._columns import Chosen, Source
 
-__all__ = ["BUCKETS", "COMPLETE", "Census", "count", "encoded", "listed"]
+__all__ = ["BUCKETS", "COMPLETE", "WITHOUT_WEIGHT", "Census", "count", "encoded", "listed"]
 
 BUCKETS = 256
 """Number of buckets that rows are sorted into: enough to run as many tasks, few enough to count each."""
@@ -25,8 +25,10 @@ BUCKETS = 256
 COMPLETE = -1
 """Defect of a row that has none."""
 
-# Defects that are not of one of the inputs and labels.
-_ZERO_WEIGHT, _BAD_WEIGHT = -2, -3
+WITHOUT_WEIGHT = -2
+"""Defect of a row with the weight 0."""
+
+_BAD_WEIGHT = -3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,17 @@ class Census:
         return sum(self.buckets)
 
 
-def encoded(df: DataFrame, chosen: Chosen, seed: int) -> DataFrame:
+def encoded(df: DataFrame, chosen: Chosen, seed: int, *others: Column) -> DataFrame:
     """Encode all rows as the shards hold them, incomplete ones included.
+
+    Parameters
+    ----------
+    df : DataFrame
+    chosen : Chosen
+    seed : int
+        Of the key.
+    *others : Column
+        Further columns of `df` to keep, under names of their own.
 
     Returns
     -------
@@ -88,23 +99,27 @@ def encoded(df: DataFrame, chosen: Chosen, seed: int) -> DataFrame:
     content = F.col("key") if weight is None else F.xxhash64(F.col("key"), columns[-1])
     return (
         df.select(
-            *(source.encoded.alias(f"c{place}") for place, source in enumerate(sources)), *lengths, *inexact, *weighing
+            *(source.encoded.alias(f"c{place}") for place, source in enumerate(sources)),
+            *lengths,
+            *inexact,
+            *weighing,
+            *others,
         )
         .withColumns({"key": key, "defect": _defect(chosen, columns)})
         .withColumns({"content": content, "bucket": F.pmod(F.col("key"), F.lit(BUCKETS)).cast("int")})
     )
 
 
-def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) -> Census:
-    """Count the rows of :func:`encoded`.
+def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None, *, buckets: int = BUCKETS) -> Census:
+    """Count the rows of :func:`encoded`, whose ``bucket`` is less than `buckets`.
 
     Raises
     ------
     EmptyInputError
         There is no row, no complete one, or none with a weight.
     ColumnError, LabelError
-        Values are null or not finite, with ``errors="raise"``; tensors of one column differ in shape, or are empty;
-        ``float32`` would round whole numbers; a value is no weight.
+        A row has no id; values are null or not finite, with ``errors="raise"``; tensors of one column differ in shape,
+        or are empty; ``float32`` would round whole numbers; a value is no weight.
     """
     sources = chosen.content
     ends = [(name, F.min if name.endswith("_min") else F.max) for name in rows.columns if name[0] in "nr"]
@@ -122,6 +137,7 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
     )
     if not counts:
         raise EmptyInputError("the DataFrame has no rows")
+    _check_places(counts)
     if chosen.weight is not None:
         _check_weights(chosen.weight.name, counts)
     defects = {defect: sum(row["rows"] for row in counts if row["defect"] == defect) for defect in _defects(counts)}
@@ -132,11 +148,32 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
             f'{listed(dropped)}; errors="drop" leaves such rows out, pyspark.ml.feature.Imputer fills numbers in'
         )
     complete = [row for row in counts if row["defect"] == COMPLETE]
-    zero_weights = sum(row["rows"] for row in counts if row["defect"] == _ZERO_WEIGHT)
+    zero_weights = sum(row["rows"] for row in counts if row["defect"] == WITHOUT_WEIGHT)
     if not complete:
         if chosen.weight is not None and zero_weights:
             dropped[f"weight 0 in {chosen.weight.name!r}"] = zero_weights
         raise EmptyInputError(f"no row is complete: {listed(dropped)}")
+    _check_exact(chosen, complete)
+    by_bucket = {row["bucket"]: row["rows"] for row in complete}
+    shapes = {source.name: _shape(source, place, complete) for place, source in enumerate(sources)}
+    if image_size is not None:
+        shapes |= {source.name: (3, image_size, image_size) for source in sources if source.kind == "image"}
+    content = str(sum(int(row["content"]) for row in complete))
+    return Census(tuple(by_bucket.get(bucket, 0) for bucket in range(buckets)), content, shapes, dropped, zero_weights)
+
+
+def listed(dropped: Mapping[str, int]) -> str:
+    """Format reasons and their numbers of rows."""
+    return ", ".join(f"{reason}: {rows:,} row{'' if rows == 1 else 's'}" for reason, rows in dropped.items())
+
+
+def _check_places(counts: Iterable[Row]) -> None:
+    rows = sum(row["rows"] for row in counts if row["bucket"] < 0)
+    if rows:
+        raise ColumnError(f"null in the id column: {rows:,} row{'' if rows == 1 else 's'}; each record needs an id")
+
+
+def _check_exact(chosen: Chosen, complete: Sequence[Row]) -> None:
     for place, source in enumerate(chosen.rounded):
         inexact = [row[f"r{place}"] for row in complete if row[f"r{place}"] is not None]
         if inexact:
@@ -145,17 +182,6 @@ def count(rows: DataFrame, chosen: Chosen, errors: str, image_size: int | None) 
                 f"into an input of whole numbers alone, feature_columns={{'ids': [{source.name!r}], ...}}, which keeps "
                 "them; a quantity, which may be rounded, is cast to double first"
             )
-    buckets = {row["bucket"]: row["rows"] for row in complete}
-    shapes = {source.name: _shape(source, place, complete) for place, source in enumerate(sources)}
-    if image_size is not None:
-        shapes |= {source.name: (3, image_size, image_size) for source in sources if source.kind == "image"}
-    content = str(sum(int(row["content"]) for row in complete))
-    return Census(tuple(buckets.get(bucket, 0) for bucket in range(BUCKETS)), content, shapes, dropped, zero_weights)
-
-
-def listed(dropped: Mapping[str, int]) -> str:
-    """Format reasons and their numbers of rows."""
-    return ", ".join(f"{reason}: {rows:,} row{'' if rows == 1 else 's'}" for reason, rows in dropped.items())
 
 
 def _check_weights(name: str, counts: Iterable[Row]) -> None:
@@ -167,7 +193,7 @@ def _check_weights(name: str, counts: Iterable[Row]) -> None:
             f"{'' if rows == 1 else 's'}): a weight is a finite float32 and not negative; 0 leaves a row out. Correct "
             f"it, or leave such rows out with df.where(...); df.fillna(0.0, [{name!r}]) does it for null and NaN"
         )
-    if all(row["defect"] == _ZERO_WEIGHT for row in counts):
+    if all(row["defect"] == WITHOUT_WEIGHT for row in counts):
         raise EmptyInputError(f"every row has the weight 0 in {name!r}")
 
 
@@ -175,7 +201,7 @@ def _defect(chosen: Chosen, columns: Sequence[Column]) -> Column:
     """Return the number of a row's first defect, so that each row counts once."""
     tests = []
     if chosen.weight is not None:
-        tests += [(F.col("bad_weight").isNotNull(), _BAD_WEIGHT), (F.col("zero_weight"), _ZERO_WEIGHT)]
+        tests += [(F.col("bad_weight").isNotNull(), _BAD_WEIGHT), (F.col("zero_weight"), WITHOUT_WEIGHT)]
     for place, (source, column) in enumerate(zip(chosen.content, columns, strict=False)):
         tests.append((source.has_null(column), 2 * place))
         not_finite = source.not_finite(column)

@@ -7,13 +7,13 @@ import json
 import logging
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
-from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from cerebro_spark.data._census import COMPLETE, count, encoded, listed
+from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, from_worker
 from cerebro_spark.data._columns import choose
 from cerebro_spark.data._intact import damaged_shards
 from cerebro_spark.data._shuffle import Deal
@@ -23,13 +23,10 @@ from cerebro_spark.errors import (
     EmptyInputError,
     InvalidArgumentError,
     ShardError,
-    StoreError,
 )
 from cerebro_spark.hopper import check_free
-from optimizer.errors import nearest
-from udfs.driver import cause, hint_keywords
-from udfs.names import check_name
-from udfs.shards import FOLDER, SPLITS, PreparedData, Shard, ShardReport, ShardWriter, shard_path
+from udfs.driver import hint_keywords
+from udfs.shards import FOLDER, SPLITS, PreparedData, Shard, ShardReport, ShardWriter, load_prepared, shard_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +41,6 @@ __all__ = ["prepare"]
 
 _LOG = logging.getLogger(__name__)
 
-_POLICIES = ("raise", "drop")
 # A partial file that nobody has written to for so long is of a task that was killed.
 _ABANDONED_S = 3600.0
 # Version of the row order and the file format: another version gives other shards of the same rows.
@@ -154,17 +150,13 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     >>> weighted.rows("train") + weighted.rows("validation"), weighted.zero_weights
     (7, 1)
     """
-    _check_numbers(num_shards, test_fraction, seed, image_size)
-    _check_words(name, errors)
+    check_numbers(num_shards, test_fraction, seed, image_size)
+    check_words(name, errors)
     # Neither JSON nor Spark's expressions take numpy's numbers.
     num_shards, test_fraction, seed = int(num_shards), float(test_fraction), int(seed)
     image_size = None if image_size is None else int(image_size)
     chosen = choose(df, feature_columns, label_columns, weight_column)
-    if chosen.has_images and image_size is None:
-        image = next(source.name for source in chosen.sources if source.kind == "image")
-        raise InvalidArgumentError(
-            f"column {image!r} holds images: image_size= says how many pixels high and wide the network reads them"
-        )
+    check_image_size(chosen, image_size)
     check_free(df.sparkSession)
     store.check_writable()
     tick = progress or _LOG.info
@@ -249,7 +241,7 @@ class _Writing:
         try:
             reports = self.deal.dealt(complete, plain, ties).mapInArrow(writer, ShardReport.schema).collect()
         except PySparkException as error:
-            raise _from_worker(error) from error
+            raise from_worker(error) from error
         return [
             ShardReport(row["split"], row["partition"], row["rows"], json.loads(row["bad"]), row["digest"])
             for row in reports
@@ -290,31 +282,6 @@ class _Writing:
         self.planned.store.delete(FOLDER, self.planned.name)
 
 
-def _check_numbers(num_shards: Any, test_fraction: Any, seed: Any, image_size: Any) -> None:
-    for argument, number, least in (
-        ("num_shards", num_shards, 1),
-        ("seed", seed, 0),
-        ("image_size", image_size, 1),
-    ):
-        if number is not None and (isinstance(number, bool) or not isinstance(number, Integral) or number < least):
-            raise InvalidArgumentError(f"{argument} is a whole number of at least {least}; got {number!r}")
-    if seed >= 2**63:
-        raise InvalidArgumentError(f"seed is less than 2**63; got {seed}")
-    if isinstance(test_fraction, bool) or not isinstance(test_fraction, (int, float)) or not 0 <= test_fraction < 1:
-        raise InvalidArgumentError(
-            f"test_fraction is the share of the rows held out of training, from 0 to less than 1; got {test_fraction!r}"
-        )
-
-
-def _check_words(name: str | None, errors: str) -> None:
-    if name is not None:
-        check_name(name, "prepared data")
-    if errors not in _POLICIES:
-        raise InvalidArgumentError(
-            f"errors={errors!r}{nearest(str(errors), _POLICIES)}; it is one of {', '.join(_POLICIES)}"
-        )
-
-
 def _deal(census: Census, num_shards: int, test_fraction: float, seed: int) -> Deal:
     held = round(census.rows * test_fraction)
     training = census.rows - held
@@ -352,7 +319,7 @@ def _fingerprint(chosen: Chosen, census: Census, num_shards: int, test_fraction:
 def _stored(planned: PreparedData, errors: str, spark: SparkSession) -> PreparedData | None:
     """Return the dataset of an earlier call, if it is the same and none of its files is missing or damaged."""
     try:
-        stored = PreparedData.load(planned.store, planned.name)
+        stored = load_prepared(planned.store, planned.name)
     except ShardError:
         return None
     if stored.fingerprint != planned.fingerprint:
@@ -370,10 +337,3 @@ def _stored(planned: PreparedData, errors: str, spark: SparkSession) -> Prepared
     if errors == "raise" and stored.dropped:
         raise ColumnError(f'{listed(stored.dropped)}; errors="drop" leaves such rows out')
     return replace(stored, zero_weights=planned.zero_weights)
-
-
-def _from_worker(error: PySparkException) -> Exception:
-    """Return a worker's error about the store or a shard; any other error as Spark raised it."""
-    kind, message = cause(error)
-    known = {"StoreError": StoreError, "ShardError": ChangingInputError}
-    return known[kind](message) if kind in known else error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cerebro_spark.hopper._journal import Journal
 from optimizer.errors import CerebroError
 from udfs.hopper import Checkpoints
-from udfs.shards import FOLDER, PreparedData, check_shard
+from udfs.shards import FOLDER, check_shard, load_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,7 +69,7 @@ def inspect_store(store: Store) -> Iterator[Finding]:
 
 def _prepared(store: Store, name: str) -> Iterator[Finding]:
     try:
-        prepared = PreparedData.load(store, name)
+        prepared = load_prepared(store, name)
     except CerebroError as error:
         yield Finding(f"prepared data {name!r}", str(error))
         return

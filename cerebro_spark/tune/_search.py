@@ -24,7 +24,7 @@ from optimizer.hopper import POLICIES
 from optimizer.procedures import Limits
 from udfs.driver import interruptible
 from udfs.names import check_name
-from udfs.shards import PreparedData
+from udfs.shards import PreparedData, load_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -382,7 +382,7 @@ class Search(Estimator[Selection]):
             raise RunError(
                 f"run {run_id!r} is a {spec.procedure}: resume it with one, not with a {type(self).__name__}"
             )
-        prepared = PreparedData.load(self.store, spec.prepared)
+        prepared = load_prepared(self.store, spec.prepared)
         self.backend.admit()
         probed = probe(self.trainer_fn, spec.configs[0], prepared, spec.seed, self.backend)
         check_same(spec, self._spec(run_id, prepared, probed, spec.configs))

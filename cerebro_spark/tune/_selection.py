@@ -22,7 +22,7 @@ from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.errors import nearest
 from optimizer.procedures import Listed
 from udfs.hopper import Checkpoints
-from udfs.shards import PreparedData
+from udfs.shards import load_prepared
 from udfs.training import initial_seed, open_session
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Selection(Results, Model, MLWritable):
         longer = num_epochs is not None and num_epochs > spec.epochs
         if num_epochs is not None and longer:
             spec = replace(spec, epochs=num_epochs)
-        prepared = PreparedData.load(store, spec.prepared)
+        prepared = load_prepared(store, spec.prepared)
         if trainer_name(trainer_fn) != spec.trainer:
             _LOG.warning(
                 "run %s began with the trainer_fn %s and goes on with %s",

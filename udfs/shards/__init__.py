@@ -1,13 +1,27 @@
 """Prepared datasets: shards of plain Parquet in a store, the value that describes them, and their loading."""
 
 from udfs.shards._groups import TensorColumn, TensorGroup
-from udfs.shards._loading import Tensors, check_shard, load_rows, load_shard
-from udfs.shards._prepared import FOLDER, SPLITS, PreparedData, Shard, ShardError, shard_path
+from udfs.shards._growing import GrowingData, increment_name, load_labels, load_prepared
+from udfs.shards._growing_writer import IncrementReport, IncrementWriter, increment_of
+from udfs.shards._increment import Changes, Increment
+from udfs.shards._ledger import Ledger
+from udfs.shards._loading import Tensors, check_shard, load_rows, load_shard, read_batches
+from udfs.shards._place import HELD_OF, place_of
+from udfs.shards._prepared import DESCRIPTION, FOLDER, SPLITS, Part, PreparedData, Shard, ShardError, shard_path
 from udfs.shards._writing import ShardReport, ShardWriter, decoded
 
 __all__ = [
+    "DESCRIPTION",
     "FOLDER",
+    "HELD_OF",
     "SPLITS",
+    "Changes",
+    "GrowingData",
+    "Increment",
+    "IncrementReport",
+    "IncrementWriter",
+    "Ledger",
+    "Part",
     "PreparedData",
     "Shard",
     "ShardError",
@@ -18,7 +32,13 @@ __all__ = [
     "Tensors",
     "check_shard",
     "decoded",
+    "increment_name",
+    "increment_of",
+    "load_labels",
+    "load_prepared",
     "load_rows",
     "load_shard",
+    "place_of",
+    "read_batches",
     "shard_path",
 ]

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from optimizer.errors import CerebroError
 from udfs.node import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
+from udfs.shards._arrays import copy_column
 from udfs.shards._digest import ShardDigest
 from udfs.shards._prepared import ShardError, columns_of
 
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.shards._groups import TensorColumn, TensorGroup
-    from udfs.shards._prepared import PreparedData, Shard
+    from udfs.shards._prepared import Part, PreparedData, Shard
 
-__all__ = ["Tensors", "check_shard", "load_rows", "load_shard"]
+__all__ = ["Tensors", "check_shard", "load_rows", "load_shard", "read_batches"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -130,6 +131,49 @@ def check_shard(prepared: PreparedData, split: str, partition: int) -> None:
     _Reading(prepared, prepared.shard(split, partition)).into([_Nothing(group) for group in prepared.groups])
 
 
+def read_batches(prepared: PreparedData, split: str, partition: int, size: int) -> Iterator[Tensors]:
+    """Read a shard batch by batch, in order, with no more than a row group of each file in memory.
+
+    Parameters
+    ----------
+    prepared : PreparedData
+    split : {"train", "validation"}
+    partition : int
+    size : int
+        Rows of a batch; the last one may be short.
+
+    Yields
+    ------
+    Tensors
+
+    Raises
+    ------
+    ShardError, udfs.store.StoreError
+        As :func:`load_shard`. That a file is damaged may show after its last batch only.
+    """
+    waiting: list[list[NDArray[Any]]] = []
+    count = 0
+    for rows, fills in _Reading(prepared, prepared.shard(split, partition)).blocks():
+        arrays = [np.empty((rows, *group.shape), group.dtype) for group in prepared.groups]
+        for fill, array in zip(fills, arrays, strict=True):
+            fill(array)
+        start = 0
+        while count + rows - start >= size:
+            end = start + size - count
+            waiting.append([array[start:end] for array in arrays])
+            yield _tensors(prepared, _joined(waiting))
+            waiting, count, start = [], 0, end
+        if start < rows:
+            waiting.append([array[start:] for array in arrays])
+            count += rows - start
+    if waiting:
+        yield _tensors(prepared, _joined(waiting))
+
+
+def _joined(blocks: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+    return [np.concatenate(arrays) if len(arrays) > 1 else arrays[0] for arrays in zip(*blocks, strict=True)]
+
+
 def _tensors(prepared: PreparedData, arrays: Sequence[NDArray[Any]]) -> Tensors:
     inputs, labels = len(prepared.inputs), len(prepared.labels)
     weights = None if prepared.weights is None else arrays[-1]
@@ -181,26 +225,56 @@ class _Reading:
 
     def into(self, targets: Sequence[_Rows | _Blocks | _Nothing], first: int | None = None) -> None:
         """Give every group's blocks to its target: of all rows, or of the first few."""
-        if not self.shard.rows:
-            return
-        place = self.prepared.path(self.shard)
+        for rows, fills in self.blocks(first):
+            for fill, target in zip(fills, targets, strict=True):
+                target(rows, fill)
+
+    def blocks(self, first: int | None = None) -> Iterator[tuple[int, list[_Fill]]]:
+        """Yield the number of rows of each block, and what copies each group's: of all rows, or of the first few."""
+        left = first
+        for part in self.prepared.parts(self.shard):
+            if left == 0:
+                return
+            for rows, fills in _File(self.prepared, part).blocks(left):
+                yield rows, fills
+                left = None if left is None else left - rows
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    prepared: PreparedData
+    part: Part
+
+    def blocks(self, first: int | None) -> Iterator[tuple[int, list[_Fill]]]:
+        part = self.part
         columns = columns_of(self.prepared.groups)
-        digest = ShardDigest(columns)
-        with self.prepared.store.open_input(*place) as source, self._about_parquet():
+        digest = ShardDigest(columns) if first is None and part.digest else None
+        start = 0
+        with self.prepared.store.open_input(*part.path) as source, self.about_parquet():
             file = pq.ParquetFile(source)
             self._check(file.metadata.num_rows, file.schema_arrow.names)
             for table in _tables(file, [column.name for column in columns], first):
-                for group, target in zip(self.prepared.groups, targets, strict=True):
-                    target(table.num_rows, _Fill(table, group))
-                if first is None and self.shard.digest:
+                if digest is not None:
                     for column in columns:
                         for chunk in table.column(column.name).chunks:
                             digest.update(column, chunk)
-        if first is None and self.shard.digest and digest.hexdigest() != self.shard.digest:
+                kept = np.arange(start, start + table.num_rows)
+                start += table.num_rows
+                if part.keep is not None:
+                    chosen = part.keep[kept]
+                    table, kept = table.filter(pa.array(chosen)), kept[chosen]  # noqa: PLW2901
+                if first is not None:
+                    table, kept = table.slice(0, first), kept[:first]  # noqa: PLW2901
+                    first -= len(kept)
+                if len(kept):
+                    yield len(kept), [_Fill(self, table, group, kept) for group in self.prepared.groups]
+                if first == 0:
+                    return
+        if digest is not None and digest.hexdigest() != part.digest:
             raise self._damaged("its rows are not those of its digest")
 
     @contextmanager
-    def _about_parquet(self) -> Iterator[None]:
+    def about_parquet(self) -> Iterator[None]:
         """Tell errors of Parquet's reader, whose words are of thrift and codecs, from those of the file system."""
         try:
             yield
@@ -213,16 +287,13 @@ class _Reading:
             raise self._damaged(f"{type(error).__name__}: {reason}") from error
 
     def _damaged(self, defect: str) -> ShardError:
-        url = self.prepared.store.url(*self.prepared.path(self.shard))
-        return ShardError(
-            f"{url} is damaged ({defect}): prepare the same rows again, which writes it anew: "
-            "GridSearch.prepare(df), cerebro_spark.data.prepare(df, ...), or fit(df)"
-        )
+        url = self.prepared.store.url(*self.part.path)
+        return ShardError(f"{url} is damaged ({defect}): {self.prepared.remedy}")
 
     def _check(self, rows: int, names: Sequence[str]) -> None:
         missing = [c.name for c in columns_of(self.prepared.groups) if c.name not in names]
-        if rows != self.shard.rows or missing:
-            defect = f"it has no column {missing[0]!r}" if missing else f"it has {rows:,} rows, not {self.shard.rows:,}"
+        if rows != self.part.rows or missing:
+            defect = f"it has no column {missing[0]!r}" if missing else f"it has {rows:,} rows, not {self.part.rows:,}"
             raise self._damaged(defect)
 
 
@@ -230,45 +301,37 @@ def _tables(file: pq.ParquetFile, names: list[str], first: int | None) -> Iterat
     if first is None:
         for number in range(file.num_row_groups):
             yield file.read_row_group(number, columns=names)
-        return
-    for batch in file.iter_batches(first, columns=names):
-        yield pa.Table.from_batches([batch.slice(0, first)])
-        first -= batch.num_rows
-        if first <= 0:
-            return
+    else:
+        for batch in file.iter_batches(first, columns=names):
+            yield pa.Table.from_batches([batch])
 
 
 @dataclass(frozen=True, slots=True)
 class _Fill:
-    """Copies a group's columns of one row group to where they belong."""
+    """Copies a group's columns of some rows of a file to where they belong."""
 
+    file: _File
     table: pa.Table
     group: TensorGroup
+    kept: NDArray[np.int64]
 
     def __call__(self, out: NDArray[Any]) -> None:
-        if not self.group.side_by_side:
-            _copy(self.table.column(self.group.columns[0].name), self.group.columns[0], out)
-            return
-        start = 0
-        for column in self.group.columns:
-            _copy(self.table.column(column.name), column, out[:, start : start + column.size])
-            start += column.size
+        with self.file.about_parquet():
+            if not self.group.side_by_side:
+                self._copy(self.group.columns[0], out)
+                return
+            start = 0
+            for column in self.group.columns:
+                self._copy(column, out[:, start : start + column.size])
+                start += column.size
 
-
-def _copy(found: pa.ChunkedArray, column: TensorColumn, out: NDArray[Any]) -> None:
-    done = 0
-    for chunk in found.chunks:
-        # No Python object per number: Arrow's buffer is viewed, and copied once.
-        flat = chunk.flatten() if column.shape else chunk
-        expected = len(chunk) * column.size
-        if chunk.null_count or flat.null_count or len(flat) != expected:
-            raise ShardError(
-                f"column {column.name!r}: {len(flat):,} numbers for {len(chunk):,} rows of shape {column.shape}, "
-                f"{chunk.null_count + flat.null_count} null: not what was prepared"
-            )
-        rows = out[done : done + len(chunk)]
-        rows[...] = flat.to_numpy(zero_copy_only=True).reshape(rows.shape)
-        done += len(chunk)
+    def _copy(self, column: TensorColumn, out: NDArray[Any]) -> None:
+        copy_column(self.table.column(column.name), column, out)
+        if column.name in self.file.part.corrected:
+            rows, values = self.file.part.corrected[column.name]
+            first, end = np.searchsorted(rows, (self.kept[0], self.kept[-1] + 1))
+            places = np.searchsorted(self.kept, rows[first:end])
+            out[places] = values[first:end].reshape(-1, *out.shape[1:])
 
 
 def _mapped(prepared: PreparedData, shard: Shard) -> list[NDArray[Any]]:

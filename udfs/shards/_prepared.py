@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -14,10 +14,24 @@ from udfs.shards._groups import TensorColumn, TensorGroup
 from udfs.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Self
 
-__all__ = ["DESCRIPTION", "FOLDER", "SPLITS", "PreparedData", "Shard", "ShardError", "shard_path"]
+    from numpy.typing import NDArray
+
+__all__ = [
+    "DESCRIPTION",
+    "FOLDER",
+    "SPLITS",
+    "Part",
+    "PreparedData",
+    "Shard",
+    "ShardError",
+    "read_description",
+    "shard_path",
+]
+
+DataT = TypeVar("DataT")
 
 FOLDER = "prepared"
 DESCRIPTION = "_prepared.json"
@@ -63,6 +77,31 @@ class Shard:
     digest: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One file of a shard, and what later batches changed of its rows.
+
+    Parameters
+    ----------
+    path : tuple of str
+        Of the Parquet file, within the store.
+    rows : int
+        Of the file.
+    digest : str
+        Of the file's tensors, as :class:`Shard` has it.
+    keep : array of bool, shape (rows,), optional
+        The rows that still count. Default ``None``: all.
+    corrected : mapping of str to pair of arrays
+        For a column its new values: the rows of the file that have one, in order, and the values.
+    """
+
+    path: tuple[str, ...]
+    rows: int
+    digest: str
+    keep: NDArray[np.bool_] | None = None
+    corrected: Mapping[str, tuple[NDArray[np.int64], NDArray[Any]]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedData:
     """A DataFrame that was shuffled once and dealt into shards, to train from many times.
@@ -104,7 +143,9 @@ class PreparedData:
     zero_weights: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
-        check_name(self.name, "prepared data")
+        # An increment lies in a folder of the data that it belongs to.
+        for folder in self.name.split("/"):
+            check_name(folder, "prepared data")
         check_name(self.fingerprint, "a fingerprint of rows")
         for shard in self.shards:
             if shard.path != shard_path(_checked(shard.split), shard.partition):
@@ -183,6 +224,24 @@ class PreparedData:
     def path(self, shard: Shard) -> tuple[str, ...]:
         """Return the parts of a shard's path within the store."""
         return (FOLDER, self.name, shard.path)
+
+    @property
+    def remedy(self) -> str:
+        """Advice for a file that is damaged."""
+        return (
+            "prepare the same rows again, which writes it anew: GridSearch.prepare(df), "
+            "cerebro_spark.data.prepare(df, ...), or fit(df)"
+        )
+
+    def parts(self, shard: Shard) -> tuple[Part, ...]:
+        """List the files that a shard's rows are in, in order.
+
+        Raises
+        ------
+        ShardError, udfs.store.StoreError
+            Of growing data, if what later batches changed cannot be read.
+        """
+        return (Part(self.path(shard), shard.rows, shard.digest),) if shard.rows else ()
 
     def url(self, split: str) -> str:
         """Return the folder of a split's Parquet files, for other readers: ``petastorm.make_batch_reader``, Spark."""
@@ -279,15 +338,26 @@ class PreparedData:
         ShardError
             Nothing was prepared under the name, or its description is damaged.
         """
-        if not store.exists(FOLDER, check_name(name, "prepared data"), DESCRIPTION):
-            known = [other for other in store.list(FOLDER) if store.exists(FOLDER, other, DESCRIPTION)]
-            listed = f"; prepared: {', '.join(known)}" if known else ""
-            raise ShardError(f"nothing is prepared as {name!r} in {store.uri}{nearest(name, known)}{listed}")
-        try:
-            with document(store, FOLDER, name, DESCRIPTION, remedy="prepare it again") as description:
-                return cls.from_dict({**description, "store": store.uri, "name": name})
-        except DamagedError as error:
-            raise ShardError(str(error)) from error
+        return read_description(store, name, cls.from_dict)
+
+
+def read_description(store: Store, name: str, read: Callable[[Mapping[str, Any]], DataT]) -> DataT:
+    """Read the description of what was prepared under a name, by a function that takes it apart.
+
+    Raises
+    ------
+    ShardError
+        As :meth:`PreparedData.load`.
+    """
+    if not store.exists(FOLDER, check_name(name, "prepared data"), DESCRIPTION):
+        known = [other for other in store.list(FOLDER) if store.exists(FOLDER, other, DESCRIPTION)]
+        listed = f"; prepared: {', '.join(known)}" if known else ""
+        raise ShardError(f"nothing is prepared as {name!r} in {store.uri}{nearest(name, known)}{listed}")
+    try:
+        with document(store, FOLDER, name, DESCRIPTION, remedy="prepare it again") as description:
+            return read({**description, "store": store.uri, "name": name})
+    except DamagedError as error:
+        raise ShardError(str(error)) from error
 
 
 def shard_path(split: str, partition: int) -> str:

@@ -19,14 +19,14 @@ from udfs.shards._digest import ShardDigest
 from udfs.shards._prepared import FOLDER, SPLITS, ShardError, shard_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from udfs.shards._groups import TensorColumn
     from udfs.store import Store
 
-__all__ = ["ShardReport", "ShardWriter", "decoded"]
+__all__ = ["ShardReport", "ShardWriter", "by_shard", "decoded", "encode", "kind", "schema_of", "write_rows"]
 
 # Small enough that a row group is little beside a shard, large enough that reading is not a matter of row groups.
 _GROUP_BYTES = 64 * 2**20
@@ -88,7 +88,7 @@ class ShardWriter:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the shards of one of Spark's partitions, and yield a row for each as :class:`ShardReport` has it."""
-        for number, parts in itertools.groupby(_by_shard(batches), key=lambda part: part[0]):
+        for number, parts in itertools.groupby(by_shard(batches), key=lambda part: part[0]):
             report = self._write(number, (rows for _, rows in parts))
             yield pa.RecordBatch.from_pydict(
                 {
@@ -103,48 +103,103 @@ class ShardWriter:
     @property
     def schema(self) -> pa.Schema:
         """Schema of a shard's file; the shapes of its tensors are in the metadata."""
-        shapes = {column.name: list(column.shape) for column in self.columns}
-        fields = [pa.field(column.name, _kind(column), nullable=False) for column in self.columns]
-        return pa.schema(fields, {"cerebro_spark.shapes": json.dumps(shapes)})
+        return schema_of(self.columns)
 
     def _write(self, number: int, parts: Iterator[pa.RecordBatch]) -> ShardReport:
         split, partition = SPLITS[number // self.partitions], number % self.partitions
         bad: Counter[str] = Counter()
-        rows = 0
-        digest = ShardDigest(self.columns)
-        size = max(1, min(_GROUP_ROWS, _GROUP_BYTES // max(1, sum(column.nbytes for column in self.columns))))
-        with (
-            self.store.writing(FOLDER, self.name, *shard_path(split, partition).split("/")) as file,
-            pq.ParquetWriter(file, self.schema, compression="zstd") as writer,
-        ):
-            for group in rebatch(self._encoded(parts, bad), size):
-                writer.write_batch(group)
-                for column in self.columns:
-                    digest.update(column, group.column(column.name))
-                rows += group.num_rows
-        return ShardReport(split, partition, rows, dict(bad), digest.hexdigest())
+        path = (FOLDER, self.name, shard_path(split, partition))
+        rows, digest = write_rows(self.store, path, self.columns, self._encoded(parts, bad))
+        return ShardReport(split, partition, rows, dict(bad), digest)
 
     def _encoded(self, parts: Iterable[pa.RecordBatch], bad: Counter[str]) -> Iterator[pa.RecordBatch]:
         for part in parts:
-            step = _DECODED if self.images else max(1, part.num_rows)
-            for start in range(0, part.num_rows, step):
-                yield self._encode(part.slice(start, step), bad)
+            for _, good in encode(part, self.columns, self.images, bad):
+                yield good
 
-    def _encode(self, rows: pa.RecordBatch, bad: Counter[str]) -> pa.RecordBatch:
-        reasons: list[str | None] = [None] * rows.num_rows
+
+def schema_of(columns: Sequence[TensorColumn]) -> pa.Schema:
+    """Make the schema of a shard's file; the shapes of its tensors are in the metadata."""
+    shapes = {column.name: list(column.shape) for column in columns}
+    fields = [pa.field(column.name, kind(column), nullable=False) for column in columns]
+    return pa.schema(fields, {"cerebro_spark.shapes": json.dumps(shapes)})
+
+
+def write_rows(
+    store: Store, path: Sequence[str], columns: Sequence[TensorColumn], batches: Iterable[pa.RecordBatch]
+) -> tuple[int, str]:
+    """Write the file of a shard; it appears once it is complete.
+
+    Parameters
+    ----------
+    store : Store
+    path : sequence of str
+        Within the store.
+    columns : sequence of TensorColumn
+    batches : iterable of pyarrow.RecordBatch
+        As :func:`encode` makes them, of any lengths.
+
+    Returns
+    -------
+    int
+        Rows written.
+    str
+        Digest of their tensors.
+    """
+    rows = 0
+    digest = ShardDigest(columns)
+    size = max(1, min(_GROUP_ROWS, _GROUP_BYTES // max(1, sum(column.nbytes for column in columns))))
+    with (
+        store.writing(*path) as file,
+        pq.ParquetWriter(file, schema_of(columns), compression="zstd") as writer,
+    ):
+        for group in rebatch(batches, size):
+            writer.write_batch(group)
+            for column in columns:
+                digest.update(column, group.column(column.name))
+            rows += group.num_rows
+    return rows, digest.hexdigest()
+
+
+def encode(
+    rows: pa.RecordBatch, columns: Sequence[TensorColumn], pictures: Collection[str], bad: Counter[str]
+) -> Iterator[tuple[NDArray[np.bool_], pa.RecordBatch]]:
+    """Encode rows as a shard's file holds them, a few at a time where there are images to decode.
+
+    Parameters
+    ----------
+    rows : pyarrow.RecordBatch
+        Columns as Spark encodes them, in the order of `columns`.
+    columns : sequence of TensorColumn
+    pictures : collection of str
+        Those of them that arrive as images.
+    bad : Counter
+        Counts the rows that are left out, by reason.
+
+    Yields
+    ------
+    array of bool
+        For each of the next rows, whether it is good.
+    pyarrow.RecordBatch
+        The good ones.
+    """
+    step = _DECODED if pictures else max(1, rows.num_rows)
+    for start in range(0, rows.num_rows, step):
+        part = rows.slice(start, step)
+        reasons: list[str | None] = [None] * part.num_rows
         arrays = []
-        for column, found in zip(self.columns, rows.columns, strict=True):
-            if column.name in self.images:
+        for column, found in zip(columns, part.columns, strict=True):
+            if column.name in pictures:
                 arrays.append(decoded(found, column, reasons))
             else:
-                arrays.append(_lists(found.flatten(), column, rows.num_rows) if column.shape else found)
+                arrays.append(_lists(found.flatten(), column, part.num_rows) if column.shape else found)
         bad.update(reason for reason in reasons if reason is not None)
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        good = [reason is None for reason in reasons]
-        return batch if all(good) else batch.filter(pa.array(good))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
+        good = np.array([reason is None for reason in reasons], np.bool_)
+        yield good, batch if good.all() else batch.filter(pa.array(good))
 
 
-def _by_shard(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def by_shard(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Cut batches where the number of the shard, their first column, changes."""
     for batch in batches:
         numbers = batch.column(0).to_numpy()
@@ -154,7 +209,8 @@ def _by_shard(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Recor
             yield int(numbers[start]), data.slice(start, end - start)
 
 
-def _kind(column: TensorColumn) -> pa.DataType:
+def kind(column: TensorColumn) -> pa.DataType:
+    """Return Arrow's type of a column of a shard's file."""
     number = pa.from_numpy_dtype(np.dtype(column.dtype))
     return pa.list_(pa.field("element", number, nullable=False)) if column.shape else number
 
@@ -183,7 +239,7 @@ def _lists(flat: pa.Array, column: TensorColumn, rows: int) -> pa.ListArray:
             "gave other rows when it was read a second time: cache it first"
         )
     offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(column.size))
-    return pa.Array.from_buffers(_kind(column), rows, [None, offsets], children=[flat])
+    return pa.Array.from_buffers(kind(column), rows, [None, offsets], children=[flat])
 
 
 def _bytes(value: pa.Scalar) -> Any:

@@ -1,0 +1,64 @@
+"""Check the arguments of a preparation, before Spark starts a job, and translate what its workers raise."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark.errors import ChangingInputError, InvalidArgumentError, StoreError
+from optimizer.errors import nearest
+from udfs.driver import cause
+from udfs.names import check_name
+from udfs.store import StoreFullError
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
+
+    from cerebro_spark.data._columns import Chosen
+
+__all__ = ["check_image_size", "check_numbers", "check_words", "from_worker"]
+
+_POLICIES = ("raise", "drop")
+
+
+def check_numbers(num_shards: Any, test_fraction: Any, seed: Any, image_size: Any) -> None:
+    """Check the numbers that decide which row lies where."""
+    for argument, number, least in (
+        ("num_shards", num_shards, 1),
+        ("seed", seed, 0),
+        ("image_size", image_size, 1),
+    ):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, Integral) or number < least):
+            raise InvalidArgumentError(f"{argument} is a whole number of at least {least}; got {number!r}")
+    if seed >= 2**63:
+        raise InvalidArgumentError(f"seed is less than 2**63; got {seed}")
+    if isinstance(test_fraction, bool) or not isinstance(test_fraction, (int, float)) or not 0 <= test_fraction < 1:
+        raise InvalidArgumentError(
+            f"test_fraction is the share of the rows held out of training, from 0 to less than 1; got {test_fraction!r}"
+        )
+
+
+def check_words(name: str | None, errors: str) -> None:
+    """Check a name and the policy for bad rows."""
+    if name is not None:
+        check_name(name, "prepared data")
+    if errors not in _POLICIES:
+        raise InvalidArgumentError(
+            f"errors={errors!r}{nearest(str(errors), _POLICIES)}; it is one of {', '.join(_POLICIES)}"
+        )
+
+
+def check_image_size(chosen: Chosen, image_size: int | None) -> None:
+    """Check that images have a size."""
+    if chosen.has_images and image_size is None:
+        image = next(source.name for source in chosen.sources if source.kind == "image")
+        raise InvalidArgumentError(
+            f"column {image!r} holds images: image_size= says how many pixels high and wide the network reads them"
+        )
+
+
+def from_worker(error: PySparkException) -> Exception:
+    """Return a worker's error about the store or a shard; any other error as Spark raised it."""
+    kind, message = cause(error)
+    known = {"StoreError": StoreError, "StoreFullError": StoreFullError, "ShardError": ChangingInputError}
+    return known[kind](message) if kind in known else error

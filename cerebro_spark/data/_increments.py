@@ -1,0 +1,409 @@
+"""Add a batch of rows to prepared data, in which no record ever moves."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql.types import IntegralType, StringType
+
+from cerebro_spark.data._census import COMPLETE, WITHOUT_WEIGHT, count, encoded, listed
+from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, from_worker
+from cerebro_spark.data._columns import choose
+from cerebro_spark.errors import ChangingInputError, ColumnError, EmptyInputError, InvalidArgumentError
+from cerebro_spark.hopper import check_free
+from optimizer.errors import nearest
+from udfs.driver import hint_keywords, quoted
+from udfs.shards import (
+    DESCRIPTION,
+    FOLDER,
+    HELD_OF,
+    SPLITS,
+    GrowingData,
+    Increment,
+    IncrementReport,
+    IncrementWriter,
+    PreparedData,
+    increment_name,
+    increment_of,
+    load_prepared,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from cerebro_spark.data._census import Census
+    from cerebro_spark.data._columns import Chosen
+    from udfs.store import Store
+
+__all__ = ["prepare_increment"]
+
+_LOG = logging.getLogger(__name__)
+
+# A partial file that nobody has written to for so long is of a task that was killed.
+_ABANDONED_S = 3600.0
+_LISTED = 5
+
+
+@hint_keywords
+def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide which row lies where
+    df: DataFrame,
+    store: Store,
+    *,
+    name: str,
+    id_column: str,
+    feature_columns: Sequence[str] | Mapping[str, Sequence[str]],
+    label_columns: Sequence[str],
+    weight_column: str | None = None,
+    num_shards: int,
+    test_fraction: float = 0.25,
+    seed: int = 0,
+    image_size: int | None = None,
+    errors: str = "drop",
+    previous: GrowingData | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> GrowingData:
+    """Add a batch of rows to prepared data that grow, or begin such data with the first batch.
+
+    The split and the shard of a record follow from its id and the seed alone. So they never change, whatever comes
+    later; and the sizes of shards and splits are about, not exactly, those that were asked for.
+
+    Of an id that is known already:
+
+    - with equal features, labels and weight, nothing happens;
+    - with equal features and another label or weight, the label or weight is corrected; the row stays where it is, and
+      nothing computed from its features is lost;
+    - with other features, the record has changed: its row goes out, and the batch has a new one;
+    - with the weight 0, its row goes out.
+
+    Rows are compared as the shards hold them; images by their encoded bytes. A row that is left out for an error, by
+    ``errors="drop"``, changes nothing of what is known of its id.
+
+    Parameters
+    ----------
+    df : DataFrame
+        Rows of the batch, each id once. They are read twice and must not change in between.
+    store : Store
+        Store that every worker can reach.
+    name : str
+        Name of the folder ``prepared/<name>`` in the store. A name of its own keeps the state before this batch under
+        the name of `previous`, which is needed on; under the same name the data move on.
+    id_column : str
+        Column that names a record: strings or whole numbers, none of them null.
+    feature_columns, label_columns, weight_column
+        As for :func:`prepare`; the same in every batch, as are the tensors' types and shapes.
+    num_shards : int
+        Number of shards of each split: one per worker. In the first batch every training shard needs a row; later ones
+        may leave shards as they are.
+    test_fraction : float
+        Share of the ids held out of training, in ``[0, 1)``. Default a quarter; the first batch needs one such row.
+    seed : int
+        Seed of the places, not negative. Default 0.
+    image_size : int, optional
+        As for :func:`prepare`.
+    errors : {"drop", "raise"}
+        As for :func:`prepare`.
+    previous : GrowingData, optional
+        All batches so far. Default ``None``: this is the first batch.
+    progress : callable, optional
+        Called with the name of each step as it begins.
+
+    Returns
+    -------
+    GrowingData
+        With one more increment. It is `previous` itself if the batch has nothing new. A batch that was added under
+        `name` before may be given again, and is not added twice.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An argument is not valid or differs from the first batch's; `name` holds other data; or the store does not hold
+        `previous` any more.
+    ColumnError, LabelError
+        As for :func:`prepare`; or an id is null or comes twice, or the columns are unlike those of the first batch.
+    EmptyInputError
+        The batch has no complete row; or it is the first one, and a training shard or the validation split gets no row.
+    StoreError, BusyError, ChangingInputError
+        As for :func:`prepare`.
+    ShardError
+        A file of an earlier batch is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from functools import partial
+    >>> from pyspark.sql import SparkSession
+    >>> from udfs.store import Store
+    >>> spark = SparkSession.getActiveSession()
+    >>> add = partial(
+    ...     prepare_increment,
+    ...     store=Store.from_uri(tempfile.mkdtemp()),
+    ...     name="parity",
+    ...     id_column="id",
+    ...     feature_columns=["x"],
+    ...     label_columns=["odd"],
+    ...     num_shards=2,
+    ... )
+    >>> first = add(spark.createDataFrame([(n, float(n), n % 2) for n in range(20)], "id int, x double, odd int"))
+    >>> first.rows("train") + first.rows("validation"), len(first.increments)
+    (20, 1)
+
+    A new record, a corrected label, and a record that is as it was:
+
+    >>> batch = spark.createDataFrame([(20, 20.0, 0), (3, 3.0, 0), (4, 4.0, 0)], "id int, x double, odd int")
+    >>> second = add(batch, previous=first)
+    >>> second.rows("train") + second.rows("validation"), second.increments[1].rows
+    (21, 1)
+    """
+    check_numbers(num_shards, test_fraction, seed, image_size)
+    check_words(name, errors)
+    # Neither JSON nor Spark's expressions take numpy's numbers.
+    num_shards, test_fraction, seed = int(num_shards), float(test_fraction), int(seed)
+    image_size = None if image_size is None else int(image_size)
+    chosen = choose(df, feature_columns, label_columns, weight_column)
+    check_image_size(chosen, image_size)
+    _check_id(df, id_column)
+    settings = {"num_shards": num_shards, "test_fraction": test_fraction, "seed": seed, "id_column": id_column}
+    before = _before(store, name, previous, settings)
+    check_free(df.sparkSession)
+    store.check_writable()
+    tick = progress or _LOG.info
+    tick("counting rows")
+    rows = _placed(df, chosen, id_column, num_shards, test_fraction, seed)
+    census = count(rows, chosen, errors, image_size, buckets=2 * num_shards)
+    inputs, labels = chosen.groups(census.shapes)
+    planned = PreparedData(
+        store,
+        increment_name(name, 0 if before is None else len(before.increments)),
+        inputs,
+        labels,
+        (),
+        seed,
+        test_fraction,
+        "planned",
+        census.dropped,
+        chosen.weights,
+        census.zero_weights,
+    )
+    if before is None:
+        _check_first(census, num_shards, test_fraction)
+    else:
+        _check_alike(planned, before)
+    increment = _Writing(planned, chosen, census, errors, before, num_shards).run(rows, tick)
+    if increment.data.dropped:
+        _LOG.warning('rows are left out: %s. errors="raise" refuses such data', listed(increment.data.dropped))
+    if before is not None and not increment.rows and not increment.changes:
+        _LOG.info("%s: the batch has nothing new", name)
+        store.delete(FOLDER, planned.name)
+        return before
+    if before is not None and (previous is None or before.fingerprint != previous.fingerprint):
+        store.delete(FOLDER, planned.name)
+        raise InvalidArgumentError(
+            f"{name!r} holds another batch already in {store.uri}: give another name, or previous="
+            f"udfs.shards.GrowingData.load(store, {name!r}) to add to it"
+        )
+    increments = (increment,) if before is None else (*before.increments, increment)
+    grown = GrowingData.of(name, increments, num_shards=num_shards, id_column=id_column)
+    grown.save()
+    return grown
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    planned: PreparedData
+    chosen: Chosen
+    census: Census
+    errors: str
+    previous: GrowingData | None
+    num_shards: int
+
+    def run(self, rows: DataFrame, tick: Callable[[str], None]) -> Increment:
+        """Let the workers write what is new and what changed."""
+        planned = self.planned
+        # What a batch left here whose driver was lost is of no use: its description was not written.
+        planned.store.delete(FOLDER, planned.name)
+        planned.store.sweep(FOLDER, planned.name.partition("/")[0], unchanged_s=_ABANDONED_S)
+        tick(f"writing the batch to {planned.store.uri}")
+        reports = self._write(rows)
+        bad = sum((Counter(report.bad) for report in reports), Counter[str]())
+        self._check(reports, bad)
+        return increment_of(planned, reports)
+
+    def _write(self, rows: DataFrame) -> list[IncrementReport]:
+        columns = {column.name: column for column in self.planned.columns}
+        sources = self.chosen.sources
+        labels = [source.name for group in self.chosen.labels.values() for source in group]
+        weights = [] if self.chosen.weight is None else [self.chosen.weight.name]
+        writer = IncrementWriter(
+            self.planned.store,
+            self.planned.name,
+            tuple(columns[source.name] for source in sources),
+            tuple(source.name for source in sources if source.kind == "image"),
+            tuple(dict.fromkeys([*labels, *weights])),
+            self.num_shards,
+            self.previous,
+        )
+        facts = ["id", "features", "labels", "without"]
+        plain = [f"c{place}" for place in range(len(sources))]
+        wanted = rows.where(F.col("defect").isin(COMPLETE, WITHOUT_WEIGHT))
+        dealt = (
+            wanted.withColumn("without", F.col("defect") == WITHOUT_WEIGHT)
+            .repartition(2 * self.num_shards, "bucket")
+            .sortWithinPartitions("bucket", "turn", "id")
+            .select("bucket", *facts, *plain)
+        )
+        try:
+            reports = dealt.mapInArrow(writer, IncrementReport.schema).collect()
+        except PySparkException as error:
+            raise from_worker(error) from error
+        return [IncrementReport.from_row(row.asDict()) for row in reports]
+
+    def _check(self, reports: Sequence[IncrementReport], bad: Counter[str]) -> None:
+        twice = [record for report in reports for record in report.twice]
+        if twice:
+            self._discard()
+            more = ", ".join(map(repr, twice[:_LISTED]))
+            raise ColumnError(
+                f"ids come twice in one batch: {more}. A record is one row of a batch: keep the row that holds, with "
+                "df.dropDuplicates([id_column]) if they are all equal"
+            )
+        received = {SPLITS.index(one.split) * self.num_shards + one.partition: one.received for one in reports}
+        expected = {bucket: rows for bucket, rows in enumerate(self.census.buckets) if rows}
+        if {bucket: rows for bucket, rows in received.items() if rows} != expected:
+            self._discard()
+            raise ChangingInputError(
+                f"the DataFrame had {sum(expected.values()):,} rows when they were counted, and others when they were "
+                f"written ({sum(received.values()):,}): cache or checkpoint it first, or read it from a table"
+            )
+        if bad and self.errors == "raise":
+            self._discard()
+            raise ColumnError(f'{listed(bad)}; errors="drop" leaves such rows out')
+        if self.previous is None:
+            written = {(one.split, one.partition) for one in reports if one.rows}
+            empty = [place for place in range(self.num_shards) if (SPLITS[0], place) not in written]
+            if empty:
+                self._discard()
+                raise EmptyInputError(f"no row of training shard {empty[0]} is left ({listed(bad)}): lower num_shards")
+
+    def _discard(self) -> None:
+        self.planned.store.delete(FOLDER, self.planned.name)
+
+
+def _placed(
+    df: DataFrame, chosen: Chosen, id_column: str, num_shards: int, test_fraction: float, seed: int
+) -> DataFrame:
+    """Encode the rows, each with its id, its shard (``bucket``), and hashes of its features and of labels and weight.
+
+    The same places as :func:`udfs.shards.place_of`.
+    """
+    record = F.col(quoted(id_column)).cast("string")
+    rows = encoded(df, chosen, seed, record.alias("id"))
+    turn = F.sha2(F.concat(F.lit(f"{seed}|"), F.col("id")), 256)
+    held = F.conv(F.substring("turn", 1, 8), 16, 10).cast("bigint") < round(test_fraction * HELD_OF)
+    shard = F.pmod(F.conv(F.substring("turn", 9, 8), 16, 10).cast("bigint"), F.lit(num_shards))
+    features = len(dict.fromkeys(source for group in chosen.inputs.values() for source in group))
+    columns = [F.col(f"c{place}") for place in range(len(chosen.sources))]
+    return (
+        rows.withColumn("turn", turn)
+        .withColumns({"features": F.xxhash64(*columns[:features]), "labels": F.xxhash64(*columns[features:])})
+        # A null has no place, and the count says so.
+        .withColumn("bucket", F.coalesce((shard + F.when(held, num_shards).otherwise(0)).cast("int"), F.lit(-1)))
+    )
+
+
+def _check_id(df: DataFrame, id_column: Any) -> None:
+    if not isinstance(id_column, str):
+        raise InvalidArgumentError(f"id_column={id_column!r}: the name of one column")
+    if df.columns.count(id_column) != 1:
+        raise ColumnError(
+            f"{df.columns.count(id_column) or 'no'} columns are named {id_column!r}, of which id_column= takes "
+            f"one{nearest(id_column, df.columns)}; columns: {', '.join(df.columns)}"
+        )
+    kind = df.schema[id_column].dataType
+    if not isinstance(kind, (IntegralType, StringType)):
+        raise ColumnError(
+            f"the id {id_column!r} is {kind.simpleString()}: an id is a string or a whole number; cast it to string"
+        )
+
+
+def _before(store: Store, name: str, previous: GrowingData | None, settings: Mapping[str, Any]) -> GrowingData | None:
+    """Find the data that a batch is added to: `previous`, or what `name` has after the same batch was added to it."""
+    if previous is not None and not isinstance(previous, GrowingData):
+        raise InvalidArgumentError(
+            f"previous is a {type(previous).__name__}, not GrowingData: begin with previous=None"
+        )
+    if previous is not None and previous.store != store:
+        raise InvalidArgumentError(f"previous is in {previous.store.uri}, and the batch is for {store.uri}")
+    stored = _stored(store, name)
+    earlier = () if previous is None else previous.increments
+    if stored is None:
+        if previous is not None and _stored(store, previous.name) is None:
+            raise InvalidArgumentError(f"previous is {previous.name!r}, which {store.uri} does not hold any more")
+        before = previous
+    elif isinstance(stored, GrowingData) and (stored.increments in (earlier, (*earlier, *stored.increments[-1:]))):
+        before = stored
+    else:
+        grows = isinstance(stored, GrowingData)
+        remedy = f"previous=udfs.shards.GrowingData.load(store, {name!r}) adds to it" if grows else "give another name"
+        raise InvalidArgumentError(f"{name!r} holds other data in {store.uri} already: {remedy}")
+    if before is not None:
+        _check_settings(before, settings)
+    return before
+
+
+def _stored(store: Store, name: str) -> PreparedData | None:
+    return load_prepared(store, name) if store.exists(FOLDER, name, DESCRIPTION) else None
+
+
+def _check_settings(before: GrowingData, settings: Mapping[str, Any]) -> None:
+    for setting, value in settings.items():
+        first = getattr(before, setting)
+        if value != first:
+            raise InvalidArgumentError(
+                f"{setting}={value!r}, and {before.name!r} began with {first!r}: records would change places; give "
+                f"{setting}={first!r}"
+            )
+
+
+def _check_first(census: Census, num_shards: int, test_fraction: float) -> None:
+    training, held = census.buckets[:num_shards], census.buckets[num_shards:]
+    if not all(training):
+        raise EmptyInputError(
+            f"training shard {training.index(0)} gets none of the {census.rows} complete rows of the first batch (rows "
+            f"are drawn by their ids, test_fraction={test_fraction}), and {num_shards} shards need at least one each: "
+            "lower num_shards, or begin with more rows"
+        )
+    if test_fraction and not any(held):
+        raise EmptyInputError(
+            f"test_fraction={test_fraction} holds out none of the {census.rows} complete rows of the first batch (rows "
+            "are drawn by their ids): raise it, set it to 0, or begin with more rows"
+        )
+
+
+def _check_alike(planned: PreparedData, previous: GrowingData) -> None:
+    """Check that a batch's columns are those of the first one."""
+    before = {column.name: column for column in previous.columns}
+    now = {column.name: column for column in planned.columns}
+    for name, column in now.items():
+        if name in before and before[name] != column:
+            old = before[name]
+            raise ColumnError(
+                f"column {name!r} has tensors of {column.dtype}{list(column.shape)}, and of "
+                f"{old.dtype}{list(old.shape)} in the first batch: bring the batch into that form, or "
+                "begin anew under another name"
+            )
+    if planned.groups != previous.groups or planned.inputs != previous.inputs:
+        raise ColumnError(
+            f"the batch has the inputs and labels {_groups(planned)}, and the first one had {_groups(previous)}: give "
+            "the same columns, or begin anew under another name"
+        )
+
+
+def _groups(data: PreparedData) -> str:
+    return ", ".join(f"{group.name} ({', '.join(column.name for column in group.columns)})" for group in data.groups)

@@ -1,0 +1,40 @@
+"""Adaptation in the workers: outputs of frozen layers are computed once a record, stored, and read batch by batch."""
+
+from udfs.adaptation._bfloat16 import StorageError, from_bfloat16, to_bfloat16
+from udfs.adaptation._computing import Computed, compute
+from udfs.adaptation._errors import DamagedFeatureError, FeatureError, FeatureSpaceError, MissingFeatureError
+from udfs.adaptation._features import STORAGE_DTYPES, FeatureFile, FeatureStore, FeatureWriter, StoredArray
+from udfs.adaptation._inputs import input_expressions
+from udfs.adaptation._reader import FeatureReader
+from udfs.adaptation._rows import FeatureBatch, FeatureRows, batches
+from udfs.adaptation._segment import Segment, segments_of
+from udfs.adaptation._stacked import Stacked
+from udfs.adaptation._trunk import Trunk, TrunkModel, frozen_layers
+
+__all__ = [
+    "STORAGE_DTYPES",
+    "Computed",
+    "DamagedFeatureError",
+    "FeatureBatch",
+    "FeatureError",
+    "FeatureFile",
+    "FeatureReader",
+    "FeatureRows",
+    "FeatureSpaceError",
+    "FeatureStore",
+    "FeatureWriter",
+    "MissingFeatureError",
+    "Segment",
+    "Stacked",
+    "StorageError",
+    "StoredArray",
+    "Trunk",
+    "TrunkModel",
+    "batches",
+    "compute",
+    "from_bfloat16",
+    "frozen_layers",
+    "input_expressions",
+    "segments_of",
+    "to_bfloat16",
+]

@@ -1,0 +1,23 @@
+"""Errors about stored features."""
+
+from __future__ import annotations
+
+from optimizer.errors import CerebroError
+
+__all__ = ["DamagedFeatureError", "FeatureError", "FeatureSpaceError", "MissingFeatureError"]
+
+
+class FeatureError(CerebroError, RuntimeError):
+    """Features cannot be computed, stored or read; the message says which, why, and what would help."""
+
+
+class MissingFeatureError(FeatureError):
+    """A layer's outputs are not stored for some rows."""
+
+
+class DamagedFeatureError(FeatureError):
+    """A file of stored outputs is not what was written."""
+
+
+class FeatureSpaceError(FeatureError):
+    """The outputs that a plan wants stored take more room than there is: plan again with fewer layers."""

@@ -1,0 +1,158 @@
+"""Read a shard's rows as outputs of frozen layers, and make files again that are damaged."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udfs.adaptation._computing import compute
+from udfs.adaptation._errors import DamagedFeatureError, MissingFeatureError
+from udfs.adaptation._inputs import input_expressions
+from udfs.adaptation._rows import FeatureRows
+from udfs.adaptation._segment import segments_of
+from udfs.adaptation._stacked import Stacked
+from udfs.shards import Ledger, load_labels, load_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.adaptation._features import FeatureStore, StoredArray
+    from udfs.adaptation._segment import Segment
+    from udfs.adaptation._trunk import TrunkModel
+    from udfs.shards import GrowingData, Tensors
+
+__all__ = ["FeatureReader"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class FeatureReader:
+    """Opens the shards of growing data as outputs of frozen layers; what it has opened once stays open.
+
+    Parameters
+    ----------
+    features : FeatureStore
+    data : GrowingData
+    batch_size : int
+        Rows at a time where a file has to be made again: that of the materialising job, so that it has the same bits.
+    memory_bytes : int, optional
+        For rows of the networks' inputs; more are mapped from the node's disk. Default ``None``: all in memory.
+
+    Attributes
+    ----------
+    remade : int
+        Files that were damaged or gone, and made again from the rows.
+    """
+
+    def __init__(
+        self, features: FeatureStore, data: GrowingData, *, batch_size: int, memory_bytes: int | None = None
+    ) -> None:
+        self._features = features
+        self._data = data
+        self._batch_size = batch_size
+        self._memory = memory_bytes
+        self._held = 0
+        self._segments: dict[tuple[str, int], list[Segment]] = {}
+        for segment in segments_of(data):
+            self._segments.setdefault((segment.split, segment.partition), []).append(segment)
+        self._kept: dict[tuple[str, int], list[NDArray[np.int64] | None]] = {}
+        self._labels: dict[tuple[str, int], Tensors] = {}
+        self._arrays: dict[tuple[str, Segment], StoredArray] = {}
+        self._raw: dict[Segment, Tensors] = {}
+        self.remade = 0
+
+    def rows(self, split: str, partition: int, loads: Sequence[str], models: Sequence[TrunkModel]) -> FeatureRows:
+        """Open the rows of a shard.
+
+        Parameters
+        ----------
+        split : {"train", "validation"}
+        partition : int
+        loads : sequence of str
+            Expressions of stored layers, and of input layers of `models`: those are the data's own rows.
+        models : sequence of TrunkModel
+            Those that read the rows. They make files again that are damaged or gone.
+
+        Returns
+        -------
+        FeatureRows
+            In the order of :func:`udfs.shards.load_shard`.
+
+        Raises
+        ------
+        optimizer.errors.InvalidArgumentError
+            Something has to be made again, and no model has the layer.
+        udfs.shards.ShardError, udfs.store.StoreError, udfs.node.NodeCacheError
+            The rows or features cannot be read.
+        """
+        place = (split, partition)
+        labels = self._labels_of(place)
+        inputs = input_expressions(models, self._data)
+        stacked = [self._stacked(place, key, inputs, models) for key in loads]
+        return FeatureRows(
+            tuple(loads),
+            tuple(array for array, _ in stacked),
+            labels.labels,
+            labels.rows,
+            labels.weights,
+            sum(nbytes for _, nbytes in stacked),
+            self._features.bytes_per_second,
+        )
+
+    def forget(self) -> None:
+        """Close all files, and free all rows that are held in memory."""
+        for held in (self._kept, self._labels, self._arrays, self._raw):
+            held.clear()
+        self._held = 0
+
+    def _labels_of(self, place: tuple[str, int]) -> Tensors:
+        if place not in self._labels:
+            self._labels[place] = load_labels(self._data, *place)
+            edits = Ledger(self._data.increments, *place).edits()
+            self._kept[place] = [None if one.keep is None else np.flatnonzero(one.keep) for one in edits]
+        return self._labels[place]
+
+    def _stacked(
+        self, place: tuple[str, int], key: str, inputs: dict[str, int], models: Sequence[TrunkModel]
+    ) -> tuple[Stacked, int]:
+        parts: list[tuple[Any, NDArray[np.int64] | None]] = []
+        row_bytes = 0
+        for segment in self._segments.get(place, []):
+            kept = self._kept[place][segment.increment]
+            if key in inputs:
+                parts.append((self._raw_of(segment).inputs[inputs[key]], kept))
+            else:
+                stored = self._array(key, segment, models)
+                row_bytes = stored.row_bytes
+                parts.append((stored, kept))
+        if key in inputs:
+            group = self._data.inputs[inputs[key]]
+            return Stacked(parts, group.shape, group.dtype), group.nbytes
+        layer = next(m.graph[name] for m in models for name in m.graph.names if m.graph.expression(name) == key)
+        return Stacked(parts, layer.output_shape, layer.dtype), row_bytes
+
+    def _array(self, key: str, segment: Segment, models: Sequence[TrunkModel]) -> StoredArray:
+        if (key, segment) not in self._arrays:
+            try:
+                array = self._features.open(key, segment)
+            except (DamagedFeatureError, MissingFeatureError) as error:
+                _LOG.warning("%s", error)
+                self._features.delete(key, segment)
+                done = compute(self._features, self._data, segment, [key], models, batch_size=self._batch_size)
+                self.remade += 1 + len(done.damaged)
+                array = self._features.open(key, segment)
+            self._arrays[key, segment] = array
+        return self._arrays[key, segment]
+
+    def _raw_of(self, segment: Segment) -> Tensors:
+        if segment not in self._raw:
+            own = self._data.increments[segment.increment].data
+            room = None if self._memory is None else max(0, self._memory - self._held)
+            tensors = load_shard(own, segment.split, segment.partition, memory_bytes=room)
+            self._held += sum(array.nbytes for array in tensors.inputs if not isinstance(array, np.memmap))
+            self._raw[segment] = tensors
+        return self._raw[segment]

@@ -1,0 +1,107 @@
+"""Rows of a shard whose inputs are outputs of frozen layers, and their batches, read one ahead."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from udfs.training import BatchWeights, batch_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from udfs.adaptation._stacked import Stacked
+
+__all__ = ["FeatureBatch", "FeatureRows", "batches"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureRows:
+    """The rows of a shard, over all batches of growing data: :class:`udfs.handlers.Rows`, read as they are asked for.
+
+    Parameters
+    ----------
+    loads : tuple of str
+        Expressions of the layers, or of the network's inputs.
+    inputs : tuple of Stacked
+        One for each of `loads`.
+    labels : tuple of array
+    rows : int
+    weights : array of float32, shape (rows,), optional
+    row_bytes : int
+        Bytes that reading one row takes.
+    bytes_per_second : float, optional
+        Rate that :func:`batches` is held to.
+    """
+
+    loads: tuple[str, ...]
+    inputs: tuple[Stacked, ...]
+    labels: tuple[NDArray[Any], ...]
+    rows: int
+    weights: NDArray[np.float32] | None = None
+    row_bytes: int = 0
+    bytes_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureBatch:
+    """Some rows, read.
+
+    Parameters
+    ----------
+    inputs : dict of str to array
+        By expression: what a :class:`Trunk` takes.
+    labels : tuple of array
+    weights : BatchWeights
+    rows : int
+    """
+
+    inputs: dict[str, NDArray[Any]]
+    labels: tuple[NDArray[Any], ...]
+    weights: BatchWeights
+    rows: int
+
+
+def batches(data: FeatureRows, order: NDArray[np.int64], size: int) -> Iterator[FeatureBatch]:
+    """Read rows in batches; a thread reads the next one meanwhile.
+
+    Parameters
+    ----------
+    data : FeatureRows
+    order : array of int
+        The rows to read, in their order.
+    size : int
+        Rows of a batch; the last one may be short.
+
+    Yields
+    ------
+    FeatureBatch
+
+    Raises
+    ------
+    udfs.training.TrainerError
+        A weight is not positive.
+    """
+    starts = range(0, len(order), size)
+    with ThreadPoolExecutor(1, "next-batch") as reader:
+        pending = reader.submit(_read, data, order[:size]) if starts else None
+        for start in starts:
+            assert pending is not None  # noqa: S101 - there is one for each start
+            batch = pending.result()
+            after = order[start + size : start + 2 * size]
+            pending = reader.submit(_read, data, after) if len(after) else None
+            yield batch
+
+
+def _read(data: FeatureRows, picked: NDArray[np.int64]) -> FeatureBatch:
+    began = time.monotonic()
+    inputs = {key: array[picked] for key, array in zip(data.loads, data.inputs, strict=True)}
+    if data.bytes_per_second is not None:
+        time.sleep(max(0.0, began + len(picked) * data.row_bytes / data.bytes_per_second - time.monotonic()))
+    labels = tuple(array[picked] for array in data.labels)
+    return FeatureBatch(inputs, labels, batch_weights(data, picked, len(picked)), len(picked))

@@ -1,0 +1,285 @@
+"""Write one batch of growing data: what is new, and what changed of the records that are known."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from udfs.shards._increment import Changes, Increment, changes_path, records_path
+from udfs.shards._ledger import Known, Ledger, changes_schema, records_schema, write_table
+from udfs.shards._prepared import FOLDER, SPLITS, Shard, shard_path
+from udfs.shards._writing import by_shard, encode, write_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from udfs.shards._groups import TensorColumn
+    from udfs.shards._growing import GrowingData
+    from udfs.shards._prepared import PreparedData
+    from udfs.store import Store
+
+__all__ = ["IncrementReport", "IncrementWriter", "increment_of"]
+
+# Version of the row order and the file format: another version gives other shards of the same rows.
+_FORMAT = 1
+
+# Before the columns of the shards: the id, the hashes of features and of labels with the weight, whether that is 0.
+_FACTS = 4
+_TOLD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementReport:
+    """Result of writing one shard of a batch.
+
+    Parameters
+    ----------
+    split : {"train", "validation"}
+    partition : int
+    received : int
+        Records with a weight that came in.
+    rows : int
+        Rows written: of records that are new or have new features.
+    out, corrected : int
+        Rows of earlier batches that went out, or got another label or weight.
+    bad : mapping of str to int
+        Why records were left out, and how many.
+    twice : tuple of str
+        Some of the ids that came more than once; nothing is to be used then.
+    digest, records, changes : str
+        Of the files with the tensors, the ids and the changes; empty where there is no file.
+    """
+
+    split: str
+    partition: int
+    received: int
+    rows: int
+    out: int
+    corrected: int
+    bad: dict[str, int]
+    twice: tuple[str, ...]
+    digest: str
+    records: str
+    changes: str
+
+    schema: ClassVar[str] = (
+        "split string, partition int, received bigint, rows bigint, out bigint, corrected bigint, bad string, "
+        "twice string, digest string, records string, changes string"
+    )
+
+    def to_batch(self) -> pa.RecordBatch:
+        """Make the row that Spark carries to the driver."""
+        kinds = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64()}
+        columns = {}
+        for column in self.schema.split(", "):
+            name, kind = column.split(" ")
+            value = getattr(self, name)
+            columns[name] = pa.array([json.dumps(value) if name in {"bad", "twice"} else value], kinds[kind])
+        return pa.RecordBatch.from_pydict(columns)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> IncrementReport:
+        """Read what :meth:`to_batch` made."""
+        return cls(**{**row, "bad": json.loads(row["bad"]), "twice": tuple(json.loads(row["twice"]))})
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementWriter:
+    """Writes a batch's shards and reports each. Call it with ``mapInArrow`` on rows that are sorted by their shard.
+
+    A shard's rows have to be in one partition of Spark's, equal ids beside each other. What earlier batches had of the
+    same ids is looked up in the store, by the task that has the shard: no id is in another one.
+
+    Parameters
+    ----------
+    store : Store
+    name : str
+        Of the batch's folder.
+    columns : tuple of TensorColumn
+        Columns to write; the batches have them in this order, after the number of the shard, the id, a hash of the
+        features, a hash of labels and weight, and whether the weight is 0.
+    images : tuple of str
+        Which of them arrive as images, to be decoded.
+    labels : tuple of str
+        Which of them are labels, and last the weights where there are any.
+    partitions : int
+        Shards of a split: shard ``n`` is of split ``SPLITS[n // partitions]``.
+    previous : GrowingData, optional
+        What there is already.
+    """
+
+    store: Store
+    name: str
+    columns: tuple[TensorColumn, ...]
+    images: tuple[str, ...]
+    labels: tuple[str, ...]
+    partitions: int
+    previous: GrowingData | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the shards of one of Spark's partitions, and yield a row for each: :class:`IncrementReport`."""
+        for number, parts in itertools.groupby(by_shard(batches), key=lambda part: part[0]):
+            yield self._write(number, (rows for _, rows in parts)).to_batch()
+
+    def _write(self, number: int, parts: Iterator[pa.RecordBatch]) -> IncrementReport:
+        split, partition = SPLITS[number // self.partitions], number % self.partitions
+        increments = () if self.previous is None else self.previous.increments
+        by_name = {column.name: column for column in self.columns}
+        entry = _Entry(
+            Ledger(increments, split, partition).known(),
+            self.columns,
+            self.images,
+            tuple(by_name[n] for n in self.labels),
+        )
+        path = (FOLDER, self.name, shard_path(split, partition))
+        rows, digest = write_rows(
+            self.store, path, self.columns, (good for part in parts for good in entry.enter(part))
+        )
+        records, changes = entry.records(), entry.changes()
+        out = int(np.count_nonzero(changes["out"].to_numpy()))
+        return IncrementReport(
+            split,
+            partition,
+            received=entry.received,
+            rows=rows,
+            out=out,
+            corrected=len(changes) - out,
+            bad=dict(entry.bad),
+            twice=tuple(entry.twice),
+            digest=digest if rows else "",
+            records=write_table(self.store, records, *records_path(self.name, split, partition)) if rows else "",
+            changes=write_table(self.store, changes, *changes_path(self.name, split, partition))
+            if len(changes)
+            else "",
+        )
+
+
+@dataclass(slots=True)
+class _Entry:
+    """The entering of a batch's records, all of one shard, into what is known of them."""
+
+    known: Mapping[str, Known]
+    columns: tuple[TensorColumn, ...]
+    images: tuple[str, ...]
+    labels: tuple[TensorColumn, ...]
+    bad: Counter[str] = field(default_factory=Counter)
+    received: int = 0
+    twice: list[str] = field(default_factory=list)
+    _last: str | None = None
+    _records: list[pa.Table] = field(default_factory=list)
+    _changes: list[pa.Table] = field(default_factory=list)
+
+    def enter(self, part: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Note what changed, and yield the rows to write, encoded."""
+        ids, features, labels, without = (part.column(place).to_pylist() for place in range(_FACTS))
+        values = pa.RecordBatch.from_arrays(part.columns[_FACTS:], names=part.schema.names[_FACTS:])
+        new, corrected, out = [], [], []
+        for row, record in enumerate(ids):
+            if record == self._last:
+                self.twice += [record][: _TOLD - len(self.twice)]
+            self._last = record
+            self.received += not without[row]
+            known = self.known.get(record)
+            if without[row]:
+                out += [row] if known is not None else []
+            elif known is None or known.features != features[row]:
+                new.append(row)
+            elif known.labels != labels[row]:
+                corrected.append(row)
+        self._change(part, out, values=None)
+        self._change(part, corrected, values=values)
+        if new:
+            yield from self._write(part.take(new), values.take(new))
+
+    def records(self) -> pa.Table:
+        """List the ids, hashes and labels of the rows that were written."""
+        return pa.concat_tables([records_schema(self.labels).empty_table(), *self._records])
+
+    def changes(self) -> pa.Table:
+        """List what changed of the rows of earlier batches."""
+        return pa.concat_tables([changes_schema(self.labels).empty_table(), *self._changes])
+
+    def _write(self, part: pa.RecordBatch, values: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        start = 0
+        for good, encoded in encode(values, self.columns, self.images, self.bad):
+            rows = start + np.flatnonzero(good)
+            start += len(good)
+            if not len(rows):
+                continue
+            facts = [part.column(place).take(rows) for place in range(3)]
+            arrays = [*facts, *(encoded.column(column.name) for column in self.labels)]
+            self._records.append(pa.Table.from_arrays(arrays, schema=records_schema(self.labels)))
+            # Only now: a record whose new image cannot be decoded keeps its old row.
+            self._change(part, [row for row in rows.tolist() if part.column(0)[row].as_py() in self.known], values=None)
+            yield encoded
+
+    def _change(self, part: pa.RecordBatch, rows: list[int], values: pa.RecordBatch | None) -> None:
+        """Note that the rows of known records go out; with values, that they have other labels."""
+        if not rows:
+            return
+        ids = part.column(0).take(rows)
+        known = [self.known[record] for record in ids.to_pylist()]
+        arrays: list[pa.Array] = [
+            ids,
+            pa.array([one.increment for one in known], pa.int32()),
+            pa.array([one.row for one in known], pa.int64()),
+            pa.array([values is None] * len(rows)),
+            part.column(2).take(rows),
+        ]
+        schema = changes_schema(self.labels)
+        if values is None:
+            arrays += [pa.nulls(len(rows), schema.field(f"v{place}").type) for place in range(len(self.labels))]
+        else:
+            # Labels are never images: nothing of them can be bad.
+            places = {column.name: place for place, column in enumerate(self.columns)}
+            chosen = pa.RecordBatch.from_arrays(
+                [values.column(places[column.name]).take(rows) for column in self.labels],
+                names=[column.name for column in self.labels],
+            )
+            for _, encoded in encode(chosen, self.labels, (), Counter()):
+                arrays += encoded.columns
+        self._changes.append(pa.Table.from_arrays(arrays, schema=schema))
+
+
+def increment_of(planned: PreparedData, reports: Iterable[IncrementReport]) -> Increment:
+    """Put the reports of a batch's shards together.
+
+    Parameters
+    ----------
+    planned : PreparedData
+        The batch's data, without shards; its fingerprint does not matter.
+    reports : iterable of IncrementReport
+
+    Returns
+    -------
+    Increment
+        Its fingerprint is of the new rows alone: what is computed from them is kept under it, whatever they are called.
+    """
+    reports = sorted(reports, key=lambda one: (SPLITS.index(one.split), one.partition))
+    row_bytes = sum(group.nbytes for group in planned.groups)
+    bad = sum((Counter(one.bad) for one in reports), Counter(planned.dropped))
+    shards = tuple(
+        Shard(
+            one.split, one.partition, shard_path(one.split, one.partition), one.rows, one.rows * row_bytes, one.digest
+        )
+        for one in reports
+        if one.rows
+    )
+    facts = {
+        "format": _FORMAT,
+        "groups": [asdict(group) for group in planned.groups],
+        "shards": [[shard.path, shard.rows, shard.digest] for shard in shards],
+    }
+    fingerprint = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return Increment(
+        replace(planned, shards=shards, dropped=dict(bad), fingerprint=fingerprint),
+        {shard_path(one.split, one.partition): one.records for one in reports if one.rows},
+        tuple(Changes(one.split, one.partition, one.out, one.corrected, one.changes) for one in reports if one.changes),
+    )

@@ -1,0 +1,108 @@
+"""One batch of growing data: the files with its new rows, and those that say what it changed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from udfs.documents import typed
+from udfs.shards._prepared import FOLDER, PreparedData, Shard
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+    from udfs.store import Store
+
+__all__ = ["Changes", "Increment", "changes_path", "records_path"]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a batch changed of the records of earlier ones, in one shard.
+
+    Parameters
+    ----------
+    split : {"train", "validation"}
+    partition : int
+    out : int
+        Rows of earlier batches that no longer count: their record has other features now, or the weight 0.
+    corrected : int
+        Rows of earlier batches that have another label or weight now.
+    digest : str
+        Of the file.
+    """
+
+    split: str
+    partition: int
+    out: int
+    corrected: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """The rows of one batch.
+
+    Parameters
+    ----------
+    data : PreparedData
+        Shards with the records that are new, or have new features; some partitions may have none. Its fingerprint is
+        of these rows alone.
+    records : mapping of str to str
+        Digests of the files with the records' ids, by the path of the shard.
+    changes : tuple of Changes
+        Of the shards in which something changed.
+    """
+
+    data: PreparedData
+    records: Mapping[str, str] = field(hash=False)
+    changes: tuple[Changes, ...] = ()
+
+    def shard(self, split: str, partition: int) -> Shard | None:
+        """Return the shard of a partition; ``None`` where the batch has no row for it."""
+        return next((one for one in self.data.shards if (one.split, one.partition) == (split, partition)), None)
+
+    def changes_of(self, split: str, partition: int) -> Changes | None:
+        """Return the changes in a shard; ``None`` where there are none."""
+        return next((one for one in self.changes if (one.split, one.partition) == (split, partition)), None)
+
+    @property
+    def rows(self) -> int:
+        """Rows that are new, or have new features."""
+        return sum(shard.rows for shard in self.data.shards)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert for JSON."""
+        return {
+            "data": self.data.to_dict(),
+            "records": dict(self.records),
+            "changes": [asdict(one) for one in self.changes],
+        }
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any], store: Store) -> Self:
+        """Read what :meth:`to_dict` wrote, for the store where it lies now."""
+        digests = typed(found, "records", dict)
+        return cls(
+            PreparedData.from_dict({**typed(found, "data", dict), "store": store.uri}),
+            {path: typed(digests, path, str) for path in digests},
+            tuple(_changes(one) for one in typed(found, "changes", list)),
+        )
+
+
+def records_path(name: str, split: str, partition: int) -> tuple[str, ...]:
+    """Return the path of the file with the ids and labels of a batch's rows in a shard."""
+    return (FOLDER, name, "records", f"{split}-{partition:05d}.parquet")
+
+
+def changes_path(name: str, split: str, partition: int) -> tuple[str, ...]:
+    """Return the path of the file with what a batch changed in a shard."""
+    return (FOLDER, name, "changes", f"{split}-{partition:05d}.parquet")
+
+
+def _changes(found: Mapping[str, Any]) -> Changes:
+    counts = {name: typed(found, name, int) for name in ("partition", "out", "corrected")}
+    if min(counts.values()) < 0:
+        raise ValueError(f"the changes of a shard are {counts}")
+    return Changes(split=typed(found, "split", str), digest=typed(found, "digest", str), **counts)
