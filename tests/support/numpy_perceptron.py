@@ -15,7 +15,7 @@ from optimizer.graph import Layer, LayerGraph
 from udfs.handlers import Framework, SingleOutput, TensorSpec, UntraceableModelError
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
-from udfs.training import Diverged, TrainerError, apply_random, batch_weights, take_random
+from udfs.training import Diverged, TrainerError, batch_weights, take_random, train_in_steps
 from udfs.weights import WeightsError, local_file
 
 Arrays = dict[str, Any]
@@ -130,22 +130,25 @@ class NumpySession:
             raise StateError(f"the source has another {min(odd)[0]}")
         self.model.weights, self._optimizer.velocity = saved["weights"], saved["velocity"]
 
-    def train(self, data: Any, order: Any, *, ends_epoch: bool) -> Arrays:  # noqa: ARG002 - nothing counts epochs
-        apply_random(self.random)
-        sums = np.zeros(2)
-        for start in range(0, len(order), self._batch_size):
-            rows = order[start : start + self._batch_size]
-            weights = batch_weights(data, rows, len(rows))
-            loss, tensors, slope = self._loss(data.inputs[0][rows], data.labels[0][rows], weights.relative)
-            if not np.isfinite(loss):
-                raise Diverged(f"the loss became {loss} after {start} rows of the shard")
-            sums += (loss * weights.total, weights.total)
-            inner = (slope @ self.model.weights["fc2.weight"].T) * (tensors["relu1"] > 0)
-            gradients = {"fc1.weight": tensors["input"].T @ inner, "fc1.bias": inner.sum(axis=0)}
-            gradients |= {"fc2.weight": tensors["relu1"].T @ slope, "fc2.bias": slope.sum(axis=0)}
-            self._optimizer.step(self.model, gradients)
-        self.random = take_random()
-        return {"loss": sums}
+    def train(self, data: Any, order: Any, *, ends_epoch: bool) -> Arrays:
+        return train_in_steps(self, data, order, self._batch_size, ends_epoch=ends_epoch)
+
+    def begin(self) -> None:
+        self._unit, self._rows = np.zeros(2), 0
+
+    def step(self, inputs: Any, labels: Any, weights: Any) -> None:
+        loss, tensors, slope = self._loss(inputs[0], labels[0], weights.relative)
+        if not np.isfinite(loss):
+            raise Diverged(f"the loss became {loss} after {self._rows} rows of the shard")
+        self._unit += (loss * weights.total, weights.total)
+        self._rows += len(inputs[0])
+        inner = (slope @ self.model.weights["fc2.weight"].T) * (tensors["relu1"] > 0)
+        gradients = {"fc1.weight": tensors["input"].T @ inner, "fc1.bias": inner.sum(axis=0)}
+        gradients |= {"fc2.weight": tensors["relu1"].T @ slope, "fc2.bias": slope.sum(axis=0)}
+        self._optimizer.step(self.model, gradients)
+
+    def end(self, *, ends_epoch: bool) -> Arrays:  # noqa: ARG002 - nothing counts epochs
+        return {"loss": self._unit}
 
     def evaluate(self, data: Any) -> Arrays:
         weights = batch_weights(data, slice(None), data.rows)

@@ -19,10 +19,11 @@ from udfs.handlers._registry import (
     registered_frameworks,
     unregister_framework,
 )
-from udfs.handlers._session import OutputKind, Rows, Session, Trainer
+from udfs.handlers._session import BatchWeights, OutputKind, Rows, Session, Trainer
 
 __all__ = [
     "ENTRY_POINTS",
+    "BatchWeights",
     "DeviceError",
     "Framework",
     "Handler",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from udfs.metrics import Sums
 
-__all__ = ["OutputKind", "Rows", "Session", "Trainer"]
+__all__ = ["BatchWeights", "OutputKind", "Rows", "Session", "Trainer"]
 
 OutputKind = Literal["logits", "probabilities", "values", "unknown"]
 """What a network's first output is."""
@@ -36,6 +37,25 @@ class Rows(Protocol):
     @property
     def weights(self) -> NDArray[np.float32] | None:
         """Weights of the rows, of shape ``(rows,)`` and more than 0; ``None`` where all count alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWeights:
+    """Weights of the rows of a batch; :func:`udfs.training.batch_weights` makes them.
+
+    Parameters
+    ----------
+    total : float
+        Their sum; the number of rows where they have no weights.
+    own : array of float32, shape (rows,), or None
+        As they are in the data; ``None`` where the rows have no weights.
+    relative : array of float32, shape (rows,), or None
+        Divided by their mean in the batch; ``None`` where all are equal, and a plain mean is the weighted one.
+    """
+
+    total: float
+    own: NDArray[np.float32] | None = None
+    relative: NDArray[np.float32] | None = None
 
 
 class Trainer(Protocol):
@@ -132,7 +152,8 @@ class Session(Protocol):
         """Run one training unit: every row of a shard once, by SGD.
 
         Rows with weights count by them: :func:`udfs.training.batch_weights` has the formula. Only a framework that has
-        ``sample_weights`` is given such rows.
+        ``sample_weights`` is given such rows. The unit is :meth:`begin`, a :meth:`step` per batch and :meth:`end`, and
+        the process's generators are set to :attr:`random` for it: :func:`udfs.training.train_in_steps` does this.
 
         Parameters
         ----------
@@ -151,6 +172,51 @@ class Session(Protocol):
         ------
         udfs.training.Diverged
             The loss is not a number any more.
+        """
+
+    def begin(self) -> None:
+        """Begin a unit whose batches the caller gives to :meth:`step` one by one, and close with :meth:`end`.
+
+        So several sessions train on one batch in turn: their units are open at the same time. The three methods draw
+        from the process's generators and leave :attr:`random` alone. The caller calls
+        ``udfs.training.apply_random(session.random)`` before each of them and sets
+        ``session.random = udfs.training.take_random()`` after it, whenever somebody else may have drawn in between. A
+        unit that was not ended is forgotten.
+
+        Raises
+        ------
+        udfs.training.TrainerError
+            The session trains whole shards only, as one of :class:`udfs.training.TrainingFunctions`.
+        """
+
+    def step(self, inputs: tuple[NDArray[Any], ...], labels: tuple[NDArray[Any], ...], weights: BatchWeights) -> None:
+        """Take one step of the unit that is open.
+
+        Parameters
+        ----------
+        inputs, labels : tuple of array, each of shape (rows, ...)
+            The rows of one batch, as a shard holds them.
+        weights : BatchWeights
+            Of these rows.
+
+        Raises
+        ------
+        udfs.training.Diverged
+            The loss is not a number any more.
+        """
+
+    def end(self, *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
+        """Close the unit.
+
+        Parameters
+        ----------
+        ends_epoch : bool
+            As for :meth:`train`.
+
+        Returns
+        -------
+        dict of str to array
+            As for :meth:`train`.
         """
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,7 +24,15 @@ from udfs.handlers import DeviceError, framework_of
 from udfs.inference import PortableNetwork
 from udfs.packing import StateError
 from udfs.testing._frameworks import HandlerContract, Sample, assert_same_bits
-from udfs.training import ModelTrainer, TrainerError, open_session
+from udfs.training import (
+    ModelTrainer,
+    TrainerError,
+    apply_random,
+    batch_weights,
+    open_session,
+    take_random,
+    train_in_steps,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -104,6 +113,31 @@ class FrameworkContract(HandlerContract):
         random.random()  # noqa: S311 - whatever another configuration draws in between
         self.unit(hops)
         assert hops.checkpoint() == stays.checkpoint() != state
+
+    def test_units_in_turn_are_units_one_after_the_other_bit_for_bit(self) -> None:
+        data, order = self.training.data, np.random.default_rng(0).permutation(self.training.data.rows)
+        size = len(order) // 3
+
+        def own(session: Session, part: Callable[[], Any]) -> Any:
+            apply_random(session.random)
+            result = part()
+            session.random = take_random()
+            return result
+
+        sessions = [self.session(seed) for seed in (3, 5)]
+        for session in sessions:
+            own(session, session.begin)
+        for start in range(0, len(order), size):
+            picked = order[start : start + size]
+            inputs, labels = (tuple(array[picked] for array in arrays) for arrays in (data.inputs, data.labels))
+            weights = batch_weights(data, picked, len(picked))
+            for session in sessions:
+                own(session, partial(session.step, inputs, labels, weights))
+        for session, seed in zip(sessions, (3, 5), strict=True):
+            alone = self.session(seed)
+            expected = train_in_steps(alone, data, order, size, ends_epoch=True)
+            assert_same_bits(own(session, partial(session.end, ends_epoch=True))["loss"], expected["loss"], "loss")
+            assert session.checkpoint() == alone.checkpoint()
 
     def test_a_clone_has_the_weights_of_its_source_and_random_numbers_of_its_own(self) -> None:
         source, clone, twin, other = self.session(), self.session(5), self.session(5), self.session(6)

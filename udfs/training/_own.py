@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from udfs.handlers import OutputKind, Rows
+    from udfs.handlers import BatchWeights, OutputKind, Rows
     from udfs.shards import Tensors
     from udfs.training._functions import TrainingFunctions
 
@@ -82,6 +82,24 @@ class OwnSession:
         contributions = self._call(data)
         self._inner.random = take_random()
         return contributions
+
+    def begin(self) -> None:
+        """Refuse: only ``train_fn`` knows its batches."""
+        raise TrainerError("train_fn of TrainingFunctions trains whole shards: give a ModelTrainer to train in steps")
+
+    def step(
+        self,
+        inputs: tuple[NDArray[Any], ...],  # noqa: ARG002 - the protocol's
+        labels: tuple[NDArray[Any], ...],  # noqa: ARG002
+        weights: BatchWeights,  # noqa: ARG002
+    ) -> None:
+        """Refuse, as :meth:`begin` does."""
+        self.begin()
+
+    def end(self, *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - the protocol's
+        """Refuse, as :meth:`begin` does."""
+        self.begin()
+        return {}
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Call ``train_fn`` once with a model that cannot learn."""

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from udfs.handlers import BatchWeights
 from udfs.training._errors import TrainerError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from udfs.handlers import Rows
 
-__all__ = ["BatchWeights", "batch_weights"]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchWeights:
-    """Weights of the rows of a batch.
-
-    Parameters
-    ----------
-    total : float
-        Their sum; the number of rows where they have no weights.
-    own : array of float32, shape (rows,), or None
-        As they are in the data; ``None`` where the rows have no weights.
-    relative : array of float32, shape (rows,), or None
-        Divided by their mean in the batch; ``None`` where all are equal, and a plain mean is the weighted one.
-    """
-
-    total: float
-    own: NDArray[np.float32] | None = None
-    relative: NDArray[np.float32] | None = None
+__all__ = ["batch_weights"]
 
 
 def batch_weights(data: Rows, picked: Any, rows: int) -> BatchWeights:

@@ -12,7 +12,7 @@ import numpy as np
 from udfs.handlers.keras._adoption import adopt_state, rate_places
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
-from udfs.training import BatchWeights, Diverged, TrainerError, apply_random, batch_weights, take_random
+from udfs.training import BatchWeights, Diverged, TrainerError, batch_weights, take_random, train_in_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +76,7 @@ class KerasSession:
         self.output_kind = _output_kind(first)
         self.random = take_random()
         self._gives_row_losses = False
+        self.begin()
 
     @property
     def weight_bytes(self) -> int:
@@ -115,25 +116,31 @@ class KerasSession:
         except (KeyError, TypeError) as error:
             raise StateError(f"a checkpoint of another model: {error}") from error
 
-    def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - Keras counts steps alone
+    def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Run one training unit."""
-        apply_random(self.random)
-        loss_sum, total = 0.0, 0.0
-        size = self._trainer.batch_size
-        for start in range(0, len(order), size):
-            picked = order[start : start + size]
-            weights = batch_weights(data, picked, len(picked))
-            # Some releases of Keras give a batch's loss, others the mean since the last reset.
-            self.model.reset_metrics()
-            with self._placed():
-                step = self.model.train_on_batch(*_fed(data, picked), weights.relative, return_dict=True)
-            loss = float(step["loss"])
-            if not np.isfinite(loss):
-                raise Diverged(f"the loss became {loss} after {start} rows of the shard")
-            loss_sum += loss * weights.total
-            total += weights.total
-        self.random = take_random()
-        return {"loss": np.array([loss_sum, total], np.float64)}
+        return train_in_steps(self, data, order, self._trainer.batch_size, ends_epoch=ends_epoch)
+
+    def begin(self) -> None:
+        """Begin a unit that is trained step by step."""
+        self._loss_sum, self._rows, self._total = 0.0, 0, 0.0
+
+    def step(self, inputs: tuple[NDArray[Any], ...], labels: tuple[NDArray[Any], ...], weights: BatchWeights) -> None:
+        """Take one step."""
+        # Some releases of Keras give a batch's loss, others the mean since the last reset.
+        self.model.reset_metrics()
+        fed = _one_or_all([_scaled(array) for array in inputs])
+        with self._placed():
+            step = self.model.train_on_batch(fed, _one_or_all(list(labels)), weights.relative, return_dict=True)
+        loss = float(step["loss"])
+        if not np.isfinite(loss):
+            raise Diverged(f"the loss became {loss} after {self._rows} rows of the shard")
+        self._loss_sum += loss * weights.total
+        self._rows += len(inputs[0])
+        self._total += weights.total
+
+    def end(self, *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - Keras counts steps alone
+        """Close the unit."""
+        return {"loss": np.array([self._loss_sum, self._total], np.float64)}
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Compute the loss and the metrics over a shard."""

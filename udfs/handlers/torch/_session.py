@@ -12,7 +12,7 @@ from udfs.handlers.torch._adoption import adopt_state
 from udfs.handlers.torch._weighted import WeightedLoss
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
-from udfs.training import BatchWeights, Diverged, TrainerError, apply_random, batch_weights, take_random
+from udfs.training import BatchWeights, Diverged, TrainerError, batch_weights, take_random, train_in_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,6 +81,7 @@ class TorchSession:
         self.threshold = 0.5 if isinstance(self._losses[0], _OF_PROBABILITIES) else 0.0
         self.output_kind = _output_kind(self._losses[0])
         self.random = take_random()
+        self.begin()
 
     @property
     def weight_bytes(self) -> int:
@@ -123,35 +124,43 @@ class TorchSession:
 
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Run one training unit."""
+        return train_in_steps(self, data, order, self._trainer.batch_size, ends_epoch=ends_epoch)
+
+    def begin(self) -> None:
+        """Begin a unit that is trained step by step."""
+        self._loss_sum, self._rows, self._total = 0.0, 0, 0.0
+
+    def step(self, inputs: tuple[NDArray[Any], ...], labels: tuple[NDArray[Any], ...], weights: BatchWeights) -> None:
+        """Take one step."""
         trainer = self._trainer
-        apply_random(self.random)
         self.model.train()
-        loss_sum, rows, total = 0.0, 0, 0.0
-        for inputs, labels, weights in self._batches(data, order, trainer.batch_size):
-            trainer.optimizer.zero_grad(set_to_none=True)
-            outputs = _listed(self.model(*inputs))
-            loss = self._loss(outputs, labels, weights)
-            loss.backward()  # type: ignore[no-untyped-call]
-            trainer.optimizer.step()
-            if trainer.scheduler is not None and trainer.scheduler_step == "batch":
-                trainer.scheduler.step()
-            value = float(loss.detach())
-            if not math.isfinite(value):
-                raise Diverged(f"the loss became {value} after {rows} rows of the shard")
-            loss_sum += value * weights.total
-            rows += len(inputs[0])
-            total += weights.total
-        if trainer.scheduler is not None and trainer.scheduler_step == "epoch" and ends_epoch:
+        trainer.optimizer.zero_grad(set_to_none=True)
+        outputs = _listed(self.model(*(self._tensor(array) for array in inputs)))
+        loss = self._loss(outputs, [torch.from_numpy(array).to(self._device) for array in labels], weights)
+        loss.backward()  # type: ignore[no-untyped-call]
+        trainer.optimizer.step()
+        if trainer.scheduler is not None and trainer.scheduler_step == "batch":
             trainer.scheduler.step()
-        self.random = take_random()
-        return {"loss": np.array([loss_sum, total], np.float64)}
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise Diverged(f"the loss became {value} after {self._rows} rows of the shard")
+        self._loss_sum += value * weights.total
+        self._rows += len(inputs[0])
+        self._total += weights.total
+
+    def end(self, *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
+        """Close the unit."""
+        scheduler = self._trainer.scheduler
+        if scheduler is not None and self._trainer.scheduler_step == "epoch" and ends_epoch:
+            scheduler.step()
+        return {"loss": np.array([self._loss_sum, self._total], np.float64)}
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Compute the loss and the metrics over a shard."""
         self.model.eval()
         contributions: dict[str, NDArray[np.float64]] = {}
         with torch.inference_mode():
-            for inputs, labels, weights in self._batches(data, np.arange(data.rows), _EVALUATED):
+            for inputs, labels, weights in self._batches(data):
                 outputs = _listed(self.model(*inputs))
                 loss = float(self._loss(outputs, labels, weights)) * weights.total
                 part = {"loss": np.array([loss, weights.total], np.float64)}
@@ -171,15 +180,13 @@ class TorchSession:
         """Convert inputs to what the model itself takes."""
         return [self._tensor(array).cpu().numpy() for array in inputs]
 
-    def _batches(
-        self, data: Rows, order: NDArray[np.int64], size: int
-    ) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor], BatchWeights]]:
-        for start in range(0, len(order), size):
-            picked = order[start : start + size]
+    def _batches(self, data: Rows) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor], BatchWeights]]:
+        for start in range(0, data.rows, _EVALUATED):
+            picked = slice(start, min(start + _EVALUATED, data.rows))
             yield (
                 [self._tensor(array[picked]) for array in data.inputs],
                 [torch.from_numpy(array[picked]).to(self._device) for array in data.labels],
-                batch_weights(data, picked, len(picked)),
+                batch_weights(data, picked, picked.stop - start),
             )
 
     def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
