@@ -24,6 +24,7 @@ from cerebro_spark.schemes._feature_transfer import COMBINATIONS, feature_transf
 from cerebro_spark.schemes._fine_tune import fine_tune
 from cerebro_spark.schemes._houlsby import houlsby
 from cerebro_spark.schemes._residual_adapters import residual_adapters
+from udfs.metrics import entity_f1
 
 if TYPE_CHECKING:
     from cerebro_spark.schemes._heads import ImageHead, SequenceHead, TransformerHead
@@ -34,6 +35,7 @@ __all__ = [
     "ImageHead",
     "SequenceHead",
     "TransformerHead",
+    "entity_f1",
     "feature_transfer",
     "fine_tune",
     "houlsby",

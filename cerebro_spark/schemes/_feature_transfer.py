@@ -39,9 +39,9 @@ def feature_transfer(
         Names of layers of the traced graph or paths of modules (``"encoder.layer.5"``); of Keras, names of layers. What
         ``roster.card(...).resolve(...)`` gives is read too. Their order makes no difference.
     combine : {"last", "sum", "weighted_sum", "concat"}
-        How to make one tensor of those of several layers: take the topmost (default); add them up; add them up with
-        weights that learn, a softmax of one number a layer, times a scale (ELMo's, Peters et al. 2018, equation 1); or
-        put their channels side by side, and project them to the width of the topmost layer, by weights that learn.
+        How to make one tensor of those of several layers: take the topmost (default); add them up; add them up with a
+        weight a layer that learns and begins as their mean; or put their channels side by side, and project them to the
+        width of the topmost layer by a layer that learns. These are the ways of Devlin et al. 2019, table 7.
     head : torch.nn.Module or keras.Layer
         Takes the features. In torch, further parameters of its ``forward`` that are named as inputs of the network are
         given those: ``attention_mask`` of :class:`TransformerHead`.

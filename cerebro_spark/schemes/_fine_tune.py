@@ -46,9 +46,9 @@ def fine_tune(net: Any, top: int, head: Any = None, *, blocks: Any = None) -> An
 
     Examples
     --------
-    >>> import torch
-    >>> trunk = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8), torch.nn.Linear(8, 9))
-    >>> net = fine_tune(trunk, top=1, head=torch.nn.Linear(8, 2))
+    >>> from torch import nn
+    >>> trunk = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 9))
+    >>> net = fine_tune(trunk, top=1, head=nn.Linear(8, 2))
     >>> [name for name, weight in net.named_parameters() if weight.requires_grad]
     ['trunk.2.weight', 'trunk.2.bias', 'head.weight', 'head.bias']
     """

@@ -129,9 +129,7 @@ def _within(root: nn.Module, path: str) -> list[nn.Module]:
         return []
 
 
-def top_of(
-    net: nn.Module, top: int, paths: Sequence[str] | None, *, with_head: bool
-) -> tuple[list[Block], list[str]]:
+def top_of(net: nn.Module, top: int, paths: Sequence[str] | None, *, with_head: bool) -> tuple[list[Block], list[str]]:
     """Choose the blocks to train.
 
     Returns

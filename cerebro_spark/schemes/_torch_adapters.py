@@ -135,9 +135,8 @@ def _top(net: nn.Module, top: int, paths: Sequence[str] | None) -> Iterator[nn.M
 
 
 def _paths_within(net: nn.Module, inside: Sequence[str]) -> list[str]:
-    return [
-        path for path, _ in net.named_modules() if any(path == block or path.startswith(f"{block}.") for block in inside)
-    ]
+    around = tuple(f"{block}." for block in inside)
+    return [path for path, _ in net.named_modules() if f"{path}.".startswith(around)]
 
 
 def _is_adaptable(module: nn.Module) -> bool:

@@ -34,9 +34,7 @@ class Sum(nn.Module):
 
 
 class WeightedSum(nn.Module):
-    """The sum of the features with weights that learn: ``scale * sum(softmax(weights)[j] * features[j])``.
-
-    Peters et al., *Deep contextualized word representations*, NAACL 2018, equation 1. It begins as the mean.
+    """The sum of the features with a weight a layer that learns; it begins as their mean.
 
     Parameters
     ----------
@@ -45,13 +43,11 @@ class WeightedSum(nn.Module):
 
     def __init__(self, layers: int) -> None:
         super().__init__()
-        self.weights = nn.Parameter(torch.zeros(layers))
-        self.scale = nn.Parameter(torch.ones(1))
+        self.weights = nn.Parameter(torch.full((layers,), 1 / layers))
 
     def forward(self, features: tuple[Tensor, ...]) -> Tensor:
         """Add them up."""
-        shares = torch.softmax(self.weights, 0) * self.scale
-        return reduce(torch.add, [part * shares[place] for place, part in enumerate(features)])
+        return reduce(torch.add, [part * self.weights[place] for place, part in enumerate(features)])
 
 
 class Concatenation(nn.Module):

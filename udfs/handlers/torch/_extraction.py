@@ -168,7 +168,7 @@ class Extraction:
             found = next(iter(found.all_input_nodes), None) if self._keeps_width(found, inner) else None
         raise UntraceableModelError(
             f"the modules of {type(self._net).__name__} do not say how wide layer {layer!r} is: say what the network "
-            'reads, inputs=[TensorSpec((3, 224, 224)), ...], without the batch axis'
+            "reads, inputs=[TensorSpec((3, 224, 224)), ...], without the batch axis"
         )
 
     def draws_by_itself(self, paths: Sequence[str]) -> bool:
