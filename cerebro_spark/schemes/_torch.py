@@ -13,6 +13,7 @@ from cerebro_spark.schemes._torch_blocks import (
     encoder_blocks,
     learn,
     named_blocks,
+    own_buffers,
     top_blocks,
 )
 from cerebro_spark.schemes._torch_combine import Concatenation, Last, Sum, WeightedSum
@@ -74,8 +75,13 @@ class HeadedNetwork(nn.Module):
 
 
 def frozen(net: nn.Module) -> Any:
-    """Copy a network's modules on the memory of its tensors, in evaluation mode and with nothing that learns."""
-    return FRAMEWORK.build(lambda: net, (), 0)
+    """Copy a network's modules in evaluation mode, with nothing that learns.
+
+    Parameters share the memory of the network's; buffers do not, for a batch norm in training mode writes to them.
+    """
+    copied = FRAMEWORK.build(lambda: net, (), 0)
+    own_buffers(copied)
+    return copied
 
 
 def feature_transfer(

@@ -12,7 +12,7 @@ from optimizer.errors import UnknownLayerError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Block", "blocks_of", "encoder_blocks", "learn", "named_blocks", "top_blocks"]
+__all__ = ["Block", "blocks_of", "encoder_blocks", "learn", "named_blocks", "own_buffers", "top_blocks"]
 
 Block = tuple[str, ...]
 """Paths of a block's modules: one, or one and the norm that follows it."""
@@ -79,13 +79,17 @@ def top_blocks(blocks: Sequence[Block], top: int, net: nn.Module) -> list[Block]
 def learn(modules: Iterable[nn.Module]) -> None:
     """Let modules learn, on memory of their own: what is frozen shares that of the network that it was made from."""
     for module in modules:
-        for inner in module.modules():
-            for parameter in inner.parameters(recurse=False):
-                if not parameter.requires_grad:
-                    parameter.data = parameter.data.clone()
-                    parameter.requires_grad_(True)
-            for name, buffer in inner.named_buffers(recurse=False):
-                setattr(inner, name, buffer.clone())
+        for parameter in module.parameters():
+            if not parameter.requires_grad:
+                parameter.data = parameter.data.clone()
+                parameter.requires_grad_(True)
+
+
+def own_buffers(net: nn.Module) -> None:
+    """Give a network buffers of its own."""
+    for module in net.modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            setattr(module, name, buffer.clone())
 
 
 def _has(module: nn.Module, path: str) -> bool:
