@@ -123,7 +123,9 @@ def _with_head(copied: Any, below: Any, head: Any) -> Any:
         raise InvalidArgumentError(
             f"head={head!r}: give a keras.Layer or a keras.Model that takes the features, such as keras.layers.Dense(5)"
         )
-    return keras.Model(copied.input, head(below))
+    # In the structure in which the model takes them; a sequential one takes one tensor.
+    inputs = copied.inputs[0] if isinstance(copied, keras.Sequential) else copied.input
+    return keras.Model(inputs, head(below))
 
 
 def _blocks(net: Any) -> list[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "adult_path",
     "cifar_images",
+    "cifar_network",
     "cifar_weights",
     "clothing_reviews",
     "foolbox_images",
@@ -102,6 +103,30 @@ def squeezenet_state_dict(*, fold: bool = True) -> dict[str, torch.Tensor]:
 def cifar_weights() -> Path:
     """A CNN of six convolutions for CIFAR-10, for RGB bytes as they are: a whole Keras model in the older ``.h5``."""
     return require("cifar_10_model", "cifar-10-model==7.4.0") / "trained_models" / "cnn_model.h5"
+
+
+def cifar_network() -> Any:
+    """The network of these weights, with them: two convolutions at a time, three times, and three dense layers."""
+    import keras  # noqa: PLC0415  (an optional extra)
+
+    from udfs.weights.keras import fit_weights  # noqa: PLC0415  (needs h5py)
+
+    layers = keras.layers
+
+    def stage(filters: int) -> list[Any]:
+        return [layers.Conv2D(filters, 3, activation="relu"), layers.BatchNormalization()]
+
+    network = keras.Sequential(
+        [
+            keras.Input((32, 32, 3)),
+            *(*stage(64), *stage(64), layers.MaxPooling2D()),
+            *(*stage(128), *stage(128), layers.MaxPooling2D()),
+            *(*stage(64), *stage(64), layers.Flatten()),
+            *(layers.Dense(1024, activation="relu"), layers.Dense(512, activation="relu"), layers.Dense(10)),
+        ]
+    )
+    fit_weights(network, cifar_weights(), "cifar")
+    return network
 
 
 def cifar_images() -> list[tuple[Path, int]]:

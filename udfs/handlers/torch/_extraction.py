@@ -185,6 +185,10 @@ class Extraction:
         copied = private(self._net).eval()
         for path in paths:
             copied.get_submodule(path).train()
+            around = path
+            while around:  # what is around a module that trains is in training mode too, as the network itself
+                around = around.rpartition(".")[0]
+                copied.get_submodule(around).training = True
         return _described(trace_fx(copied).graph) != _described(self._module.graph)
 
     def _node(self, layer: str) -> fx.Node:
