@@ -1,0 +1,117 @@
+"""A tagger from tweets to predictions: prepare, a search over schemes, and the best model as a Transformer."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("tokenizers", reason='pip install "cerebro-spark[text]"')
+from pyspark import cloudpickle
+from pyspark.sql import functions as F
+from real_inputs import minilm, tagged_tweets
+from searches import common
+
+from cerebro_spark import GridSearch, ModelTrainer, TunedModel, prepare
+from cerebro_spark.data import bio_classes, tokenize
+from cerebro_spark.schemes import TransformerHead, feature_transfer, token_loss
+from udfs.metrics import METRICS
+from udfs.shards import Tensors, load_rows
+from udfs.training import open_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from udfs.store import Store
+
+# The workers have no such module: its functions go to them by value.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+TOKENS = 24
+
+
+def tokens(spark: SparkSession, rows: int) -> tuple[DataFrame, tuple[str, ...]]:
+    tweets = [tweet for tweet in tagged_tweets() if "B-person" in tweet[1]][:rows]
+    classes = bio_classes(tag[2:] for _, tags in tagged_tweets() for tag in tags if tag != "O")
+    df = spark.createDataFrame(tweets, "words array<string>, tags array<string>").repartition(2)
+    return tokenize(df, minilm(), tags_column="tags", classes=classes, max_length=TOKENS), classes
+
+
+def tagger(params: dict[str, Any]) -> ModelTrainer:
+    from vista_spark import roster  # noqa: PLC0415 - as a user writes it
+
+    trunk = roster.load("minilm_l6", params["folder"])
+    net = feature_transfer(trunk, layers=params["layers"], head=TransformerHead(384, classes=21, intermediate=64))
+    optimizer = torch.optim.Adam([weight for weight in net.parameters() if weight.requires_grad], lr=params["lr"])
+    return ModelTrainer(
+        model=net,
+        optimizer=optimizer,
+        loss=token_loss,
+        metrics=["token_accuracy", "entity_f1"],
+        batch_size=8,
+    )
+
+
+def test_a_search_over_taggers(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    df, classes = tokens(spark, 48)
+    search = GridSearch(
+        **common(
+            spark,
+            store,
+            trainer_fn=tagger,
+            feature_columns=["input_ids", "attention_mask"],
+            label_columns=["tags"],
+            metric="entity_f1",
+            search_space={
+                "lr": [3e-3],
+                "layers": ["embeddings", "encoder.layer.0"],
+                "folder": [str(minilm() / "model.safetensors")],
+            },
+            num_epochs=2,
+        )
+    )
+    selection = search.fit(df)
+    last = selection.best.history[-1]
+    assert 0 <= last["val_entity_f1"] <= 1
+    assert last["val_token_accuracy"] > 0.5  # most words are outside of entities, and it has learned that
+    model = selection.best_model
+    model.write().overwrite().save(str(tmp_path / "tagger"))
+    scored = TunedModel.load(str(tmp_path / "tagger")).transform(df)
+    assert "probability" not in scored.columns
+    (row, *_) = rows = scored.collect()
+    assert len(row.prediction) == TOKENS
+    assert row.rawPrediction.size == TOKENS * len(classes)
+    # The same as the network's own scores, token by token.
+    for row in rows:
+        scores = row.rawPrediction.toArray().reshape(TOKENS, -1)
+        assert row.prediction == scores.argmax(axis=1).tolist()
+    assert scored.where(F.exists("prediction", lambda number: number > 20)).count() == 0
+
+
+def test_metrics_over_shards_are_those_of_all_rows(spark: SparkSession, store: Store) -> None:
+    df, _ = tokens(spark, 24)
+    prepared = prepare(
+        df, store, feature_columns=["input_ids", "attention_mask"], label_columns=["tags"], num_shards=2, seed=1
+    )
+    assert [(group.name, group.shape, group.dtype) for group in (*prepared.inputs, *prepared.labels)] == [
+        ("input_ids", (TOKENS,), "int64"),
+        ("attention_mask", (TOKENS,), "int64"),
+        ("tags", (TOKENS,), "int64"),
+    ]
+    params = {"lr": 1e-3, "layers": "embeddings", "folder": str(minilm() / "model.safetensors")}
+    session = open_session(tagger, params, 0)
+    rows = load_rows(prepared, "train", prepared.rows("train"))
+    data = Tensors(rows.inputs, rows.labels, len(rows.labels[0]))
+    session.train(data, np.arange(data.rows), ends_epoch=True)
+    sums = session.evaluate(data)
+    (scores,) = session.predict(data.inputs)
+    for name in ("token_accuracy", "entity_f1"):
+        halves = [
+            METRICS[name].part(scores[half], data.labels[0][half]) for half in (np.s_[: data.rows // 2], np.s_[data.rows // 2 :])
+        ]
+        assert np.array_equal(sums[name], halves[0] + halves[1])
