@@ -1,4 +1,4 @@
-"""Data for training: encode columns, shuffle once, write shards; texts as tokens, petastorm's datasets as DataFrames."""
+"""Data for training: encode columns, shuffle once, write shards; texts as tokens; petastorm's datasets."""
 
 from cerebro_spark.data._columns import choose_features
 from cerebro_spark.data._petastorm import petastorm_frame

@@ -122,15 +122,15 @@ def test_the_cifar_network() -> None:
 
 def test_bad_input() -> None:
     net = small()
-    with pytest.raises(UnknownLayerError, match="no layer 'midle' in .*did you mean 'middle'"):
+    with pytest.raises(UnknownLayerError, match=r"no layer 'midle' in .*did you mean 'middle'"):
         feature_transfer(net, "midle", head=head())
-    with pytest.raises(InvalidArgumentError, match="head=None: give a keras.Layer"):
+    with pytest.raises(InvalidArgumentError, match=r"head=None: give a keras.Layer"):
         feature_transfer(net, "middle")
     with pytest.raises(InvalidArgumentError, match=r"several shapes .*combine=\"concat\""):
         feature_transfer(net, ["middle", "high"], "sum", head())
     with pytest.raises(InvalidArgumentError, match=r"top=4: .* has 3 blocks \(low, middle, high\)"):
         fine_tune(net, top=4, head=head())
-    with pytest.raises(InvalidArgumentError, match="houlsby adapts a torch.nn.Module"):
+    with pytest.raises(InvalidArgumentError, match=r"houlsby adapts a torch.nn.Module"):
         houlsby(net, top=1)
 
     class Own(keras.Model):

@@ -224,7 +224,9 @@ def test_residual_adapters() -> None:
     both = merge({"adapted": graph(with_head, IMAGE), "tuned": graph(fine_tune(net, 2, nn.Linear(512, 5)), IMAGE)})
     assert both.users("trunk.layer3.1.relu2") == ("adapted", "tuned")
     # A depthwise convolution has a depthwise adapter.
-    (depthwise,) = [w for n, w in residual_adapters(roster.load("mobilenet_v2"), 2).named_parameters() if "adapter" in n]
+    (depthwise,) = [
+        w for n, w in residual_adapters(roster.load("mobilenet_v2"), 2).named_parameters() if "adapter" in n
+    ]
     assert depthwise.shape == (960, 1, 1, 1)
 
 

@@ -11,7 +11,6 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("tokenizers", reason='pip install "cerebro-spark[text]"')
 from pyspark import cloudpickle
-from pyspark.sql import functions as F
 from real_inputs import minilm, tagged_tweets
 from searches import common
 
@@ -57,6 +56,7 @@ def tagger(params: dict[str, Any]) -> ModelTrainer:
     )
 
 
+@pytest.mark.extended  # writes and sends MiniLM's weights, 91 MB
 def test_a_search_over_taggers(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     df, classes = tokens(spark, 48)
     search = GridSearch(
@@ -81,16 +81,43 @@ def test_a_search_over_taggers(spark: SparkSession, store: Store, tmp_path: Path
     assert last["val_token_accuracy"] > 0.5  # most words are outside of entities, and it has learned that
     model = selection.best_model
     model.write().overwrite().save(str(tmp_path / "tagger"))
+    scored = TunedModel.load(str(tmp_path / "tagger")).transform(df).collect()
+    assert {len(row.prediction) for row in scored} == {TOKENS}
+    assert {row.rawPrediction.size for row in scored} == {TOKENS * len(classes)}
+
+
+class Small(torch.nn.Module):
+    """A class of each token from the token alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = torch.nn.Embedding(30_522, 21)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.scores(ids) * mask[:, :, None]
+        return out
+
+
+def small(params: dict[str, Any]) -> ModelTrainer:
+    net = Small()
+    optimizer = torch.optim.SGD(net.parameters(), lr=params["lr"])
+    return ModelTrainer(model=net, optimizer=optimizer, loss=token_loss, metrics=["entity_f1"])
+
+
+def test_a_model_predicts_a_class_a_token(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    df, _ = tokens(spark, 12)
+    columns = ["input_ids", "attention_mask"]
+    prepared = prepare(df, store, feature_columns=columns, label_columns=["tags"], num_shards=1)
+    session = open_session(small, {"lr": 0.1}, 0)
+    TunedModel.of(session, prepared).write().overwrite().save(str(tmp_path / "tagger"))
     scored = TunedModel.load(str(tmp_path / "tagger")).transform(df)
-    assert "probability" not in scored.columns
-    (row, *_) = rows = scored.collect()
-    assert len(row.prediction) == TOKENS
-    assert row.rawPrediction.size == TOKENS * len(classes)
-    # The same as the network's own scores, token by token.
-    for row in rows:
-        scores = row.rawPrediction.toArray().reshape(TOKENS, -1)
-        assert row.prediction == scores.argmax(axis=1).tolist()
-    assert scored.where(F.exists("prediction", lambda number: number > 20)).count() == 0
+    assert scored.columns[-2:] == ["rawPrediction", "prediction"]
+    assert scored.schema["prediction"].dataType.simpleString() == "array<int>"
+    for row in scored.collect():
+        inputs = tuple(np.array([row[column]]) for column in columns)
+        (expected,) = session.predict(inputs)
+        assert np.allclose(row.rawPrediction.toArray(), expected.flatten())
+        assert row.prediction == expected[0].argmax(axis=1).tolist()
 
 
 def test_metrics_over_shards_are_those_of_all_rows(spark: SparkSession, store: Store) -> None:
@@ -112,6 +139,7 @@ def test_metrics_over_shards_are_those_of_all_rows(spark: SparkSession, store: S
     (scores,) = session.predict(data.inputs)
     for name in ("token_accuracy", "entity_f1"):
         halves = [
-            METRICS[name].part(scores[half], data.labels[0][half]) for half in (np.s_[: data.rows // 2], np.s_[data.rows // 2 :])
+            METRICS[name].part(scores[half], data.labels[0][half])
+            for half in (np.s_[: data.rows // 2], np.s_[data.rows // 2 :])
         ]
         assert np.array_equal(sums[name], halves[0] + halves[1])
