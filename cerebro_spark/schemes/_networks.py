@@ -72,16 +72,14 @@ def module_paths(layers: object, argument: str = "layers") -> list[str]:
     return paths
 
 
-def check_count(name: str, value: object, most: int | None = None, of: str = "") -> int:
+def check_count(name: str, value: object) -> int:
     """Check a whole number of at least 1.
 
     Raises
     ------
     InvalidArgumentError
-        It is none, or more than `most`.
+        It is none.
     """
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise InvalidArgumentError(f"{name}={value!r}: a whole number of at least 1")
-    if most is not None and value > most:
-        raise InvalidArgumentError(f"{name}={value}: {of}")
     return int(value)

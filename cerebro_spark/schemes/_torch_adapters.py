@@ -77,8 +77,10 @@ class AdaptedConvolution(nn.Module):
     def __init__(self, plain: nn.Conv2d) -> None:
         super().__init__()
         self.plain = plain
-        stride, groups = plain.stride, plain.groups
-        self.adapter = nn.Conv2d(plain.in_channels, plain.out_channels, 1, stride, groups=groups, bias=False)
+        height, width = plain.stride
+        self.adapter = nn.Conv2d(
+            plain.in_channels, plain.out_channels, 1, (height, width), groups=plain.groups, bias=False
+        )
         nn.init.zeros_(self.adapter.weight)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ class TokenColumns:
 
     def _tokenize(self, tokenizer: Any, batch: pa.RecordBatch) -> NewColumns:
         texts = batch.column(self.text).to_pylist()
-        tags = [None] * len(texts) if self.tags is None else batch.column(self.tags).to_pylist()
+        tags: list[Any] = [None] * len(texts) if self.tags is None else batch.column(self.tags).to_pylist()
         reasons = [self._reason(text, own) for text, own in zip(texts, tags, strict=True)]
         good = [place for place, reason in enumerate(reasons) if reason is None]
         in_words = pa.types.is_list(batch.schema.field(self.text).type)

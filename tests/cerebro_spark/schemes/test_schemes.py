@@ -224,9 +224,8 @@ def test_residual_adapters() -> None:
     both = merge({"adapted": graph(with_head, IMAGE), "tuned": graph(fine_tune(net, 2, nn.Linear(512, 5)), IMAGE)})
     assert both.users("trunk.layer3.1.relu2") == ("adapted", "tuned")
     # A depthwise convolution has a depthwise adapter.
-    (depthwise,) = [
-        w for n, w in residual_adapters(roster.load("mobilenet_v2"), 2).named_parameters() if "adapter" in n
-    ]
+    lean = residual_adapters(roster.load("mobilenet_v2"), top=2)
+    (depthwise,) = [weight for name, weight in lean.named_parameters() if ".adapter." in name]
     assert depthwise.shape == (960, 1, 1, 1)
 
 
@@ -302,11 +301,11 @@ def test_bad_input() -> None:
         feature_transfer(net, ["encoder.layer.5", "encoder.layer.5"], "sum", head)
     with pytest.raises(InvalidArgumentError, match=r"layers=\[\]: give names"):
         feature_transfer(net, [], "sum", head)
-    with pytest.raises(InvalidArgumentError, match="head=None: give a torch.nn.Module"):
+    with pytest.raises(InvalidArgumentError, match=r"head=None: give a torch.nn.Module"):
         feature_transfer(net, "encoder.layer.5")
     with pytest.raises(InvalidArgumentError, match=r"several widths .*layer3.1.relu2 has 256, layer4.1.relu2 has 512"):
         feature_transfer(roster.load("resnet18"), ["layer3.1", "layer4.1"], "sum", ImageHead(512, 2))
-    with pytest.raises(InvalidArgumentError, match="give a torch.nn.Module or a keras.Model"):
+    with pytest.raises(InvalidArgumentError, match=r"give a torch.nn.Module or a keras.Model"):
         feature_transfer(lambda x: x, "a", head=head)
     with pytest.raises(InvalidArgumentError, match="top=7: BertEncoder has 6 blocks"):
         fine_tune(net, top=7, head=head)

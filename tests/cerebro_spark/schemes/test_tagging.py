@@ -138,8 +138,5 @@ def test_metrics_over_shards_are_those_of_all_rows(spark: SparkSession, store: S
     sums = session.evaluate(data)
     (scores,) = session.predict(data.inputs)
     for name in ("token_accuracy", "entity_f1"):
-        halves = [
-            METRICS[name].part(scores[half], data.labels[0][half])
-            for half in (np.s_[: data.rows // 2], np.s_[data.rows // 2 :])
-        ]
-        assert np.array_equal(sums[name], halves[0] + halves[1])
+        first, second = (METRICS[name].part(scores[half], data.labels[0][half]) for half in (np.s_[:7], np.s_[7:]))
+        assert np.array_equal(sums[name], first + second)

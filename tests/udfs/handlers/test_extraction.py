@@ -93,7 +93,7 @@ def test_a_recurrent_layer_is_its_first_tensor() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(UnknownLayerError, match="did you mean 'layer4.1'"):
+    with pytest.raises(UnknownLayerError, match=r"did you mean 'layer4.1'"):
         Extraction(roster.load("resnet18")).network(["layer4.7"])
 
     class Branches(nn.Module):
