@@ -67,7 +67,7 @@ class AdaptedOutput(nn.Module):
 
 
 class AdaptedConvolution(nn.Module):
-    """A convolution and a 1 x 1 convolution beside it, added up.
+    """A convolution and a 1 x 1 convolution beside it, which reads the centre of each window; added up.
 
     Parameters
     ----------
@@ -82,11 +82,26 @@ class AdaptedConvolution(nn.Module):
             plain.in_channels, plain.out_channels, 1, (height, width), groups=plain.groups, bias=False
         )
         nn.init.zeros_(self.adapter.weight)
+        # As nn.functional.pad takes it, the last axis first; below zero it crops.
+        self.border = (*_border(plain, 1), *_border(plain, 0))
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve ``(N, channels, height, width)``."""
-        out: Tensor = self.plain(x) + self.adapter(x)
+        centres = nn.functional.pad(x, self.border) if any(self.border) else x
+        out: Tensor = self.plain(x) + self.adapter(centres)
         return out
+
+
+def _border(plain: nn.Conv2d, axis: int) -> tuple[int, int]:
+    """Count the zeros before and after an axis with which a window of one pixel goes where the centres go."""
+    reach = plain.dilation[axis] * (plain.kernel_size[axis] - 1)
+    if isinstance(plain.padding, str):
+        around = reach if plain.padding == "same" else 0
+        before = around // 2
+    else:
+        around, before = 2 * plain.padding[axis], plain.padding[axis]
+    first = before - plain.dilation[axis] * (plain.kernel_size[axis] // 2)
+    return first, around - reach - first
 
 
 def houlsby(net: nn.Module, top: int, bottleneck: int, head: Any) -> nn.Module:

@@ -40,7 +40,7 @@ IMAGE = [TensorSpec((3, 64, 64))]
 @cache
 def encoder() -> nn.Module:
     """MiniLM with its real weights."""
-    net: nn.Module = roster.load("minilm_l6", minilm() / "model.safetensors")
+    net: nn.Module = roster.load("minilm_l6", minilm())
     return net
 
 
@@ -227,6 +227,32 @@ def test_residual_adapters() -> None:
     lean = residual_adapters(roster.load("mobilenet_v2"), top=2)
     (depthwise,) = [weight for name, weight in lean.named_parameters() if ".adapter." in name]
     assert depthwise.shape == (960, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kernel_size": 3},
+        {"kernel_size": 3, "padding": 1, "stride": 2},
+        {"kernel_size": 3, "padding": 2, "dilation": 2, "groups": 2},
+        {"kernel_size": (1, 5), "padding": (1, 0)},
+        {"kernel_size": 4, "padding": 1, "stride": 3},
+        {"kernel_size": 5, "padding": "same"},
+    ],
+)
+def test_a_residual_adapter_reads_the_centre_of_each_window(settings: dict[str, Any]) -> None:
+    plain = nn.Conv2d(4, 6, **settings)
+    adapted = residual_adapters(nn.Sequential(plain), top=1)
+    adapter: Any = adapted.get_submodule("0.adapter")
+    nn.init.normal_(adapter.weight)
+    # The same as a convolution whose kernel has the adapter's weight added at its centre.
+    with torch.no_grad():
+        height, width = plain.kernel_size
+        plain.weight[:, :, height // 2, width // 2] += adapter.weight[:, :, 0, 0]
+        x = torch.randn(2, 4, 11, 13)
+        both = plain(x)
+        plain.weight[:, :, height // 2, width // 2] -= adapter.weight[:, :, 0, 0]
+        assert torch.allclose(adapted(x), both, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_search_over_taggers(spark: SparkSession, store: Store, tmp_path: Path
             search_space={
                 "lr": [3e-3],
                 "layers": ["embeddings", "encoder.layer.0"],
-                "folder": [str(minilm() / "model.safetensors")],
+                "folder": [str(minilm())],
             },
             num_epochs=2,
         )
@@ -130,7 +130,7 @@ def test_metrics_over_shards_are_those_of_all_rows(spark: SparkSession, store: S
         ("attention_mask", (TOKENS,), "int64"),
         ("tags", (TOKENS,), "int64"),
     ]
-    params = {"lr": 1e-3, "layers": "embeddings", "folder": str(minilm() / "model.safetensors")}
+    params = {"lr": 1e-3, "layers": "embeddings", "folder": str(minilm())}
     session = open_session(tagger, params, 0)
     rows = load_rows(prepared, "train", prepared.rows("train"))
     data = Tensors(rows.inputs, rows.labels, len(rows.labels[0]))
