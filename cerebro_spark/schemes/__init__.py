@@ -7,6 +7,7 @@ that a search can compute them once for all. A model that you froze in part your
 
 Examples
 --------
+>>> from cerebro_spark.schemes import TransformerHead
 >>> from vista_spark import roster
 >>> net = feature_transfer(
 ...     roster.load("minilm_l6"),
@@ -15,7 +16,7 @@ Examples
 ...     head=TransformerHead(384, classes=9),
 ... )
 >>> sum(weight.numel() for weight in net.parameters() if weight.requires_grad)
-1778313
+1777929
 """
 
 from typing import TYPE_CHECKING, Any
