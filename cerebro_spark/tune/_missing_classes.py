@@ -46,7 +46,7 @@ def check_classes(df: DataFrame, prepared: PreparedData, session: Session) -> No
     name = prepared.labels[0].name
     (outputs, *_) = session.predict(load_rows(prepared, "train", 2).inputs)
     size = outputs[0].size
-    if label_kind(prepared, session, size) == "value":
+    if label_kind(prepared, session, outputs[0].shape) in {"tags", "value"}:
         return
     values = df.schema[name].metadata.get("ml_attr", {}).get("vals")
     count = len(values) if values else max(size, 2)

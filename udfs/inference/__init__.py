@@ -18,6 +18,7 @@ from udfs.inference._network_file import NetworkFile, files_of_this_process
 from udfs.inference._pooling import POOLINGS, Pooling, feature_length, pool
 from udfs.inference._portable import NotPortableError, PortableNetwork
 from udfs.inference._prediction import Prediction
+from udfs.inference._tagged_text import UNTAGGED, TokenColumns
 from udfs.inference._text import TOKENIZER, TextError, TextFeed, Tokenization, open_tokenizer
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "POOLINGS",
     "REDUCTIONS",
     "TOKENIZER",
+    "UNTAGGED",
     "Combination",
     "Combined",
     "Feature",
@@ -45,6 +47,7 @@ __all__ = [
     "TensorFeed",
     "TextError",
     "TextFeed",
+    "TokenColumns",
     "Tokenization",
     "check_model",
     "feature_length",

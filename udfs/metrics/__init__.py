@@ -1,6 +1,8 @@
 """Metrics over rows that lie in several shards: the contribution of each shard, and the number that the sum gives."""
 
-from udfs.metrics._metrics import METRICS, Metric, MetricError, metric
+from udfs.metrics._metric import Metric, MetricError
+from udfs.metrics._metrics import METRICS, metric
 from udfs.metrics._sums import Sums, merge_sums
+from udfs.metrics._tokens import entity_f1
 
-__all__ = ["METRICS", "Metric", "MetricError", "Sums", "merge_sums", "metric"]
+__all__ = ["METRICS", "Metric", "MetricError", "Sums", "entity_f1", "merge_sums", "metric"]

@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.errors import CerebroError, nearest
+from optimizer.errors import nearest
+from udfs.metrics._metric import Metric, MetricError
+from udfs.metrics._tokens import ENTITY_F1, TOKEN_ACCURACY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["METRICS", "Metric", "MetricError", "metric"]
+__all__ = ["METRICS", "metric"]
 
 _TOP = 5
 
 Weights = NDArray[np.float64] | None
-
-
-class MetricError(CerebroError, ValueError):
-    """A metric that does not exist, or that does not fit the outputs; the message says which."""
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A number that tells how good predictions are, from sums that any number of shards contribute to.
-
-    Parameters
-    ----------
-    name : str
-    part : callable
-        Takes outputs of shape ``(rows, ...)`` and labels of shape ``(rows, ...)``, and gives an array that is added to
-        those of other batches and shards. One of two axes is not added but put beneath the others: a row of scores and
-        labels a row, for a metric that no sum tells.
-    result : callable
-        Makes the number of the sum.
-    larger_is_better : bool
-    margins : bool
-        Whether a single output has to be positive for the second class: probabilities come with one half taken away.
-    weighted : callable, optional
-        As ``part``, with the weights of the rows as a third argument, of shape ``(rows,)`` and more than 0. Without it
-        rows with weights are refused.
-    """
-
-    name: str
-    part: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
-    result: Callable[[NDArray[np.float64]], float]
-    larger_is_better: bool
-    margins: bool = False
-    weighted: Callable[[NDArray[Any], NDArray[Any], NDArray[np.float64]], NDArray[np.float64]] | None = None
 
 
 def metric(wanted: str | Metric | Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]) -> Metric:
@@ -114,6 +82,12 @@ def _binary(outputs: NDArray[Any]) -> NDArray[Any]:
 
 
 def _classes(outputs: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    several = labels.ndim > 1 and labels[:1].size > 1
+    if several and outputs.ndim == labels.ndim + 1 and outputs.shape[-1] > 1:
+        raise MetricError(
+            f"labels of shape {labels.shape} and outputs of shape {outputs.shape} are of a class a token, and this "
+            "metric is of a class a row: use token_accuracy or entity_f1"
+        )
     flat = outputs.reshape(len(outputs), -1)
     known = labels.reshape(len(labels), -1)
     # Labels as wide as the outputs are probabilities of the classes.
@@ -198,5 +172,5 @@ METRICS: Mapping[str, Metric] = {
         ("rmse", _squared, lambda t: _mean(t) ** 0.5, False),
         ("mae", _absolute, _mean, False),
     )
-}
-"""By name. Those of two classes take the second as the positive one."""
+} | {of_tokens.name: of_tokens for of_tokens in (TOKEN_ACCURACY, ENTITY_F1)}
+"""By name. Those of two classes take the second as the positive one; those of tokens are of taggers."""

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from udfs.metrics._metrics import MetricError
+from udfs.metrics._metric import MetricError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from udfs.metrics._metrics import Metric
+    from udfs.metrics._metric import Metric
 
 __all__ = ["Sums", "merge_sums"]
 

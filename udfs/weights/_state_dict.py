@@ -7,17 +7,17 @@ import re
 import zipfile
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from udfs.packing import safetensors_metadata
-from udfs.weights._file import WeightsError, local_file, redacted
+from udfs.weights._file import FOLDER_WEIGHTS, WeightsError, local_file, redacted
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     import torch
     from torch import nn
@@ -48,7 +48,8 @@ def read_state_dict(uri: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
         A local path, or a URI of a file system that pyarrow knows: ``file://``, ``hdfs://``, ``s3://``, ``gs://``,
         ``abfs://``. A remote file is copied once to each node, into the folder that the environment variable
         ``CEREBRO_SPARK_CACHE`` names, and again when its size or its modification time changes. On a worker also
-        ``sparkfile:NAME``, a file that the session was given by ``addArtifacts(path, file=True)``.
+        ``sparkfile:NAME``, a file that the session was given by ``addArtifacts(path, file=True)``. Of a local folder,
+        as ``transformers`` writes one, its ``model.safetensors``.
 
     Returns
     -------
@@ -71,7 +72,7 @@ def read_state_dict(uri: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     ...     read_state_dict(f"file://{folder}/w.npz")["fc.weight"].shape
     torch.Size([2, 3])
     """
-    shown, path = redacted(uri), local_file(uri)
+    shown, path = redacted(uri), local_file(_in_folder(uri))
     try:
         state = dict(_tensors(_state_dict_in(_reader(path, shown)(path)), shown))
     except WeightsError:
@@ -87,6 +88,11 @@ def read_state_dict(uri: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     if not state:
         raise WeightsError(f"{shown} holds no tensors")
     return _without_prefixes(state)
+
+
+def _in_folder(uri: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    path = Path(uri)
+    return inside if path.is_dir() and (inside := path / FOLDER_WEIGHTS).is_file() else uri
 
 
 def fit_state_dict(module: nn.Module, state: Mapping[str, torch.Tensor], name: str) -> None:

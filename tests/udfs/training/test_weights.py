@@ -170,8 +170,9 @@ def test_own_functions_say_that_they_use_the_weights() -> None:
 def test_metrics_count_a_row_of_weight_three_as_three_rows_over_any_shards(name: str) -> None:
     draw = np.random.default_rng(2)
     binary = name in {"precision", "recall", "f1", "auc"}
-    outputs = np.round(draw.normal(size=(30, 2 if binary else 1 if "se" in name or name == "mae" else 7)), 1)
-    labels = draw.integers(0, 2 if binary else 7, 30)
+    rows = (30, 6) if name in {"token_accuracy", "entity_f1"} else (30,)
+    outputs = np.round(draw.normal(size=(*rows, 2 if binary else 1 if "se" in name or name == "mae" else 7)), 1)
+    labels = draw.integers(0, 2 if binary else 7, rows)
     weights = draw.integers(1, 4, 30).astype(np.float32)
     sums = Sums([metric(name)])
     parts = [sums.of(outputs[part], labels[part], 0.0, weights[part]) for part in (slice(11), slice(11, 30))]

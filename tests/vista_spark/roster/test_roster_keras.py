@@ -15,7 +15,7 @@ import pytest
 from cards import registered
 from photographs import crops, encode
 from PIL import Image
-from real_inputs import cifar_images, cifar_weights
+from real_inputs import cifar_images, cifar_network
 
 pytest.importorskip("tensorflow")
 
@@ -258,24 +258,8 @@ def test_no_code_of_a_file_is_run(tmp_path: Path) -> None:
     assert bits(mine) == bits(evil)
 
 
-def cifar() -> Any:
-    def stage(filters: int) -> list[Any]:
-        return [layers.Conv2D(filters, 3, activation="relu"), layers.BatchNormalization()]
-
-    return keras.Sequential(
-        [
-            keras.Input((32, 32, 3)),
-            *(*stage(64), *stage(64), layers.MaxPooling2D()),
-            *(*stage(128), *stage(128), layers.MaxPooling2D()),
-            *(*stage(64), *stage(64), layers.Flatten()),
-            *(layers.Dense(1024, activation="relu"), layers.Dense(512, activation="relu"), layers.Dense(10)),
-        ]
-    )
-
-
 def test_real_weights_recognise_real_pictures() -> None:
-    model = cifar()
-    fit_weights(model, cifar_weights(), "cifar")
+    model = cifar_network()
     pictures = cifar_images()
     plain = Preprocessing(crop=32, mean=(0, 0, 0), std=(1, 1, 1), scale=1, layout="NHWC")
     batch = np.stack([images.decode(str(path), plain) for path, _ in pictures])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +33,13 @@ def export(model: Any, inputs: Sequence[NDArray[Any]]) -> bytes:
     network = model if on_cpu else copy.deepcopy(model).cpu()
     training = network.training
     network.eval()
+    # By the names of forward's parameters, of which *args is one.
+    free = dict(inspect.signature(network.forward).bind(*({0: batch} for _ in rows)).arguments)
     try:
         program = torch.export.export(
             network,
             tuple(torch.from_numpy(np.ascontiguousarray(array)) for array in rows),
-            dynamic_shapes=tuple({0: batch} for _ in rows),
+            dynamic_shapes=free,
         )
     finally:
         network.train(training)

@@ -24,7 +24,7 @@ from udfs.handlers.torch._sizes import free_sizes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["baked", "capture", "example", "exported", "private", "unwrapped"]
+__all__ = ["baked", "capture", "example", "exported", "private", "trace_fx", "unwrapped"]
 
 _EXAMPLE_BATCH = 2  # torch.export takes the sizes 0 and 1 for constants
 
@@ -125,6 +125,34 @@ def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
     _convert_inputs(module, inputs, precision)
     reshape_views(module)
     free_sizes(module, inputs)
+    module.meta["leaves"] = {path for path, inner in model.named_modules() if path and not any(inner.children())}
+    return module
+
+
+def trace_fx(model: nn.Module) -> fx.GraphModule:
+    """Graph a model by ``torch.fx`` alone, which need not know what it reads: one tensor per argument without default.
+
+    Returns
+    -------
+    torch.fx.GraphModule
+        As of :func:`capture`, but as it is written: parts in training mode stay in it, sizes are those of the example.
+
+    Raises
+    ------
+    Exception
+        Whatever the tracer or the model's forward raise.
+    """
+    model = unwrapped(model)
+    check_held(model)
+    parameters = inspect.signature(model.forward).parameters.values()
+    given = [
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    module = _by_fx(baked(model), max(1, len(given)))
+    reshape_views(module)
     module.meta["leaves"] = {path for path, inner in model.named_modules() if path and not any(inner.children())}
     return module
 

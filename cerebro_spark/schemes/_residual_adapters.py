@@ -1,0 +1,53 @@
+"""Residual adapters: 1 x 1 convolutions beside those of a frozen CNN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerebro_spark.schemes._networks import adapters, check_count, module_paths
+
+__all__ = ["residual_adapters"]
+
+
+def residual_adapters(net: Any, top: int, head: Any = None, *, blocks: Any = None) -> Any:
+    """Put parallel adapters into the last blocks of a frozen CNN (Rebuffi et al., CVPR 2018, section 3.1).
+
+    Each convolution of these blocks whose window is larger than one pixel gets a 1 x 1 convolution beside it, of the
+    same stride and groups, whose output is added: ``conv(x) + adapter(x)``. The adapters learn, and so do the batch
+    norms of these blocks, as in Rebuffi et al., NIPS 2017. Adapters begin as zeros, so that the untrained model
+    computes what the network does.
+
+    Parameters
+    ----------
+    net : torch.nn.Module
+        It stays as it is.
+    top : int
+        Number of blocks with adapters, counted from the top.
+    head : torch.nn.Module, optional
+        As for :func:`fine_tune`.
+    blocks : sequence of str or layers of a card, optional
+        As for :func:`fine_tune`.
+
+    Returns
+    -------
+    torch.nn.Module
+        In evaluation mode.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An argument is not valid, or these blocks have no such convolution.
+    udfs.handlers.UntraceableModelError
+        The network cannot be opened into layers to put a head on it; the message says why.
+
+    Examples
+    --------
+    >>> import torch
+    >>> trunk = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Conv2d(4, 6, 3))
+    >>> net = residual_adapters(trunk, top=1)
+    >>> [(name, tuple(weight.shape)) for name, weight in net.named_parameters() if weight.requires_grad]
+    [('2.adapter.weight', (6, 4, 1, 1))]
+    """
+    own = adapters(net, "residual_adapters")
+    paths = None if blocks is None else module_paths(blocks, "blocks")
+    return own.residual_adapters(net, check_count("top", top), head, paths)
