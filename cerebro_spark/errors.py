@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from optimizer.errors import CerebroError, ColumnError, EmptyInputError, InvalidArgumentError, LabelError
+from udfs.adaptation import FeatureError, FeatureSpaceError
 from udfs.shards import ShardError
 from udfs.store import StoreError
 from udfs.training import TrainerError
@@ -15,6 +16,8 @@ __all__ = [
     "CheckpointError",
     "ColumnError",
     "EmptyInputError",
+    "FeatureError",
+    "FeatureSpaceError",
     "InvalidArgumentError",
     "LabelError",
     "MissingPackageError",

@@ -9,6 +9,7 @@ from udfs.adaptation._reader import FeatureReader
 from udfs.adaptation._rows import FeatureBatch, FeatureRows, batches
 from udfs.adaptation._segment import Segment, segments_of
 from udfs.adaptation._stacked import Stacked
+from udfs.adaptation._task import MaterialisingTask, ModelOpener, SegmentOrder, SegmentReport
 from udfs.adaptation._trunk import Trunk, TrunkModel, frozen_layers
 
 __all__ = [
@@ -23,8 +24,12 @@ __all__ = [
     "FeatureSpaceError",
     "FeatureStore",
     "FeatureWriter",
+    "MaterialisingTask",
     "MissingFeatureError",
+    "ModelOpener",
     "Segment",
+    "SegmentOrder",
+    "SegmentReport",
     "Stacked",
     "StorageError",
     "StoredArray",

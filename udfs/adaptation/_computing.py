@@ -34,9 +34,11 @@ class Computed:
     ----------
     segment : Segment
     from_inputs : bool
-        Whether the rows themselves were read, and passed the trunk from its inputs on.
-    nbytes, errors : dict
-        Bytes written and error of storage, by expression.
+        Whether the rows passed the trunk from its inputs on for any of the layers, now or when they were stored.
+    nbytes : dict of str to int
+        Bytes written, by expression.
+    errors : dict of str to StorageError
+        Of all layers that were wanted.
     damaged : tuple of str
         Expressions whose files were damaged, and made again.
     seconds : float
@@ -107,17 +109,22 @@ def compute(
         else:
             break
     from_inputs = any(key in inputs for key in trunk.loads)
+    # An attempt of this task that was lost may have stored some of them: their rows have passed the trunk all the same.
+    already = {key: features.file(key, segment) for key in wants if key not in missing}
+    errors = {key: file.error for key, file in already.items()}
+    passed = from_inputs or any(file.from_inputs for file in already.values())
     if not missing:
-        return Computed(segment, from_inputs=False)
-    with features.writing(segment, {key: shapes[key] for key in missing}) as files:
+        return Computed(segment, passed, errors=errors)
+    outputs = {key: shapes[key] for key in missing}
+    with features.writing(segment, outputs, from_inputs=from_inputs) as files:
         for batch in _batches(data, segment, trunk, inputs, opened, batch_size):
             for key, array in trunk(batch).items():
                 files[key].write(array)
     return Computed(
         segment,
-        from_inputs,
+        passed,
         {key: files[key].nbytes for key in missing},
-        {key: files[key].error for key in missing},
+        errors | {key: files[key].error for key in missing},
         tuple(damaged),
         time.monotonic() - began,
     )

@@ -59,6 +59,8 @@ class FeatureFile:
     error : StorageError
     made_with : str
         As of the :class:`FeatureStore`.
+    from_inputs : bool
+        Whether the rows passed the trunk from its inputs on for it, and not from a stored layer.
     """
 
     expression: str
@@ -69,6 +71,7 @@ class FeatureFile:
     digest: str
     error: StorageError
     made_with: str
+    from_inputs: bool
 
     @property
     def nbytes(self) -> int:
@@ -88,6 +91,7 @@ class FeatureFile:
             rows=typed(found, "rows", int),
             shape=tuple(int(size) for size in typed(found, "shape", list)),
             error=StorageError(typed(error, "absolute", float), typed(error, "relative", float)),
+            from_inputs=typed(found, "from_inputs", bool),
             **words,
         )
 
@@ -250,7 +254,7 @@ class FeatureStore:
 
     @contextmanager
     def writing(
-        self, segment: Segment, outputs: Mapping[str, tuple[tuple[int, ...], str]]
+        self, segment: Segment, outputs: Mapping[str, tuple[tuple[int, ...], str]], *, from_inputs: bool = True
     ) -> Iterator[dict[str, FeatureWriter]]:
         """Give a writer for each of several layers' outputs; all become files when the block ends well, or none does.
 
@@ -259,6 +263,8 @@ class FeatureStore:
         segment : Segment
         outputs : mapping of str to pair
             Shape and type of one row's output, by expression.
+        from_inputs : bool
+            For the manifests. Default true.
 
         Raises
         ------
@@ -279,7 +285,7 @@ class FeatureStore:
                 for writer in writers.values():
                     writer.check(segment)
             for expression, writer in writers.items():
-                file = writer.file(expression, self.made_with)
+                file = writer.file(expression, self.made_with, from_inputs=from_inputs)
                 write_document(self.store, file.to_dict(), *self._path(expression, segment, "json"))
         except BaseException:
             for expression in outputs:
@@ -369,10 +375,18 @@ class FeatureWriter:
         if self.rows != segment.rows:
             raise FeatureError(f"{self.rows:,} rows of outputs were written for {segment}")
 
-    def file(self, expression: str, made_with: str) -> FeatureFile:
+    def file(self, expression: str, made_with: str, *, from_inputs: bool) -> FeatureFile:
         """Return the manifest of what was written."""
         return FeatureFile(
-            expression, self.rows, self._shape, self._dtype, self._stored, self._hash.hexdigest(), self.error, made_with
+            expression,
+            self.rows,
+            self._shape,
+            self._dtype,
+            self._stored,
+            self._hash.hexdigest(),
+            self.error,
+            made_with,
+            from_inputs,
         )
 
 

@@ -6,7 +6,6 @@ that only the driver's address has to be known beforehand.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from udfs.handlers import register_framework
 from udfs.hopper._messages import HOPPER
 from udfs.hopper._service import Service
 from udfs.hopper._settings import WorkerSettings
-from udfs.node import keep_freed_memory
+from udfs.node import keep_freed_memory, limit_threads
 from udfs.rpc import Caller, Credentials
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class HopperWorker:
         settings = WorkerSettings.unpacked(caller.fetch(self.worker, timeout_s=_SETTINGS_S))
         caller.close()
         register_framework(*settings.registered)
-        _limit_threads(settings.threads)
+        limit_threads(settings.threads)
         sys.setswitchinterval(_SWITCH_S)
         with Service(settings, self.driver, self.credentials) as service:
             service.serve()
@@ -88,12 +87,3 @@ class HopperWorker:
                 "cpu_seconds": [time.process_time() - service.cpu_before],
             }
         )
-
-
-def _limit_threads(threads: int) -> None:
-    """Set the number before a framework reads it; tell one that is imported already."""
-    os.environ["OMP_NUM_THREADS"] = str(threads)
-    os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = str(threads)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(threads)

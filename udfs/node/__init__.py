@@ -4,6 +4,7 @@ from udfs.node._allocator import keep_freed_memory
 from udfs.node._cache import CACHE_VARIABLE, NodeCacheError, node_folder, written_once
 from udfs.node._device import DEVICES, check_device
 from udfs.node._machine import MachineReport, memory_limit, task_device
+from udfs.node._threads import limit_threads
 
 __all__ = [
     "CACHE_VARIABLE",
@@ -12,6 +13,7 @@ __all__ = [
     "NodeCacheError",
     "check_device",
     "keep_freed_memory",
+    "limit_threads",
     "memory_limit",
     "node_folder",
     "task_device",

@@ -1,0 +1,188 @@
+"""Compute the outputs of frozen layers for the rows that lack them: one Spark job, one pass over those rows."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from cerebro_spark.errors import FeatureError, FeatureSpaceError, InvalidArgumentError, ShardError, StoreError
+from udfs.adaptation import (
+    MaterialisingTask,
+    Segment,
+    SegmentOrder,
+    SegmentReport,
+    StorageError,
+    segments_of,
+)
+from udfs.driver import cause, interruptible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cerebro_spark.hopper import SparkBackend
+    from udfs.adaptation import FeatureStore, ModelOpener
+    from udfs.shards import GrowingData
+
+__all__ = ["Materialised", "materialise"]
+
+_LOG = logging.getLogger(__name__)
+
+# What a worker raises, that the user is to see as it is.
+_KNOWN = {
+    "StoreError": StoreError,
+    "ShardError": ShardError,
+    "InvalidArgumentError": InvalidArgumentError,
+    "FeatureError": FeatureError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Materialised:
+    """What a job stored.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of which something was stored.
+    bytes : int
+        Written.
+    seconds : float
+        That the job took; 0 where there was nothing to do.
+    trunk_rows : int
+        Of the rows those that passed the trunk from the networks' inputs on. The others were filled in from layers that
+        were stored already.
+    storage_error : StorageError
+        The largest of all files.
+    remade : int
+        Files that were damaged, and made again.
+    busy_seconds : float
+        That the tasks computed and wrote, without opening the models.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    trunk_rows: int = 0
+    storage_error: StorageError = field(default_factory=StorageError)
+    remade: int = 0
+    busy_seconds: float = 0.0
+
+
+def materialise(
+    backend: SparkBackend,
+    data: GrowingData,
+    features: FeatureStore,
+    wants: Mapping[str, Mapping[str, Any]],
+    opener: ModelOpener,
+    *,
+    batch_size: int,
+    disk_bytes: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Materialised:
+    """Store the outputs of frozen layers for all rows that lack them.
+
+    Rows of one batch and shard are computed by one task, all their layers in one pass. A layer that comes later is
+    filled in from the nearest one that is stored.
+
+    Parameters
+    ----------
+    backend : SparkBackend
+        As many tasks run beside each other as it has workers.
+    data : GrowingData
+    features : FeatureStore
+    wants : mapping of str to mapping
+        For each layer to store, by its expression, the params of a configuration that has it. What is stored of other
+        layers stays: :meth:`FeatureStore.retain` deletes it.
+    opener : ModelOpener
+        Opens a configuration in a worker; it is pickled.
+    batch_size : int
+        Rows at a time: that of the plan.
+    disk_bytes : int, optional
+        For all stored outputs of the campaign. Default ``None``: what the disk has.
+    progress : callable, optional
+        Called with the name of the step.
+
+    Returns
+    -------
+    Materialised
+
+    Raises
+    ------
+    FeatureSpaceError
+        The layers take more than `disk_bytes`, and nothing was written; or the disk is full, and each file is complete
+        or not there. Plan with fewer layers, and :meth:`FeatureStore.retain` those.
+    InvalidArgumentError
+        A configuration does not have its layer in the worker: weights that are drawn at random have to be seeded.
+    ShardError, StoreError
+        Rows cannot be read, or outputs not be written.
+    BusyError, TooFewSlotsError
+        The cluster has no task slots for it.
+    """
+    segments = segments_of(data)
+    missing: dict[Segment, list[str]] = {}
+    for want in wants:
+        for segment in features.missing(want, segments):
+            missing.setdefault(segment, []).append(want)
+    if not missing:
+        return Materialised()
+    backend.admit()
+    (progress or _LOG.info)(f"computing {len(wants)} layers for {sum(one.rows for one in missing):,} rows")
+    before = features.used_bytes()
+    orders = _dealt([SegmentOrder(segment, tuple(keys)) for segment, keys in missing.items()], backend.num_workers)
+    needed = dict.fromkeys(want for keys in missing.values() for want in keys)
+    task = MaterialisingTask(
+        features,
+        data,
+        orders,
+        {want: dict(wants[want]) for want in needed},
+        opener,
+        batch_size,
+        backend.threads_per_worker,
+        disk_bytes,
+        before,
+    )
+    began = time.monotonic()
+    reports = interruptible(backend.spark, lambda: _run(backend, task))
+    seconds = time.monotonic() - began
+    full = next((report.full for report in reports if report.full), None)
+    if full is not None:
+        raise FeatureSpaceError(full)
+    done = [(orders[report.task][report.place].segment, report) for report in reports]
+    errors = [error for _, report in done for error in report.errors.values()]
+    return Materialised(
+        rows=sum(segment.rows for segment, _ in done),
+        bytes=features.used_bytes() - before,
+        seconds=seconds,
+        trunk_rows=sum(segment.rows for segment, report in done if report.from_inputs),
+        storage_error=reduce(StorageError.joined, errors, StorageError()),
+        remade=sum(report.damaged for _, report in done),
+        busy_seconds=sum(report.seconds for _, report in done),
+    )
+
+
+def _run(backend: SparkBackend, task: MaterialisingTask) -> list[SegmentReport]:
+    tasks = len(task.orders)
+    try:
+        rows = backend.spark.range(0, tasks, 1, tasks).mapInArrow(task, SegmentReport.schema).collect()
+    except PySparkException as error:
+        found = cause(error)
+        if found.kind in _KNOWN:
+            raise _KNOWN[found.kind](found.message) from error
+        raise
+    return [SegmentReport.from_row(row.asDict()) for row in rows]
+
+
+def _dealt(orders: Sequence[SegmentOrder], workers: int) -> tuple[tuple[SegmentOrder, ...], ...]:
+    """Deal the orders to the workers, the largest first and each to the one that has least."""
+    dealt: list[list[SegmentOrder]] = [[] for _ in range(min(workers, len(orders)))]
+    rows = [0] * len(dealt)
+    for order in sorted(orders, key=lambda order: -order.segment.rows):
+        place = rows.index(min(rows))
+        dealt[place].append(order)
+        rows[place] += order.segment.rows
+    return tuple(map(tuple, dealt))

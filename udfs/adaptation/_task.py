@@ -1,0 +1,198 @@
+"""The task that stores outputs of frozen layers: what Spark runs, a few times beside each other."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from optimizer.sizes import size
+from udfs.adaptation._bfloat16 import StorageError
+from udfs.adaptation._computing import compute
+from udfs.adaptation._errors import FeatureSpaceError
+from udfs.adaptation._trunk import frozen_layers
+from udfs.handlers import register_framework, registered_frameworks
+from udfs.node import keep_freed_memory, limit_threads
+from udfs.store import StoreFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from udfs.adaptation._features import FeatureStore
+    from udfs.adaptation._segment import Segment
+    from udfs.adaptation._trunk import TrunkModel
+    from udfs.handlers import Framework
+    from udfs.shards import GrowingData
+
+__all__ = ["MaterialisingTask", "ModelOpener", "SegmentOrder", "SegmentReport"]
+
+
+class ModelOpener(Protocol):
+    """Opens a configuration in a worker: ``functools.partial`` of :func:`udfs.training.open_adapted` is one."""
+
+    def __call__(self, params: Mapping[str, Any], /) -> TrunkModel:
+        """Open the configuration of some params."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOrder:
+    """Layers to store for the rows of a segment.
+
+    Parameters
+    ----------
+    segment : Segment
+    wants : tuple of str
+        Expressions that are not stored yet.
+    """
+
+    segment: Segment
+    wants: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReport:
+    """What a task did for a segment.
+
+    Parameters
+    ----------
+    task, place : int
+        Of the order.
+    from_inputs : bool
+        Whether the rows passed the trunk from its inputs on.
+    damaged : int
+        Files that were damaged, and made again.
+    seconds : float
+    errors : dict of str to StorageError
+        By expression.
+    full : str
+        Why nothing more could be stored; empty where all is well.
+    """
+
+    task: int
+    place: int
+    from_inputs: bool = False
+    damaged: int = 0
+    seconds: float = 0.0
+    errors: dict[str, StorageError] = field(default_factory=dict)
+    full: str = ""
+
+    schema: ClassVar[str] = (
+        "task int, place int, from_inputs boolean, damaged int, seconds double, errors string, full string"
+    )
+
+    def to_batch(self) -> pa.RecordBatch:
+        """Make the row that Spark carries to the driver."""
+        errors = json.dumps({key: asdict(error) for key, error in self.errors.items()})
+        return pa.RecordBatch.from_pydict(
+            {
+                "task": pa.array([self.task], pa.int32()),
+                "place": pa.array([self.place], pa.int32()),
+                "from_inputs": pa.array([self.from_inputs]),
+                "damaged": pa.array([self.damaged], pa.int32()),
+                "seconds": pa.array([self.seconds], pa.float64()),
+                "errors": pa.array([errors]),
+                "full": pa.array([self.full]),
+            }
+        )
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> SegmentReport:
+        """Read what :meth:`to_batch` made."""
+        errors = {key: StorageError(**error) for key, error in json.loads(row["errors"]).items()}
+        return cls(**{**row, "errors": errors})
+
+
+@dataclass(frozen=True, slots=True)
+class MaterialisingTask:
+    """Stores outputs of frozen layers. Call it with ``mapInArrow`` on the numbers of the tasks.
+
+    A task that runs again leaves what the one before completed.
+
+    Parameters
+    ----------
+    features : FeatureStore
+    data : GrowingData
+    orders : tuple of tuple of SegmentOrder
+        For each task its orders.
+    candidates : mapping of str to mapping
+        Params of a configuration that has the layer, for each expression that is wanted.
+    opener : ModelOpener
+    batch_size, threads : int
+    disk_bytes : int, optional
+        For all stored outputs of the campaign. Default ``None``: what the disk has.
+    used_bytes : int
+        That they took when the job began.
+    registered : tuple of Framework
+        Frameworks that the driver registered by hand.
+    """
+
+    features: FeatureStore
+    data: GrowingData
+    orders: tuple[tuple[SegmentOrder, ...], ...]
+    candidates: Mapping[str, Mapping[str, Any]]
+    opener: ModelOpener
+    batch_size: int
+    threads: int = 1
+    disk_bytes: int | None = None
+    used_bytes: int = 0
+    registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Carry out the orders of the tasks, and yield a row for each as :class:`SegmentReport` has it."""
+        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        keep_freed_memory()
+        register_framework(*self.registered)
+        limit_threads(self.threads)
+        for number in numbers:
+            for report in self._run(number):
+                yield report.to_batch()
+
+    def _run(self, task: int) -> Iterator[SegmentReport]:
+        models = self._models()
+        try:
+            self._check_space(models)
+        except FeatureSpaceError as error:
+            yield SegmentReport(task, 0, full=str(error))
+            return
+        for place, order in enumerate(self.orders[task]):
+            began = time.monotonic()
+            try:
+                done = compute(self.features, self.data, order.segment, order.wants, models, batch_size=self.batch_size)
+            except StoreFullError as error:
+                yield SegmentReport(task, place, full=str(error))
+                return
+            seconds = time.monotonic() - began
+            yield SegmentReport(task, place, done.from_inputs, len(done.damaged), seconds, done.errors)
+
+    def _models(self) -> list[TrunkModel]:
+        """Open each configuration that is needed once."""
+        opened: dict[str, TrunkModel] = {}
+        for params in self.candidates.values():
+            key = json.dumps(params, sort_keys=True, default=repr)
+            if key not in opened:
+                opened[key] = self.opener(params)
+        return list(opened.values())
+
+    def _check_space(self, models: Iterable[TrunkModel]) -> None:
+        """Check that all that is to be written fits: every task comes to the same, before anything is written."""
+        if self.disk_bytes is None:
+            return
+        rows: dict[str, int] = {}
+        for orders in self.orders:
+            for order in orders:
+                for want in order.wants:
+                    rows[want] = rows.get(want, 0) + order.segment.rows
+        bytes_of: dict[str, int] = {}
+        for model in models:
+            for key, name in frozen_layers(model).items():
+                layer = model.graph[name]
+                bytes_of[key] = self.features.row_bytes(layer.output_shape, layer.dtype)
+        needed = self.used_bytes + sum(count * bytes_of.get(want, 0) for want, count in rows.items())
+        if needed > self.disk_bytes:
+            raise FeatureSpaceError(
+                f"the layers to store take {size(needed)}, and disk_bytes allows {size(self.disk_bytes)}: plan with "
+                "fewer layers, store them as bfloat16, or raise disk_bytes"
+            )
