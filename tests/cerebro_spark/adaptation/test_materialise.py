@@ -220,6 +220,23 @@ def test_a_worker_that_is_killed_leaves_nothing_half(
     check(features, data, 6)
 
 
+def test_a_layer_that_was_damaged_is_made_again_where_another_needs_it(
+    backend: SparkBackend, data: GrowingData, features: FeatureStore, log: Path
+) -> None:
+    below = wants(log, 2)
+    materialise(backend, data, features, below, open_trunk, batch_size=SIZE)
+    (key,) = below
+    path = min(Path(features.store.path("features", "campaign", key)).rglob("train-00001.bin"))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 64
+    path.write_bytes(content)
+    done = materialise(backend, data, features, below | wants(log, 6), open_trunk, batch_size=SIZE)
+    (own,) = [one.rows for one in segments_of(data) if (one.split, one.partition) == ("train", 1)]
+    assert (done.rows, done.trunk_rows, done.remade) == (60, own, 1)
+    check(features, data, 2)
+    check(features, data, 6)
+
+
 def open_unseeded(params: Mapping[str, Any]) -> OpenedTrunk:
     return open_trunk({**params, "trunk": int.from_bytes(os.urandom(3))})
 
