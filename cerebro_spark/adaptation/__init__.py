@@ -1,5 +1,6 @@
 """Adapt pre-trained models while the labels still come in: frozen layers are computed once a record (Nautilus)."""
 
 from cerebro_spark.adaptation._materialise import Materialised, materialise
+from cerebro_spark.adaptation._measure import Measured, measure
 
-__all__ = ["Materialised", "materialise"]
+__all__ = ["Materialised", "Measured", "materialise", "measure"]

@@ -5,6 +5,7 @@ from udfs.adaptation._computing import Computed, compute
 from udfs.adaptation._errors import DamagedFeatureError, FeatureError, FeatureSpaceError, MissingFeatureError
 from udfs.adaptation._features import STORAGE_DTYPES, FeatureFile, FeatureStore, FeatureWriter, StoredArray
 from udfs.adaptation._inputs import input_expressions
+from udfs.adaptation._measuring import LayerTime, MeasuringTask, ReaderSpeed, TrunkSpeed, measure_reader, measure_trunk
 from udfs.adaptation._reader import FeatureReader
 from udfs.adaptation._rows import FeatureBatch, FeatureRows, batches
 from udfs.adaptation._segment import Segment, segments_of
@@ -24,9 +25,12 @@ __all__ = [
     "FeatureSpaceError",
     "FeatureStore",
     "FeatureWriter",
+    "LayerTime",
     "MaterialisingTask",
+    "MeasuringTask",
     "MissingFeatureError",
     "ModelOpener",
+    "ReaderSpeed",
     "Segment",
     "SegmentOrder",
     "SegmentReport",
@@ -35,11 +39,14 @@ __all__ = [
     "StoredArray",
     "Trunk",
     "TrunkModel",
+    "TrunkSpeed",
     "batches",
     "compute",
     "from_bfloat16",
     "frozen_layers",
     "input_expressions",
+    "measure_reader",
+    "measure_trunk",
     "segments_of",
     "to_bfloat16",
 ]

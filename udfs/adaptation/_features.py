@@ -76,7 +76,7 @@ class FeatureFile:
     @property
     def nbytes(self) -> int:
         """Bytes of the file."""
-        return self.rows * math.prod(self.shape) * _file_dtype(self.stored).itemsize
+        return self.rows * math.prod(self.shape) * int(_file_dtype(self.stored).itemsize)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert for JSON."""
@@ -177,7 +177,7 @@ class FeatureStore:
 
     def row_bytes(self, shape: tuple[int, ...], dtype: str) -> int:
         """Count the bytes that one row of an output takes in its file."""
-        return math.prod(shape) * _file_dtype(self.stored_dtype(dtype)).itemsize
+        return math.prod(shape) * int(_file_dtype(self.stored_dtype(dtype)).itemsize)
 
     def has(self, expression: str, segment: Segment) -> bool:
         """Whether the outputs of a layer are stored for the rows of a segment; their digest is not checked."""
@@ -238,19 +238,25 @@ class FeatureStore:
         """
         file = self.file(expression, segment)
         place = self._path(expression, segment, "bin")
-        path = self._local(place, file)
+        here = Path(self.store.path(*place)) if urlsplit(self.store.uri).scheme == "file" else None
         try:
-            size = path.stat().st_size
-            if size != file.nbytes or not _is_intact(str(path), file.digest):
-                if path != Path(self.store.path(*place)):
-                    path.unlink(missing_ok=True)
-                raise DamagedFeatureError(
-                    f"{self.store.url(*place)} is damaged (its bytes are not those of its digest): it is made again "
-                    "from the rows"
-                )
-            return StoredArray(path, file)
+            path = here or self._copied(place, file)
+            intact = _is_intact(path, file)
+            if not intact and here is None:
+                # The copy may be what is damaged: a disk of a node forgets too.
+                path.unlink()
+                path = self._copied(place, file)
+                intact = _is_intact(path, file)
         except FileNotFoundError as error:
             raise MissingFeatureError(f"{self.store.url(*place)}: the file is gone, its manifest is there") from error
+        if not intact:
+            if here is None:
+                path.unlink()
+            raise DamagedFeatureError(
+                f"{self.store.url(*place)} is damaged (its bytes are not those of its digest): it is made again from "
+                "the rows"
+            )
+        return StoredArray(path, file)
 
     @contextmanager
     def writing(
@@ -326,12 +332,13 @@ class FeatureStore:
     def _path(self, expression: str, segment: Segment, suffix: str) -> tuple[str, ...]:
         return (*self._folder(expression, segment.fingerprint), f"{_stem(segment)}.{suffix}")
 
-    def _local(self, place: tuple[str, ...], file: FeatureFile) -> Path:
-        if urlsplit(self.store.uri).scheme == "file":
-            return Path(self.store.path(*place))
+    def _copied(self, place: tuple[str, ...], file: FeatureFile) -> Path:
+        """Copy a file to the node's cache, unless it is there."""
         key = hashlib.blake2b("|".join((self.store.uri, *place, file.digest)).encode(), digest_size=_DIGEST)
         path = node_folder("features") / f"{key.hexdigest()}.bin"
         if not path.exists():
+            if not self.store.exists(*place):
+                raise FileNotFoundError(place)
             with written_once(path) as partial, partial.open("wb") as target, self.store.open_input(*place) as source:
                 while block := source.read(_BLOCK):
                     target.write(block)
@@ -399,17 +406,20 @@ def _file_dtype(stored: str) -> np.dtype[Any]:
 
 
 @functools.cache
-def _known_intact() -> set[tuple[str, int, str]]:
+def _known_intact() -> set[tuple[str, int, int, str]]:
     return set()
 
 
-def _is_intact(path: str, digest: str) -> bool:
+def _is_intact(path: Path, file: FeatureFile) -> bool:
     """Compare a file with its digest; once is enough for a process, until the file is written anew."""
-    key = (path, Path(path).stat().st_ino, digest)
+    facts = path.stat()
+    if facts.st_size != file.nbytes:
+        return False
+    key = (str(path), facts.st_ino, facts.st_mtime_ns, file.digest)
     if key not in _known_intact():
-        with Path(path).open("rb") as file:
-            found = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=_DIGEST)).hexdigest()
-        if found != digest:
+        with path.open("rb") as content:
+            found = hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=_DIGEST)).hexdigest()
+        if found != file.digest:
             return False
         _known_intact().add(key)
     return True

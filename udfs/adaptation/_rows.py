@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from udfs.adaptation._stacked import Stacked
-
 __all__ = ["FeatureBatch", "FeatureRows", "batches"]
 
 
@@ -29,7 +27,7 @@ class FeatureRows:
     loads : tuple of str
         Expressions of the layers, or of the network's inputs.
     inputs : tuple of Stacked
-        One for each of `loads`.
+        One for each of `loads`; not an array, but taken for one by whoever takes rows of it.
     labels : tuple of array
     rows : int
     weights : array of float32, shape (rows,), optional
@@ -40,7 +38,7 @@ class FeatureRows:
     """
 
     loads: tuple[str, ...]
-    inputs: tuple[Stacked, ...]
+    inputs: tuple[Any, ...]
     labels: tuple[NDArray[Any], ...]
     rows: int
     weights: NDArray[np.float32] | None = None

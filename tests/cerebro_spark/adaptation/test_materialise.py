@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from pyspark import cloudpickle
 from sessions import CONNECT, pytest_on_connect
 from trunks import WIDTHS, OpenedTrunk, open_trunk, passed
 
-from cerebro_spark.adaptation import Materialised, materialise
+from cerebro_spark.adaptation import Materialised, materialise, measure
 from cerebro_spark.data import prepare_increment
 from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError
 from cerebro_spark.hopper import SparkBackend
@@ -220,6 +221,23 @@ def test_a_worker_that_is_killed_leaves_nothing_half(
     check(features, data, 6)
 
 
+def test_a_layer_that_was_damaged_is_made_again_where_another_needs_it(
+    backend: SparkBackend, data: GrowingData, features: FeatureStore, log: Path
+) -> None:
+    below = wants(log, 2)
+    materialise(backend, data, features, below, open_trunk, batch_size=SIZE)
+    (key,) = below
+    path = min(Path(features.store.path("features", "campaign", key)).rglob("train-00001.bin"))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 64
+    path.write_bytes(content)
+    done = materialise(backend, data, features, below | wants(log, 6), open_trunk, batch_size=SIZE)
+    (own,) = [one.rows for one in segments_of(data) if (one.split, one.partition) == ("train", 1)]
+    assert (done.rows, done.trunk_rows, done.remade) == (60, own, 1)
+    check(features, data, 2)
+    check(features, data, 6)
+
+
 def open_unseeded(params: Mapping[str, Any]) -> OpenedTrunk:
     return open_trunk({**params, "trunk": int.from_bytes(os.urandom(3))})
 
@@ -230,6 +248,20 @@ def test_a_trunk_that_is_drawn_at_random(
     with pytest.raises(InvalidArgumentError, match="drawn at random\\? seed them"):
         materialise(backend, data, features, wants(log, 2), open_unseeded, batch_size=SIZE)
     assert features.used_bytes() == 0
+
+
+def test_what_is_measured_is_what_the_planner_takes(
+    backend: SparkBackend, data: GrowingData, features: FeatureStore, log: Path
+) -> None:
+    stops = list(wants(log, 2, 6))
+    held = replace(features, bytes_per_second=1e6)
+    found = measure(backend, data, held, {}, open_trunk, stops, batch_size=SIZE, seconds=0.01, nbytes=1 << 18)
+    assert [one.expression for one in found.trunk.segments] == stops
+    assert 0 < found.costs(cold=True).bytes_per_second <= 1e6
+    assert found.costs().flops_per_second == found.trunk.flops_per_second > 0
+    assert features.store.list("features") == []
+    with pytest.raises(InvalidArgumentError, match="stops names no layer"):
+        measure(backend, data, features, {}, open_trunk, [], batch_size=SIZE)
 
 
 @pytest.mark.extended

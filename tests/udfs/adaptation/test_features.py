@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -326,6 +327,43 @@ def test_a_damaged_layer_is_not_what_another_is_filled_in_from(
     own = data.increments[0].data
     for place in (2, 6):
         np.testing.assert_array_equal(features.open(keys[place], segment)[:], recomputed(model, own, "train", 0, place))
+
+
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the store's folder taken for one that cannot be mapped."""
+    monkeypatch.setattr("udfs.adaptation._features.urlsplit", lambda uri: urlsplit(uri)._replace(scheme="s3"))
+
+
+@pytest.mark.usefixtures("remote")
+def test_files_of_a_store_that_is_no_folder_are_copied_to_the_node(
+    features: FeatureStore, data: GrowingData, model: OpenedTrunk, tmp_path: Path
+) -> None:
+    fill(features, data, model, 2)
+    key = model.expressions()[2]
+    truth = recomputed(model, data, "train", 0, 2)
+
+    def read() -> tuple[np.ndarray, int]:
+        reader = FeatureReader(features, data, batch_size=SIZE)
+        return np.asarray(reader.rows("train", 0, [key], [model]).inputs[0]), reader.remade
+
+    np.testing.assert_array_equal(read()[0], truth)
+    copies = sorted((tmp_path / "cache" / "features").iterdir())
+    assert len(copies) == 2
+    # A copy that is damaged is made again from the store, not from the rows.
+    content = bytearray(copies[0].read_bytes())
+    content[3] ^= 1
+    copies[0].write_bytes(content)
+    found, remade = read()
+    np.testing.assert_array_equal(found, truth)
+    assert remade == 0
+    # One that is damaged in the store is made again from the rows.
+    for copy in copies:
+        copy.unlink()
+    damage(features, key, "bin")
+    found, remade = read()
+    np.testing.assert_array_equal(found, truth)
+    assert remade == 1
 
 
 def test_nothing_is_left_of_a_pass_that_fails(

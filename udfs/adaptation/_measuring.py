@@ -1,0 +1,265 @@
+"""Measure what the planner is told: how fast stored outputs are read, and how fast frozen layers run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+
+from udfs.adaptation._features import FOLDER
+from udfs.adaptation._inputs import input_expressions
+from udfs.adaptation._rows import FeatureRows, batches
+from udfs.adaptation._segment import Segment
+from udfs.adaptation._stacked import Stacked
+from udfs.adaptation._trunk import Trunk
+from udfs.handlers import register_framework, registered_frameworks
+from udfs.node import keep_freed_memory, limit_threads
+from udfs.shards import load_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.adaptation._features import FeatureStore
+    from udfs.adaptation._task import ModelOpener
+    from udfs.adaptation._trunk import TrunkModel
+    from udfs.handlers import Framework
+    from udfs.shards import GrowingData
+
+__all__ = ["LayerTime", "MeasuringTask", "ReaderSpeed", "TrunkSpeed", "measure_reader", "measure_trunk"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSpeed:
+    """How fast stored outputs are read in batches of rows in random order.
+
+    Parameters
+    ----------
+    cold, warm : float
+        Bytes a second from the disk (or from the store to the node's cache), and from the machine's memory.
+    """
+
+    cold: float
+    warm: float
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTime:
+    """Time of the layers from one stopping point to the next.
+
+    Parameters
+    ----------
+    expression : str
+        Of the layer at the end.
+    flops : int
+        Of these layers for one record.
+    seconds : float
+        For one record.
+    """
+
+    expression: str
+    flops: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrunkSpeed:
+    """How fast frozen layers run.
+
+    Parameters
+    ----------
+    segments : tuple of LayerTime
+        Of the layers between stopping points, from the inputs on.
+    """
+
+    segments: tuple[LayerTime, ...]
+
+    @property
+    def flops_per_second(self) -> float:
+        """Of all of them together."""
+        seconds = sum(segment.seconds for segment in self.segments)
+        return sum(segment.flops for segment in self.segments) / seconds if seconds else 0.0
+
+
+def measure_reader(
+    features: FeatureStore, *, row_bytes: int = 1 << 16, nbytes: int = 1 << 26, batch_size: int = 16
+) -> ReaderSpeed:
+    """Write outputs of a layer that there is not, and time how they are read; then delete them.
+
+    Parameters
+    ----------
+    features : FeatureStore
+        Its ``storage_dtype`` and ``bytes_per_second`` count.
+    row_bytes : int
+        Bytes of a row as float32. Default 64 KiB.
+    nbytes : int
+        Of all rows. Default 64 MiB.
+    batch_size : int
+        Rows of a batch. Default 16.
+
+    Returns
+    -------
+    ReaderSpeed
+        In bytes of the file; of float32 that is stored as bfloat16, half of what arrives. Cold, the system is told to
+        forget the file first; where it does not, that reading is warm too.
+
+    Raises
+    ------
+    udfs.store.StoreError, udfs.node.NodeCacheError
+        The store, or the node's cache, cannot be used.
+    """
+    # In folders of its own: whoever else measures in the same store has others.
+    probe = replace(features, name=f"probe-{uuid.uuid4().hex}")
+    shape = (max(1, row_bytes // 4),)
+    segment = Segment(0, "probe", "train", 0, max(2 * batch_size, nbytes // row_bytes))
+    block = np.random.default_rng(0).normal(size=(batch_size, *shape)).astype(np.float32)
+    try:
+        with probe.writing(segment, {"probe": (shape, "float32")}) as files:
+            for start in range(0, segment.rows, batch_size):
+                files["probe"].write(block[: segment.rows - start])
+        _forget(probe)
+        cold = _read(probe, segment, batch_size, checked=False)
+        return ReaderSpeed(cold, _read(probe, segment, batch_size, checked=True))
+    finally:
+        probe.store.delete(FOLDER, probe.name)
+
+
+def _read(features: FeatureStore, segment: Segment, batch_size: int, *, checked: bool) -> float:
+    began = time.perf_counter()
+    # What a file takes until its first row is there, its check among it, is part of reading it for the first time.
+    stored = features.open("probe", segment)
+    if checked:
+        began = time.perf_counter()
+    inputs = (Stacked([(stored, None)], stored.shape[1:], stored.dtype),)
+    no_labels = np.zeros(segment.rows)
+    rows = FeatureRows(
+        ("probe",), inputs, (no_labels,), segment.rows, None, stored.row_bytes, features.bytes_per_second
+    )
+    for _ in batches(rows, np.random.default_rng(1).permutation(segment.rows), batch_size):
+        pass
+    return segment.rows * stored.row_bytes / max(time.perf_counter() - began, 1e-9)
+
+
+def _forget(features: FeatureStore) -> None:
+    """Have the system drop a local file from its memory."""
+    if urlsplit(features.store.uri).scheme != "file":
+        return
+    for path in Path(features.store.path(FOLDER, features.name)).rglob("*.bin"):
+        with path.open("rb") as file, suppress(OSError, AttributeError):
+            # Pages that are not written yet would stay.
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def measure_trunk(
+    model: TrunkModel,
+    rows: Mapping[str, NDArray[Any]],
+    stops: Sequence[str],
+    *,
+    seconds: float = 1.0,
+) -> TrunkSpeed:
+    """Time the frozen layers of a model, from each stopping point to the next.
+
+    FLOPs alone predict badly: an element-wise layer takes longer a FLOP than a convolution.
+
+    Parameters
+    ----------
+    model : TrunkModel
+    rows : mapping of str to array
+        One batch of each input, by expression.
+    stops : sequence of str
+        Expressions of layers to stop at, in topological order: those that a plan may store.
+    seconds : float
+        To spend on each part, at least one batch beside a first one. Default 1.
+
+    Returns
+    -------
+    TrunkSpeed
+
+    Raises
+    ------
+    optimizer.errors.InvalidArgumentError, optimizer.errors.GraphError
+        As :class:`Trunk`.
+    """
+    at_hand = dict(rows)
+    count = len(next(iter(rows.values())))
+    found = []
+    for stop in stops:
+        trunk = Trunk([model], list(at_hand), [stop])
+        # The first batch compiles, allocates and reads the weights.
+        at_hand |= trunk(at_hand)
+        began = time.perf_counter()
+        for done in itertools.count(1):
+            trunk(at_hand)
+            passed = time.perf_counter() - began
+            if passed >= seconds:
+                found.append(LayerTime(stop, trunk.flops, passed / done / count))
+                break
+    return TrunkSpeed(tuple(found))
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuringTask:
+    """Measures in a worker's process. Call it with ``mapInArrow``, on as many rows as workers, each in a task.
+
+    Parameters
+    ----------
+    features : FeatureStore
+    data : GrowingData
+    params : mapping
+        Of a configuration.
+    opener : ModelOpener
+    stops : tuple of str
+        As for :func:`measure_trunk`.
+    batch_size, threads : int
+    seconds : float
+        For each stop.
+    nbytes : int
+        To read.
+    registered : tuple of Framework
+        Frameworks that the driver registered by hand.
+    """
+
+    features: FeatureStore
+    data: GrowingData
+    params: Mapping[str, Any]
+    opener: ModelOpener
+    stops: tuple[str, ...]
+    batch_size: int
+    threads: int
+    seconds: float
+    nbytes: int
+    registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
+
+    schema: ClassVar[str] = "cold double, warm double, segments string"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Measure, and yield one row for each that came in."""
+        tasks = sum(batch.num_rows for batch in batches)
+        keep_freed_memory()
+        register_framework(*self.registered)
+        limit_threads(self.threads)
+        for _ in range(tasks):
+            model = self.opener(self.params)
+            rows = load_rows(self.data, "train", self.batch_size)
+            inputs = {key: rows.inputs[place] for key, place in input_expressions([model], self.data).items()}
+            trunk = measure_trunk(model, inputs, self.stops, seconds=self.seconds)
+            reader = measure_reader(self.features, nbytes=self.nbytes, batch_size=self.batch_size)
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "cold": [reader.cold],
+                    "warm": [reader.warm],
+                    "segments": [json.dumps([asdict(segment) for segment in trunk.segments])],
+                }
+            )
