@@ -39,8 +39,8 @@ class Adapted(Protocol):
     model : object
         The user's whole model. The session trains its parameters in place.
     session : Session
-        Trains, evaluates and predicts; its inputs are the tensors of ``feeds``, in that order. Its checkpoints hold what
-        learns, buffers that move, optimizer, schedule and random numbers, and nothing of what is frozen.
+        Trains, evaluates and predicts; its inputs are the tensors of ``feeds``, in that order. Its checkpoints hold
+        what learns, buffers that move, optimizer, schedule and random numbers, and nothing of what is frozen.
     """
 
     graph: LayerGraph
