@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optimizer.errors import GraphError, InvalidArgumentError
-from optimizer.graph import materialisable
+from optimizer.graph import frontier, materialisable
 
 from ._live import live_tensors
 from ._training import FORWARD, training_flops
@@ -115,9 +115,7 @@ def _branch(candidate: Candidate, members: tuple[str, ...]) -> Branch:
         )
     if not graph.inputs:
         raise GraphError(f"candidate {candidate.name!r} reads no input: its outputs are the same for every record")
-    outputs = set(graph.outputs)
-    read = {source for layer in own for source in layer.inputs} | outputs
-    feeds = tuple(name for name in graph.names if name in constant and name in read)
+    feeds = frontier(graph)
     costs = training_flops(graph)
     live = live_tensors(graph, feeds, held_elsewhere=True)
     learned = sum(layer.param_bytes for layer in learning)

@@ -9,7 +9,7 @@ from ._cut import Cut, Part
 from ._graph import LayerGraph
 from ._layer import Layer, Window
 from ._memory import peak_live_bytes
-from ._multi import MultiModelGraph, common_prefix, materialisable, merge
+from ._multi import MultiModelGraph, common_prefix, frontier, materialisable, merge
 from ._receptive import ReceptiveField, receptive_field
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "ReceptiveField",
     "Window",
     "common_prefix",
+    "frontier",
     "materialisable",
     "merge",
     "peak_live_bytes",

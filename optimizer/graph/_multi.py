@@ -14,7 +14,7 @@ from ._layer import INPUT, Layer
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-__all__ = ["MultiModelGraph", "common_prefix", "materialisable", "merge"]
+__all__ = ["MultiModelGraph", "common_prefix", "frontier", "materialisable", "merge"]
 
 
 def materialisable(graph: LayerGraph) -> tuple[str, ...]:
@@ -43,6 +43,31 @@ def materialisable(graph: LayerGraph) -> tuple[str, ...]:
         if layer.op == INPUT or (constant and all(source in unchanging for source in layer.inputs)):
             unchanging[layer.name] = None
     return tuple(unchanging)
+
+
+def frontier(graph: LayerGraph) -> tuple[str, ...]:
+    """List the materialisable layers that something above them reads: where a model is cut to train the rest alone.
+
+    Parameters
+    ----------
+    graph : LayerGraph
+        The network. Layers that no output needs are left out.
+
+    Returns
+    -------
+    tuple of str
+        In topological order; an output that is itself materialisable is among them.
+
+    Examples
+    --------
+    >>> layers = [Layer("x", "input"), Layer("a", "fc", ("x",)), Layer("b", "fc", ("a",), frozen=False)]
+    >>> frontier(LayerGraph(layers, ["b"]))
+    ('a',)
+    """
+    needed = graph.subgraph(graph.outputs)
+    unchanging = set(materialisable(needed))
+    read = {source for layer in needed if layer.name not in unchanging for source in layer.inputs}
+    return tuple(name for name in needed.names if name in unchanging and name in read.union(needed.outputs))
 
 
 def common_prefix(a: LayerGraph, b: LayerGraph) -> tuple[tuple[str, str], ...]:

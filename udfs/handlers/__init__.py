@@ -5,6 +5,7 @@ model for training; it exports a trained network. Everything above this package 
 and moves numpy arrays. ``docs/frameworks.md`` says how to add one.
 """
 
+from udfs.handlers._adapted import Adapted, AdaptedModel, trained_whole, with_columns
 from udfs.handlers._framework import DeviceError, Framework
 from udfs.handlers._outputs import SingleOutput, UnknownOutputError, keyed_outputs, output_at
 from udfs.handlers._protocol import Handler, TensorSpec, TracedModel, UntraceableModelError
@@ -23,6 +24,8 @@ from udfs.handlers._session import BatchWeights, OutputKind, Rows, Session, Trai
 
 __all__ = [
     "ENTRY_POINTS",
+    "Adapted",
+    "AdaptedModel",
     "BatchWeights",
     "DeviceError",
     "Framework",
@@ -46,6 +49,8 @@ __all__ = [
     "output_at",
     "register_framework",
     "registered_frameworks",
+    "trained_whole",
     "unregister_framework",
+    "with_columns",
     "with_neighbours",
 ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from optimizer.errors import CerebroError
+from udfs.handlers._adapted import trained_whole
 from udfs.handlers._protocol import Handler, UntraceableModelError
 from udfs.handlers._travel import dumped
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from udfs.handlers._adapted import Adapted
     from udfs.handlers._protocol import TensorSpec
     from udfs.handlers._session import Session, Trainer
 
@@ -120,6 +122,30 @@ class Framework(Handler, Protocol):
         udfs.training.TrainerError
             The trainer's optimizer, loss or scheduler does not fit the framework.
         """
+
+    def open_adapted(
+        self, trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequence[str], device: str
+    ) -> Adapted:
+        """Open a trainer where its frozen layers end; by default it trains whole, and says so.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            New: nothing has been trained with it.
+        inputs : sequence of TensorSpec
+            What the columns hold, one for each input of the model.
+        columns : sequence of str
+            Name of what each input reads: equal names mean equal values.
+        device : str
+            One that :meth:`device` or :meth:`device_of` gave.
+
+        Raises
+        ------
+        udfs.training.TrainerError
+            As for :meth:`open_training`, or nothing of the model learns.
+        """
+        why = f"models of {self.name} are not opened for adaptation"
+        return trained_whole(self.open_training(trainer, device), inputs, columns, why)
 
     def frozen(self, model: Any) -> AbstractContextManager[None]:  # noqa: ARG002 - a default for models that stay
         """Hold a model in inference mode, with parameters that cannot learn, for a ``with`` block."""

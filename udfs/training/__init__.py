@@ -4,7 +4,7 @@ from udfs.handlers import BatchWeights, Session
 from udfs.metrics import METRICS, Metric, MetricError, Sums, merge_sums, metric
 from udfs.training._errors import Diverged, TrainerError, TrainingError
 from udfs.training._functions import TrainingFunctions
-from udfs.training._open import open_session, training_bytes
+from udfs.training._open import open_adapted, open_session, training_bytes
 from udfs.training._random import apply_random, take_random
 from udfs.training._steps import train_in_steps
 from udfs.training._trainer import ModelTrainer
@@ -28,6 +28,7 @@ __all__ = [
     "initial_seed",
     "merge_sums",
     "metric",
+    "open_adapted",
     "open_session",
     "row_order",
     "take_random",

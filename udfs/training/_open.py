@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from udfs.handlers import framework, imported_frameworks
+from udfs.handlers import framework, imported_frameworks, trained_whole
 from udfs.training._errors import TrainerError
 from udfs.training._functions import TrainingFunctions
 from udfs.training._own import OwnSession
 from udfs.training._trainer import ModelTrainer, trainer_framework
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from udfs.handlers import Session
+    from udfs.handlers import Adapted, Session, TensorSpec
 
-__all__ = ["open_session", "training_bytes"]
+__all__ = ["open_adapted", "open_session", "training_bytes"]
 
 
 def training_bytes(session: Session) -> int:
@@ -62,6 +62,55 @@ def open_session(
     udfs.handlers.DeviceError
         The framework has no such device in this process.
     """
+    made = _made(trainer_fn, params, seed, weighted=weighted)
+    if isinstance(made, TrainingFunctions):
+        return OwnSession(made, dict(params), device)
+    own = trainer_framework(made)
+    return own.open_training(made, own.device(device))
+
+
+def open_adapted(
+    trainer_fn: Callable[[dict[str, Any]], ModelTrainer | TrainingFunctions],
+    params: Mapping[str, Any],
+    seed: int,
+    *,
+    inputs: Sequence[TensorSpec],
+    columns: Sequence[str],
+    device: str = "cpu",
+    weighted: bool = False,
+) -> Adapted:
+    """Build a configuration's model as :func:`open_session` does, opened where its frozen layers end.
+
+    Parameters
+    ----------
+    trainer_fn, params, seed, device, weighted
+        As for :func:`open_session`.
+    inputs : sequence of TensorSpec
+        Of the records' features: one for each input of the model, in the types in which the data hold them.
+    columns : sequence of str
+        Name of what each input reads. Layers of two models have one expression only if they read one column.
+
+    Raises
+    ------
+    TrainerError
+        As for :func:`open_session`, or nothing of the model learns.
+    udfs.handlers.DeviceError
+        The framework has no such device in this process.
+    """
+    if len(inputs) != len(columns):
+        raise TrainerError(f"{len(inputs)} inputs and {len(columns)} columns ({', '.join(columns)}): one name each")
+    made = _made(trainer_fn, params, seed, weighted=weighted)
+    if isinstance(made, TrainingFunctions):
+        session = OwnSession(made, dict(params), device)
+        return trained_whole(session, inputs, columns, "train_fn of TrainingFunctions trains the whole model")
+    own = trainer_framework(made)
+    return own.open_adapted(made, inputs, columns, own.device(device))
+
+
+def _made(
+    trainer_fn: Callable[[dict[str, Any]], Any], params: Mapping[str, Any], seed: int, *, weighted: bool
+) -> ModelTrainer | TrainingFunctions:
+    """Call the user's function, and refuse what does not train on rows with weights where the rows have them."""
     made = _seeded(trainer_fn, params, seed)
     if isinstance(made, TrainingFunctions):
         if weighted and not made.uses_weights:
@@ -69,13 +118,13 @@ def open_session(
                 "the rows have weights, which TrainingFunctions may ignore: read data.weights in train_fn, give "
                 "weighted means, and set TrainingFunctions(uses_weights=True); or leave the weight column out"
             )
-        return OwnSession(made, dict(params), device)
+        return made
     if not isinstance(made, ModelTrainer):
         raise TrainerError(f"trainer_fn gave a {type(made).__name__} for {dict(params)}: it has to give a ModelTrainer")
     own = trainer_framework(made)
     if weighted and not own.sample_weights:
         raise TrainerError(f"models of {own.name} do not train on rows with weights: leave the weight column out")
-    return own.open_training(made, own.device(device))
+    return made
 
 
 def _seeded(trainer_fn: Callable[[dict[str, Any]], Any], params: Mapping[str, Any], seed: int) -> Any:

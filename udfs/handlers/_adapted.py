@@ -1,0 +1,131 @@
+"""A trainer that is opened where training begins to matter: the frozen part apart from the part that learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from optimizer.graph import Layer, LayerGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.handlers._protocol import TensorSpec
+    from udfs.handlers._session import Session
+
+__all__ = ["Adapted", "AdaptedModel", "trained_whole", "with_columns"]
+
+
+class Adapted(Protocol):
+    """A trainer whose frozen layers run apart: once a record, not in every epoch (Nautilus, section 4).
+
+    :meth:`udfs.handlers.Framework.open_adapted` makes it; :func:`udfs.training.open_adapted` calls the user's function
+    first.
+
+    Attributes
+    ----------
+    graph : LayerGraph
+        The whole model as it trains: frozen modules in inference mode, the others drawing and moving their buffers. The
+        fingerprints of its inputs name the columns that they read, so that expressions tell columns apart.
+    feeds : tuple of str
+        Layers of ``graph`` that the branch reads, in topological order: :func:`optimizer.graph.frontier`.
+    slots : int
+        Tensors that the optimizer keeps for each trained parameter: 2 for Adam, 1 for momentum, 0 for plain SGD.
+    whole : str
+        Why the model could not be opened; then ``feeds`` are the inputs, and the session trains the whole model. Empty
+        where it was opened.
+    model : object
+        The user's whole model. The session trains its parameters in place.
+    session : Session
+        Trains, evaluates and predicts; its inputs are the tensors of ``feeds``, in that order. Its checkpoints hold
+        what learns, buffers that move, optimizer, schedule and random numbers, and nothing of what is frozen.
+    """
+
+    graph: LayerGraph
+    feeds: tuple[str, ...]
+    slots: int
+    whole: str
+    model: Any
+    session: Session
+
+    def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Compute layers that training never changes, in inference mode.
+
+        Parameters
+        ----------
+        have : mapping of str to array, each of shape (rows, ...)
+            Tensors by layer: inputs as the columns hold them (eight-bit pixels too), or an earlier call's.
+        want : sequence of str
+            Layers of :func:`optimizer.graph.materialisable`.
+
+        Returns
+        -------
+        dict of str to array
+            By layer, of shape ``(rows, *layer.output_shape)`` and in C order.
+
+        Raises
+        ------
+        optimizer.errors.GraphError
+            ``want`` cannot be computed from ``have``.
+        """
+
+
+@dataclass(frozen=True)
+class AdaptedModel:
+    """The :class:`Adapted` of a model that trains whole; a framework that opens models subclasses it."""
+
+    graph: LayerGraph
+    feeds: tuple[str, ...]
+    slots: int
+    whole: str
+    model: Any
+    session: Session
+
+    def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Hand on inputs, which are all that a model that trains whole reads."""
+        self.graph.part(have, want)
+        return {name: have[name] for name in want}
+
+
+def with_columns(graph: LayerGraph, inputs: Sequence[TensorSpec], columns: Sequence[str]) -> LayerGraph:
+    """Fingerprint a graph's inputs by the columns that they read, in the types in which the columns hold them."""
+    described = dict(zip(graph.inputs, zip(inputs, columns, strict=True), strict=True))
+    layers = []
+    for layer in graph:
+        if layer.name in described:
+            spec, column = described[layer.name]
+            layer = replace(  # noqa: PLW2901 - the same layer, read from a column
+                layer, dtype=spec.dtype, activation_bytes=None, inner_bytes=None, fingerprint=f"column:{column}"
+            )
+        layers.append(layer)
+    return LayerGraph(layers, graph.outputs)
+
+
+def trained_whole(
+    session: Session, inputs: Sequence[TensorSpec], columns: Sequence[str], why: str, *, slots: int = 2, flops: int = 0
+) -> AdaptedModel:
+    """Give a session that trains a whole model as :meth:`udfs.handlers.Framework.open_adapted` gives an opened one.
+
+    Parameters
+    ----------
+    session : Session
+        Its inputs are the model's.
+    inputs : sequence of TensorSpec
+        What the columns hold.
+    columns : sequence of str
+        Name of what each input reads.
+    why : str
+        The reason; not empty.
+    slots : int
+        Tensors that the optimizer keeps for each trained parameter.
+    flops : int
+        Of the forward pass for one record; 0 where they are unknown.
+    """
+    names = [f"input_{place}" for place in range(1, len(inputs) + 1)]
+    layers = [Layer(name, "input", (), spec.shape, spec.dtype) for name, spec in zip(names, inputs, strict=True)]
+    op = type(session.model).__name__
+    model = Layer("model", op, tuple(names), flops=flops, param_bytes=session.weight_bytes, frozen=False)
+    graph = with_columns(LayerGraph([*layers, model], [model.name]), inputs, columns)
+    return AdaptedModel(graph, graph.inputs, slots, why, session.model, session)
