@@ -1,0 +1,437 @@
+"""``Adaptation``: dozens of ways to adapt a pre-trained network, while the labels still come in."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark.adaptation._candidates import Candidates, column_names, input_specs
+from cerebro_spark.adaptation._cycle import Cycle, CycleResult
+from cerebro_spark.adaptation._grid import CandidateGrid
+from cerebro_spark.adaptation._grouping import PlannedGroups
+from cerebro_spark.adaptation._materialise import Materialised, materialise
+from cerebro_spark.adaptation._measure import measure
+from cerebro_spark.adaptation._planning import Planning
+from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
+from cerebro_spark.adaptation._workload import Workload
+from cerebro_spark.data import prepare_increment
+from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, RunError
+from cerebro_spark.hopper import ROUNDS, Journal, RunAdaptation
+from cerebro_spark.tune import Search, grid
+from optimizer.errors import nearest
+from optimizer.hopper import POLICIES
+from optimizer.procedures import Start
+from udfs.adaptation import STORAGE_DTYPES, FeatureStore
+from udfs.driver import hint_keywords, interruptible
+from udfs.names import check_name
+from udfs.node import memory_limit
+from udfs.shards import GrowingData, load_prepared
+from udfs.training import initial_seed, open_adapted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from cerebro_spark.callbacks import Callback
+    from cerebro_spark.hopper import SparkBackend
+    from optimizer.adaptation import AdaptationPlan, Costs
+    from optimizer.space import Space
+    from udfs.store import Store
+    from udfs.training import ModelTrainer
+
+__all__ = ["Adaptation"]
+
+_LOG = logging.getLogger(__name__)
+
+
+@hint_keywords
+@dataclass(kw_only=True, eq=False)
+class Adaptation:
+    """Adapt a pre-trained network in many ways, again after each batch of labels (Nautilus, SIGMOD 2022).
+
+    The layers that training never changes give a record the same output in every epoch, for every candidate and in
+    every cycle. Here a record passes them once: their outputs are kept on disk, or computed once for all candidates
+    that train together. Which, a plan decides. What learns trains on models that hop, as in :class:`GridSearch`.
+
+    Parameters
+    ----------
+    backend : SparkBackend
+    store : Store
+        Place of the data, the stored layers and the checkpoints.
+    trainer_fn : callable
+        Takes a configuration's params (a dict), returns a :class:`ModelTrainer` whose model is partly frozen
+        (``requires_grad``, ``trainable``). It runs on the driver, once or twice for each configuration, and on the
+        workers.
+    search_space : mapping, sequence of mapping, or Space
+        As for :class:`GridSearch`, or for the ``search``.
+    search : callable, optional
+        Makes the search of each cycle, as ``partial(Hyperband, max_epochs=9)``. By default every configuration trains
+        for the ``epochs`` of its :class:`ModelTrainer`.
+    id_column : str
+        Identifies a record. A record keeps its place for ever: its shard, and whether it is for training or validation.
+    feature_columns, label_columns, weight_column, image_size
+        As for :func:`prepare`.
+    test_fraction : float
+        Share of the records that is held out for validation. Default 0.25.
+    name : str, optional
+        Of the campaign in the store, for :meth:`resume`; a new one by default.
+    max_records : int
+        Records to plan for. When there are more, it doubles and the layers are chosen anew. Default 5000.
+    disk_bytes : int
+        For stored layers; 0 stores none. Default 25 GiB.
+    memory_bytes : int, optional
+        Of a worker, for what trains together; ``backend.memory_bytes`` by default, or a quarter of this machine's.
+    workspace_bytes : int
+        What the framework takes of it. Default 256 MiB.
+    materialise, fuse, joint : bool
+        Switches of the planner: store layers, train candidates together, choose both at once. Default all.
+    storage_dtype : {"float32", "bfloat16"}
+        Of stored layers. bfloat16 takes half the disk, and :attr:`Cycle.materialised` has its error.
+    warm_start : bool
+        Whether a configuration goes on from its weights of the cycle before. By default each cycle starts from the
+        initial weights.
+    costs : Costs, optional
+        Rates of a worker. By default they are measured, before the first cycle and in each.
+    metric, mode, errors, callbacks, experiment, tensorboard, progress, unit_timeout_s, schedule, rounds
+        As for :class:`GridSearch`; MLflow gets a run for each cycle.
+    seed : int
+        Decides splits, shuffles and the initial weights of what learns.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value is not allowed, or there is no such parameter.
+    """
+
+    backend: SparkBackend
+    store: Store
+    trainer_fn: Callable[[dict[str, Any]], ModelTrainer]
+    search_space: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Space
+    id_column: str
+    feature_columns: Sequence[str] | Mapping[str, Sequence[str]]
+    label_columns: Sequence[str]
+    search: Callable[..., Search] | None = None
+    weight_column: str | None = None
+    image_size: int | None = None
+    test_fraction: float = 0.25
+    name: str = field(default_factory=lambda: f"adaptation-{uuid.uuid4().hex[:12]}")
+    max_records: int = 5000
+    disk_bytes: int = 25 << 30
+    memory_bytes: int | None = None
+    workspace_bytes: int = 256 << 20
+    materialise: bool = True
+    fuse: bool = True
+    joint: bool = True
+    storage_dtype: str = "float32"
+    warm_start: bool = False
+    costs: Costs | None = None
+    metric: str | Sequence[str] = "loss"
+    mode: str | Sequence[str] | None = None
+    errors: str = "drop"
+    callbacks: Sequence[Callback] = ()
+    experiment: str | None = None
+    tensorboard: str | None = None
+    progress: bool = True
+    unit_timeout_s: float | None = None
+    schedule: str = POLICIES[0]
+    rounds: str = ROUNDS[0]
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._check()
+        self._record = CampaignRecord.load(self.store, self.name)
+        self._data: GrowingData | None = None
+        self._opened: Candidates | None = None
+        self._measured: Costs | None = None
+        self._history: tuple[CycleResult, ...] = ()
+
+    def _check(self) -> None:
+        check_name(self.name, "an adaptation")
+        for name, value, least in (
+            ("max_records", self.max_records, 1),
+            ("disk_bytes", self.disk_bytes, 0),
+            ("memory_bytes", self.memory_bytes, 1 << 20),
+            ("workspace_bytes", self.workspace_bytes, 0),
+        ):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+                raise InvalidArgumentError(f"{name}={value!r}: a whole number from {least} on")
+        if self.storage_dtype not in STORAGE_DTYPES:
+            hint = nearest(str(self.storage_dtype), STORAGE_DTYPES)
+            raise InvalidArgumentError(
+                f"storage_dtype={self.storage_dtype!r}{hint}; one of: {', '.join(STORAGE_DTYPES)}"
+            )
+        columns = [self.id_column, *self.label_columns, *([self.weight_column] if self.weight_column else [])]
+        if len(set(columns)) < len(columns):
+            raise InvalidArgumentError(
+                f"id_column={self.id_column!r} is a label or the weight too: give it a column of its own"
+            )
+
+    @property
+    def history(self) -> tuple[CycleResult, ...]:
+        """The cycles of this object, in their order."""
+        return self._history
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """Runs of all cycles in the store, also of those that began and did not end."""
+        return tuple(cycle.run for cycle in self._record.cycles)
+
+    def fit(self, batch: DataFrame) -> Cycle:
+        """Add a batch of labelled records, and train on all of them.
+
+        Parameters
+        ----------
+        batch : DataFrame
+            New records. A record that was there before, by its id, has its labels corrected; what is stored of it is
+            kept if its features are the same, and made anew if they are not.
+
+        Returns
+        -------
+        Cycle
+            A :class:`Selection` over all labels.
+
+        Raises
+        ------
+        ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError
+            As for :func:`prepare`; also where columns, shapes or types are unlike the first batch's.
+        InvalidArgumentError
+            The trunk's weights are drawn at random, nothing learns, or a setting is not allowed.
+        InfeasiblePlanError
+            A candidate alone does not fit into ``memory_bytes``.
+        RunError
+            The run stopped; :meth:`resume` goes on.
+        """
+        self._check()
+        self.backend.admit()
+        before = self._load_data()
+        name = f"{self.name}-{len(self._record.cycles):04d}"
+        data = interruptible(self.backend.spark, lambda: self._prepare(batch, name, before))
+        self._data = data
+        return self._begin(data, name)
+
+    def resume(self) -> Cycle:
+        """Go on with the last cycle, in this process or another one: with the same settings and the same name.
+
+        Returns
+        -------
+        Cycle
+            Its result, whether it had stopped or was over.
+
+        Raises
+        ------
+        RunError
+            There is no cycle of that name, or its run cannot go on.
+        """
+        self._check()
+        last = self._record.last
+        if last is None:
+            raise RunError(f"{self.store.uri} has no cycle of an adaptation {self.name!r}: begin one with fit(batch)")
+        data = self._load_data()
+        assert data is not None  # noqa: S101 - the record has a cycle
+        self.backend.admit()
+        search, candidates, workload = self._searching(data)
+        features = self._features(candidates)
+        planning = self._planning(candidates, data, workload, features)
+        done = self._materialise(data, candidates, workload, features, last.stored)
+        return self._run(search, data, last, candidates, planning, features, done)
+
+    def explain(self, batch: DataFrame | None = None) -> str:
+        """Describe the campaign: what is planned for the next batch, and what was done so far.
+
+        Parameters
+        ----------
+        batch : DataFrame, optional
+            A first batch, whose columns say what the networks read. It is written to the store under a name of its own.
+            Not needed once there was a cycle.
+
+        Raises
+        ------
+        ColumnError, EmptyInputError, LabelError, StoreError
+            As for :meth:`fit`.
+        """
+        self._check()
+        lines = [
+            f"adaptation {self.name!r}: {len(self._record.cycles)} cycles so far, planned for "
+            f"{self._capacity(0):,} records, {size(self.disk_bytes)} of disk",
+            *(f"  {cycle.run}: {cycle.records:,} records" for cycle in self._record.cycles),
+        ]
+        data = self._load_data()
+        if data is None and batch is not None:
+            data = interruptible(self.backend.spark, lambda: self._prepare(batch, f"{self.name}-sample", None))
+        if data is None:
+            return "\n".join(
+                [*lines, "the networks are opened with the first batch: explain(batch) tells the plan before"]
+            )
+        _, candidates, workload = self._searching(data)
+        features = self._features(candidates)
+        plan = self._planning(candidates, data, workload, features).choose(
+            workload.candidates, self._capacity(_records(data))
+        )
+        return "\n".join([*lines, plan.explain()])
+
+    def _begin(self, data: GrowingData, run: str) -> Cycle:
+        search, candidates, workload = self._searching(data)
+        features = self._features(candidates)
+        planning = self._planning(candidates, data, workload, features)
+        capacity = self._capacity(_records(data))
+        stored, done = self._choose(data, candidates, workload, planning, features, capacity)
+        cycle = CycleRecord(run, data.name, _records(data), capacity, list(stored))
+        self._record = self._record.begin(cycle)
+        return self._run(search, data, cycle, candidates, planning, features, done)
+
+    def _choose(
+        self,
+        data: GrowingData,
+        candidates: Candidates,
+        workload: Workload,
+        planning: Planning,
+        features: FeatureStore,
+        capacity: int,
+    ) -> tuple[tuple[str, ...], Materialised]:
+        """Choose the layers to store, and compute them; with less disk where they do not fit."""
+        disk = self.disk_bytes
+        while True:
+            plan = planning.within(disk).choose(workload.candidates, capacity)
+            stored = tuple(plan.trunk.expression(name) for name in plan.materialised)
+            try:
+                return stored, self._materialise(data, candidates, workload, features, stored)
+            except FeatureSpaceError as error:
+                _LOG.warning("%s; planning with half the disk", error)
+                disk = 0 if disk < _LEAST_DISK else disk // 2
+
+    def _materialise(
+        self,
+        data: GrowingData,
+        candidates: Candidates,
+        workload: Workload,
+        features: FeatureStore,
+        stored: Sequence[str],
+    ) -> Materialised:
+        """Compute what is missing of the layers, from the nearest that are stored; then delete all others."""
+        wants = {expression: workload.params_with(expression) for expression in stored}
+        settings = {"batch_size": workload.batch_size, "disk_bytes": self.disk_bytes}
+        try:
+            done = materialise(self.backend, data, features, wants, candidates.opener, **settings)
+        except FeatureSpaceError:
+            # The others may be in the way.
+            features.retain(stored)
+            done = materialise(self.backend, data, features, wants, candidates.opener, **settings)
+        features.retain(stored)
+        return done
+
+    def _prepare(self, batch: DataFrame, name: str, previous: GrowingData | None) -> GrowingData:
+        return prepare_increment(
+            batch,
+            self.store,
+            name=name,
+            id_column=self.id_column,
+            feature_columns=self.feature_columns,
+            label_columns=self.label_columns,
+            weight_column=self.weight_column,
+            num_shards=self.backend.most_workers,
+            test_fraction=self.test_fraction,
+            seed=self.seed,
+            image_size=self.image_size,
+            errors=self.errors,
+            previous=previous,
+        )
+
+    def _load_data(self) -> GrowingData | None:
+        """Read the data of the last cycle that began, in this process or another one."""
+        last = self._record.last
+        if self._data is None and last is not None:
+            data = load_prepared(self.store, last.data)
+            if not isinstance(data, GrowingData):
+                raise RunError(f"{last.data!r} in {self.store.uri} is no data of an adaptation")
+            self._data = data
+        return self._data
+
+    def _capacity(self, records: int) -> int:
+        """Count the records to plan for: as many as there are, or a doubled ``max_records``."""
+        last = self._record.last
+        capacity = self.max_records if last is None else max(last.capacity, self.max_records)
+        while capacity < records:
+            capacity *= 2
+        return capacity
+
+    def _searching(self, data: GrowingData) -> tuple[Search, Candidates, Workload]:
+        """Make the search of a cycle, and open what it starts with."""
+        if self._opened is None:
+            self._opened = Candidates(self.trainer_fn, data.inputs, seed=self.seed, weighted=data.weights is not None)
+        candidates = self._opened
+        settings = {name: getattr(self, name) for name in _OF_A_SEARCH}
+        if self.search is None:
+            opened = [candidates.open(params) for params in grid(self.search_space)]
+            search: Search = CandidateGrid(**settings, epochs=[_epochs(one) for one in opened])
+        else:
+            search = self.search(**settings)
+        procedure = search.procedure(**check_objectives(self.metric, self.mode))
+        starts = [each for each in procedure.ask(idle=self.backend.num_workers) if isinstance(each, Start)]
+        return search, candidates, Workload(tuple((candidates.open(each.params), each.epochs) for each in starts))
+
+    def _features(self, candidates: Candidates) -> FeatureStore:
+        return FeatureStore(
+            self.store, self.name, self.storage_dtype, candidates.made_with, bytes_per_second=self.bytes_per_second
+        )
+
+    def _planning(
+        self, candidates: Candidates, data: GrowingData, workload: Workload, features: FeatureStore
+    ) -> Planning:
+        if self._measured is None:
+            self._measured = self.costs or self._measure(candidates, data, workload, features)
+        return Planning(
+            disk_bytes=self.disk_bytes,
+            memory_bytes=self.memory_bytes or self.backend.memory_bytes or memory_limit()[0] // 4,
+            workspace_bytes=self.workspace_bytes,
+            workers=self.backend.num_workers,
+            costs=self._measured,
+            materialise=self.materialise,
+            fuse=self.fuse,
+            joint=self.joint,
+        )
+
+    def _measure(self, candidates: Candidates, data: GrowingData, workload: Workload, features: FeatureStore) -> Costs:
+        """Measure the workers' rates; where nothing is frozen, nothing is planned by them."""
+        deepest = workload.deepest
+        if deepest is None:
+            return _ANY_COSTS
+        params, stops = deepest
+        batch = workload.batch_size
+        found = measure(
+            self.backend, data, features, params, candidates.opener, stops, batch_size=batch, seconds=_MEASURED_S
+        )
+        return found.costs()
+
+    def _run(
+        self,
+        search: Search,
+        data: GrowingData,
+        cycle: CycleRecord,
+        candidates: Candidates,
+        planning: Planning,
+        features: FeatureStore,
+        done: Materialised,
+    ) -> Cycle:
+        groups = PlannedGroups(candidates, planning, records=cycle.capacity, stored=cycle.stored)
+        adapted = search.adapted(candidates.settings(features, groups))
+        begun = Journal(self.store, cycle.run).begun
+        selection = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
+        result = Cycle.of(selection, groups.plan, done)
+        self._history = (*self._history, result.line)
+        result.history = self._history
+        return result
+
+
+def _records(data: GrowingData) -> int:
+    return sum(data.rows(split) for split in SPLITS)
+
+
+def _epochs(candidate: OpenedCandidate) -> int:
+    if candidate.epochs is None:
+        raise InvalidArgumentError(
+            f"the trainer of {candidate.params} says no epochs: ModelTrainer(..., epochs=5), or give a search= that "
+            "says it, as partial(Hyperband, max_epochs=9)"
+        )
+    return candidate.epochs

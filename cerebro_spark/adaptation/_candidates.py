@@ -1,0 +1,202 @@
+"""Configurations opened on the driver: the graphs, and all else that the planner is told of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark.errors import InvalidArgumentError, TrainerError
+from optimizer.adaptation import Candidate
+from optimizer.errors import CerebroError
+from optimizer.graph import frontier, materialisable
+from udfs.handlers import TensorSpec
+from udfs.training import ModelTrainer, initial_seed, open_adapted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from optimizer.graph import LayerGraph
+    from udfs.handlers import Adapted
+    from udfs.shards import TensorGroup
+
+__all__ = ["Candidates", "OpenedCandidate", "column_names", "input_specs"]
+
+# Packages that compute for a framework.
+_BESIDE = {"keras": ("tensorflow", "tensorflow-cpu")}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCandidate:
+    """What is known of a configuration without its weights.
+
+    Parameters
+    ----------
+    params : dict
+    graph : LayerGraph
+        Of the whole model.
+    batch_size : int
+    epochs : int or None
+        As its trainer says.
+    slots : int
+        Tensors that the optimizer keeps for each trained parameter.
+    whole : str
+        Why it trains whole; ``""`` where it was opened.
+    """
+
+    params: dict[str, Any]
+    graph: LayerGraph
+    batch_size: int
+    epochs: int | None
+    slots: int
+    whole: str
+
+    @property
+    def feeds(self) -> list[str]:
+        """Expressions of the frozen layers that the part that learns reads, without inputs; in topological order."""
+        return [self.graph.expression(name) for name in frontier(self.graph) if name not in self.graph.inputs]
+
+    @property
+    def frozen_flops(self) -> int:
+        """FLOPs of the layers that training never changes, for one record."""
+        return self.graph.flops(materialisable(self.graph))
+
+    def candidate(self, name: str, epochs: int) -> Candidate:
+        """Give what the planner takes."""
+        return Candidate(name, self.graph, epochs, self.batch_size, self.slots)
+
+
+class Candidates:
+    """Opens each configuration once, and keeps its graph; the weights go.
+
+    Parameters
+    ----------
+    trainer_fn : callable
+    inputs : sequence of TensorGroup
+        Of the prepared data.
+    seed : int
+        Of the campaign.
+    weighted : bool
+        Whether rows have weights.
+
+    Raises
+    ------
+    TrainerError
+        ``trainer_fn`` raises, or gives no :class:`ModelTrainer`.
+    InvalidArgumentError
+        The trunk's weights are drawn at random, so that no two candidates share it.
+    """
+
+    def __init__(
+        self,
+        trainer_fn: Callable[[dict[str, Any]], Any],
+        inputs: Sequence[TensorGroup],
+        *,
+        seed: int,
+        weighted: bool = False,
+    ) -> None:
+        self._trainer_fn = trainer_fn
+        self._inputs = tuple(inputs)
+        self._seed = seed
+        self._weighted = weighted
+        self._opened: dict[str, OpenedCandidate] = {}
+        self._frameworks: set[str] = set()
+        # Expressions of trunks that two seeds have drawn alike.
+        self._seeded: set[str] = set()
+
+    def open(self, params: Mapping[str, Any]) -> OpenedCandidate:
+        """Open a configuration, or find what was opened before."""
+        key = json.dumps(params, sort_keys=True, default=str)
+        if key not in self._opened:
+            adapted, trainer = self.build(params, initial_seed(self._seed, "probe"))
+            self._check_seeded(params, adapted)
+            self._frameworks.add(str(trainer.framework))
+            self._opened[key] = OpenedCandidate(
+                dict(params), adapted.graph, trainer.batch_size, trainer.epochs, adapted.slots, adapted.whole
+            )
+        return self._opened[key]
+
+    def build(self, params: Mapping[str, Any], seed: int) -> tuple[Adapted, ModelTrainer]:
+        """Build a configuration with its weights; the trainer is the user's, over the same model."""
+        made: list[Any] = []
+
+        def trainer_fn(given: dict[str, Any]) -> Any:
+            made.append(self._trainer_fn(given))
+            return made[-1]
+
+        try:
+            adapted = open_adapted(
+                trainer_fn,
+                params,
+                seed,
+                inputs=input_specs(self._inputs),
+                columns=column_names(self._inputs),
+                weighted=self._weighted,
+            )
+        except CerebroError:
+            raise
+        except Exception as error:
+            raise TrainerError(f"trainer_fn({dict(params)}) raises {type(error).__name__}: {error}") from error
+        if not isinstance(made[-1], ModelTrainer):
+            raise TrainerError(
+                f"trainer_fn({dict(params)}) gave a {type(made[-1]).__name__}: an adaptation trains a ModelTrainer, "
+                "whose steps it knows"
+            )
+        return adapted, made[-1]
+
+    @property
+    def opener(self) -> Callable[[Mapping[str, Any]], Adapted]:
+        """The function that opens a configuration in a worker, with other weights of what learns: they do not matter."""
+        return partial(
+            open_adapted,
+            self._trainer_fn,
+            seed=initial_seed(self._seed, "probe"),
+            inputs=input_specs(self._inputs),
+            columns=column_names(self._inputs),
+            weighted=self._weighted,
+        )
+
+    @property
+    def made_with(self) -> str:
+        """Frameworks of the configurations opened so far, with their versions: others may give other bits."""
+        packages = sorted({package for one in self._frameworks for package in (one, *_BESIDE.get(one, ()))})
+        return ", ".join(f"{package} {version(package)}" for package in packages if _installed(package))
+
+    def _check_seeded(self, params: Mapping[str, Any], adapted: Adapted) -> None:
+        """Refuse a trunk whose weights follow from the seed: each candidate would have another one, silently."""
+        own = _with_weights(adapted.graph)
+        if own <= self._seeded:
+            return
+        other, _ = self.build(params, initial_seed(self._seed, "another seed"))
+        if not own <= _with_weights(other.graph):
+            raise InvalidArgumentError(
+                f"trainer_fn({dict(params)}) draws the weights of frozen layers at random, so that each candidate has "
+                "others and nothing is shared: load pre-trained weights, or seed them (torch.manual_seed(0) before the "
+                "trunk is built)"
+            )
+        self._seeded |= own
+
+
+def _with_weights(graph: LayerGraph) -> set[str]:
+    """Give the expressions of the materialisable layers that have weights."""
+    return {graph.expression(name) for name in materialisable(graph) if graph[name].param_bytes}
+
+
+def input_specs(groups: Sequence[TensorGroup]) -> list[TensorSpec]:
+    """Describe what the columns hold."""
+    return [TensorSpec(group.shape, group.dtype) for group in groups]
+
+
+def column_names(groups: Sequence[TensorGroup]) -> list[str]:
+    """Name the columns that each input of the network is read from."""
+    return [",".join(column.name for column in group.columns) for group in groups]
+
+
+def _installed(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,101 @@
+"""Groups of a run: who trains together in an epoch, and what they read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cerebro_spark.hopper import Group
+from optimizer.errors import CerebroError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cerebro_spark.adaptation._candidates import Candidates
+    from cerebro_spark.adaptation._planning import Planning
+    from cerebro_spark.hopper import Trial
+    from optimizer.adaptation import AdaptationPlan, Candidate
+
+__all__ = ["PlannedGroups"]
+
+
+class PlannedGroups:
+    """Groups trials as they enter an epoch, by a plan over the layers that lie on disk.
+
+    A trial that stops leaves its group, and one that comes joins those that enter an epoch with it. Who trained
+    together goes on together, for a group that enters an epoch before the others would else be cut for all workers.
+
+    Parameters
+    ----------
+    candidates : Candidates
+    planning : Planning
+    records : int
+    stored : sequence of str
+        Expressions of the layers on disk.
+
+    Attributes
+    ----------
+    plan : AdaptationPlan or None
+        The first one of the run.
+    """
+
+    def __init__(self, candidates: Candidates, planning: Planning, *, records: int, stored: Sequence[str]) -> None:
+        self._candidates = candidates
+        self._planning = planning
+        self._records = records
+        self._stored = tuple(stored)
+        # By trial id, the number of its group.
+        self._together: dict[str, int] = {}
+        self._count = 0
+        self._loads: dict[frozenset[str], tuple[str, ...]] = {}
+        self.plan: AdaptationPlan | None = None
+
+    def groups(self, trials: Sequence[Trial]) -> list[Group]:
+        """See :class:`cerebro_spark.hopper.Grouping`."""
+        opened, alone = self._opened(trials)
+        groups = [Group((trial,)) for trial in alone]
+        if not opened:
+            return groups
+        numbers = {self._together.get(trial.trial_id) for trial in opened}
+        if None in numbers or len(numbers) > 1:
+            self._plan(opened)
+        by_number: dict[int, list[Trial]] = {}
+        for trial in opened:
+            by_number.setdefault(self._together[trial.trial_id], []).append(trial)
+        return groups + [Group(tuple(members), self._read_by(members)) for members in by_number.values()]
+
+    def split(self, group: Group, why: str) -> None:
+        """Do nothing: they train together again in their next epoch."""
+
+    def _opened(self, trials: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
+        """Set apart those whose model cannot be opened: their worker will say why."""
+        opened, alone = [], []
+        for trial in trials:
+            try:
+                self._candidates.open(trial.params)
+            except CerebroError:
+                alone.append(trial)
+            else:
+                opened.append(trial)
+        return opened, alone
+
+    def _plan(self, trials: Sequence[Trial]) -> None:
+        made = self._planning.group([self._candidate(trial) for trial in trials], self._records, self._stored)
+        self.plan = self.plan or made
+        for group in made.groups:
+            self._count += 1
+            self._together |= dict.fromkeys(group.members, self._count)
+
+    def _read_by(self, members: Sequence[Trial]) -> tuple[str, ...]:
+        # Configurations alike but for their rates read the same.
+        key = frozenset(json.dumps(trial.params, sort_keys=True, default=str) for trial in members)
+        if key not in self._loads:
+            candidates = [self._candidate(trial) for trial in members]
+            made = replace(self._planning, workers=1).group(candidates, self._records, self._stored)
+            loads = dict.fromkeys(made.trunk.expression(name) for group in made.groups for name in group.loads)
+            self._loads[key] = tuple(loads)
+        return self._loads[key]
+
+    def _candidate(self, trial: Trial) -> Candidate:
+        return self._candidates.open(trial.params).candidate(trial.trial_id, 1)

@@ -1,0 +1,105 @@
+"""The record of a campaign in its store: what was done so far, so that another process goes on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark.errors import RunError
+from udfs.documents import DamagedError, document, typed, write_document
+from udfs.names import check_name
+
+if TYPE_CHECKING:
+    from udfs.store import Store
+
+__all__ = ["CampaignRecord", "CycleRecord"]
+
+_FOLDER = "adaptations"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CycleRecord:
+    """One cycle.
+
+    Parameters
+    ----------
+    run : str
+        Id of its run.
+    data : str
+        Name of the data: all labels up to then.
+    records : int
+        Labelled records of it.
+    capacity : int
+        Records that the layers on disk were planned for.
+    stored : list of str
+        Expressions of these layers.
+    """
+
+    run: str
+    data: str
+    records: int
+    capacity: int
+    stored: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignRecord:
+    """All cycles of a campaign, in the order in which they began.
+
+    Parameters
+    ----------
+    store : Store
+    name : str
+    cycles : tuple of CycleRecord
+    """
+
+    store: Store
+    name: str
+    cycles: tuple[CycleRecord, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "an adaptation")
+
+    @property
+    def last(self) -> CycleRecord | None:
+        """The last cycle that began; ``None`` before the first."""
+        return self.cycles[-1] if self.cycles else None
+
+    def begin(self, cycle: CycleRecord) -> CampaignRecord:
+        """Write that a cycle begins, before it trains.
+
+        Raises
+        ------
+        udfs.store.StoreError
+        """
+        record = replace(self, cycles=(*self.cycles, cycle))
+        content = {"version": _VERSION, "cycles": [asdict(each) for each in record.cycles]}
+        write_document(self.store, content, _FOLDER, self.name, "campaign.json")
+        return record
+
+    @classmethod
+    def load(cls, store: Store, name: str) -> CampaignRecord:
+        """Read a campaign; one without cycles where the store has none of that name.
+
+        Raises
+        ------
+        RunError
+            Its record is damaged.
+        """
+        new = cls(store, name)
+        if not store.exists(_FOLDER, name, "campaign.json"):
+            return new
+        try:
+            with document(store, _FOLDER, name, "campaign.json", remedy="put a copy of it back") as data:
+                if typed(data, "version", int) != _VERSION:
+                    raise ValueError(f"it is of version {data['version']}, and this release reads {_VERSION}")
+                return replace(new, cycles=tuple(map(_cycle, typed(data, "cycles", list))))
+        except DamagedError as error:
+            raise RunError(f"adaptation {name!r}: {error}") from error
+
+
+def _cycle(data: Any) -> CycleRecord:
+    words = {name: typed(data, name, str) for name in ("run", "data")}
+    counts = {name: typed(data, name, int) for name in ("records", "capacity")}
+    return CycleRecord(**words, **counts, stored=[str(expression) for expression in typed(data, "stored", list)])
