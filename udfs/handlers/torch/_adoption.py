@@ -12,14 +12,16 @@ import torch
 from udfs.packing import StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from udfs.handlers import Trainer
 
-__all__ = ["adopt_state"]
+__all__ = ["adopt_state", "used_slots"]
 
 
-def adopt_state(trainer: Trainer, saved: Mapping[str, Any]) -> None:
+def adopt_state(
+    trainer: Trainer, saved: Mapping[str, Any], own: Mapping[str, Any], load: Callable[[Mapping[str, Any]], None]
+) -> None:
     """Take over tensors, the optimizer's slots and step counts; every hyperparameter stays the trainer's.
 
     Everything is compared before anything is taken over.
@@ -30,6 +32,10 @@ def adopt_state(trainer: Trainer, saved: Mapping[str, Any]) -> None:
         New: nothing has been trained with it.
     saved : mapping
         State of a session of torch.
+    own : mapping
+        The model's tensors that such a state holds, by name.
+    load : callable
+        Takes the model's tensors from a state.
 
     Raises
     ------
@@ -37,12 +43,12 @@ def adopt_state(trainer: Trainer, saved: Mapping[str, Any]) -> None:
         It has other tensors, tensors of other shapes, another optimizer, or lacks a slot; the message names it.
     """
     optimizer, model = trainer.optimizer, trainer.model
-    _check_tensors(model, saved["model"])
+    _check_tensors(own, saved["model"])
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    own = [[names[id(parameter)] for parameter in group["params"]] for group in optimizer.param_groups]
-    slots = _slots(optimizer, own, saved)
+    grouped = [[names[id(parameter)] for parameter in group["params"]] for group in optimizer.param_groups]
+    slots = _slots(optimizer, grouped, saved)
     steps = 0 if trainer.scheduler is None else _steps(saved["scheduler"])
-    model.load_state_dict(saved["model"])
+    load(saved)
     # Its own groups, for load_state_dict replaces all of their hyperparameters.
     optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
     # Its steps once more, from its own base rates: a scheduler's rates are products of all that went before.
@@ -52,8 +58,7 @@ def adopt_state(trainer: Trainer, saved: Mapping[str, Any]) -> None:
             trainer.scheduler.step()
 
 
-def _check_tensors(model: torch.nn.Module, saved: Mapping[str, Any]) -> None:
-    own = model.state_dict()
+def _check_tensors(own: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
     for name, value in own.items():
         if name not in saved:
             raise StateError(f"the source has no tensor {name}, which the new model has")
@@ -80,7 +85,7 @@ def _slots(optimizer: Any, own: Sequence[Sequence[str]], saved: Mapping[str, Any
             f"new trainer, from {own[0][0]} on"
         )
     places = dict(enumerate(name for group in own for name in group))
-    used = _used_slots(optimizer)
+    used = {place: set(slots) for place, slots in used_slots(optimizer).items()}
     chosen: dict[int, dict[str, Any]] = {}
     for place, slots in saved["optimizer"]["state"].items():
         # Slots of a source without any begin as they do in a new optimizer.
@@ -94,7 +99,7 @@ def _slots(optimizer: Any, own: Sequence[Sequence[str]], saved: Mapping[str, Any
     return chosen
 
 
-def _used_slots(optimizer: Any) -> dict[int, set[str]]:
+def used_slots(optimizer: Any) -> dict[int, dict[str, Any]]:
     """Find which slots the optimizer makes for each parameter: by a step of its copy, on one element each."""
     stand_ins: dict[int, Any] = {}
     for group in optimizer.param_groups:
@@ -106,7 +111,7 @@ def _used_slots(optimizer: Any) -> dict[int, set[str]]:
     with suppress(Exception):
         tried = copy.deepcopy(optimizer, dict(stand_ins))
         tried.step()
-        return {place: set(tried.state.get(stand_in, ())) for place, stand_in in enumerate(stand_ins.values())}
+        return {place: dict(tried.state.get(stand_in, {})) for place, stand_in in enumerate(stand_ins.values())}
     return {}
 
 

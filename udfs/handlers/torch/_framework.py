@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from udfs.handlers._adapted import Adapted
     from udfs.handlers._framework import Builder, Exported
     from udfs.handlers._protocol import TensorSpec
     from udfs.handlers._session import Session, Trainer
@@ -99,6 +100,14 @@ class TorchFramework(Framework):
         from udfs.handlers.torch._session import TorchSession  # noqa: PLC0415 - inference needs nothing of training
 
         return TorchSession(trainer, device)
+
+    def open_adapted(
+        self, trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequence[str], device: str
+    ) -> Adapted:
+        """Open a trainer of torch where its frozen layers end; its model is moved to the device in place."""
+        from udfs.handlers.torch._adapted import open_adapted  # noqa: PLC0415 - inference needs nothing of training
+
+        return open_adapted(trainer, inputs, columns, device)
 
     @contextmanager
     def frozen(self, model: nn.Module) -> Iterator[None]:

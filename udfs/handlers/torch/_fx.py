@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import inspect
+import random
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import fx, nn
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
@@ -16,15 +18,16 @@ from udfs.handlers.torch._causes import first_line, quiet, way_out
 from udfs.handlers.torch._held import check_held, not_copyable
 from udfs.handlers.torch._hooks import bake, has_global_hooks
 from udfs.handlers.torch._layout import reshape_views
+from udfs.handlers.torch._modes import frozen_modules, set_training
 from udfs.handlers.torch._names import returned_by_stack
 from udfs.handlers.torch._opened import is_program
 from udfs.handlers.torch._pure import InplaceProxy, MutationError, purify
 from udfs.handlers.torch._sizes import free_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["baked", "capture", "example", "exported", "private", "trace_fx", "unwrapped"]
+__all__ = ["baked", "capture", "capture_training", "example", "exported", "private", "trace_fx", "unwrapped"]
 
 _EXAMPLE_BATCH = 2  # torch.export takes the sizes 0 and 1 for constants
 
@@ -110,12 +113,88 @@ def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
             f"{training[0] or type(model).__name__} is in training mode, where dropout and batch norm are not "
             "functions of the record: call model.eval() first"
         )
+    return _captured(model, inputs, lambda: baked(model))
+
+
+def capture_training(model: nn.Module, inputs: Sequence[TensorSpec], *, training: bool) -> fx.GraphModule:
+    """Graph a model over its own parameters and buffers, which a run of the graph trains and moves.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        In any mode; its modules are left as they are.
+    inputs : sequence of TensorSpec
+    training : bool
+        Whether the graph is one of training, with :func:`udfs.handlers.torch._modes.set_training`, or of the
+        evaluation meanwhile.
+
+    Raises
+    ------
+    UntraceableModelError
+        Neither tracer works, or the model's Python draws random numbers while it is traced, to decide what to do.
+    """
+    model = unwrapped(model)
+    if is_program(model):
+        raise UntraceableModelError("the network was opened from a file without its code, in inference mode")
+    check_held(model)
+    _check_arity(model, len(inputs))
+
+    def copied() -> nn.Module:
+        copied = private(model, tied=True)
+        if training:
+            set_training(copied)
+        else:
+            copied.eval()
+        for frozen in list(frozen_modules(copied)):
+            bake(copied, frozen.modules())
+        return copied
+
+    before = _generators()
+    try:
+        module = _captured(model, inputs, copied, learning=True)
+    finally:
+        _set_generators(before)
+    own = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and id(parameter) not in own:
+            raise UntraceableModelError(f"{name} is computed from other weights, so that training would not reach them")
+    return module
+
+
+def _generators() -> tuple[Any, ...]:
+    return random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - the user's may be this one
+
+
+def _set_generators(state: tuple[Any, ...]) -> None:
+    random.setstate(state[0])
+    np.random.set_state(state[1])  # noqa: NPY002
+    torch.set_rng_state(state[2])
+
+
+def _still(trace: Callable[[], fx.GraphModule]) -> fx.GraphModule:
+    """Trace, and refuse what drew: a number of the user's Python would stay in the graph as a constant."""
+    before = _generators()
+    module = trace()
+    after = _generators()
+    same = before[0] == after[0] and torch.equal(before[2], after[2])
+    if not same or not all(np.array_equal(one, other) for one, other in zip(before[1], after[1], strict=True)):
+        raise TypeError("random numbers of Python, not of a tensor's operation, decide what the network computes")
+    return module
+
+
+def _captured(
+    model: nn.Module, inputs: Sequence[TensorSpec], copied: Callable[[], nn.Module], *, learning: bool = False
+) -> fx.GraphModule:
+    """Trace copies of a model by one tracer or the other."""
     precision = _precision(model)
     try:
-        module = _by_fx(baked(model), len(inputs))
+        module = _still(lambda: _by_fx(copied(), len(inputs))) if learning else _by_fx(copied(), len(inputs))
     except Exception as fx_error:  # noqa: BLE001 - tracing runs the user's own forward, which may raise anything
         try:
-            module = _by_export(baked(model), inputs)
+            if learning:
+                module = _still(lambda: _by_export(copied(), inputs, learning=True))
+            else:
+                module = _by_export(copied(), inputs)
         except Exception as export_error:
             told = [first_line(error) for error in (export_error, fx_error)]
             raise UntraceableModelError(
@@ -157,10 +236,16 @@ def trace_fx(model: nn.Module) -> fx.GraphModule:
     return module
 
 
-def private(model: nn.Module) -> nn.Module:
+def private(model: nn.Module, *, tied: bool = False) -> nn.Module:
     """Copy the modules and share the memory of their tensors.
 
     Flags, attributes that forward sets, and what :meth:`torch.nn.Module.to` exchanges are then the copy's alone.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+    tied : bool
+        Whether parameters and buffers are those of ``model`` themselves, gradients and all. Default false.
 
     Raises
     ------
@@ -168,8 +253,11 @@ def private(model: nn.Module) -> nn.Module:
         The network holds what cannot be copied, as a lock or an open file.
     """
     model = unwrapped(model)
-    memo: dict[int, Any] = {id(tensor): tensor.detach() for tensor in model.buffers()}
-    memo |= {id(tensor): nn.Parameter(tensor.detach(), tensor.requires_grad) for tensor in model.parameters()}
+    memo: dict[int, Any] = {id(tensor): tensor if tied else tensor.detach() for tensor in model.buffers()}
+    memo |= {
+        id(tensor): tensor if tied else nn.Parameter(tensor.detach(), tensor.requires_grad)
+        for tensor in model.parameters()
+    }
     try:
         copied: nn.Module = copy.deepcopy(model, not_copyable(model) | memo)
     except Exception as error:
@@ -257,11 +345,11 @@ def _by_fx(model: nn.Module, arity: int) -> fx.GraphModule:
     return module
 
 
-def exported(model: nn.Module, inputs: Sequence[TensorSpec]) -> torch.export.ExportedProgram:
+def exported(model: nn.Module, inputs: Sequence[TensorSpec], *, learning: bool = False) -> torch.export.ExportedProgram:
     """Export a module of the caller's own, for any number of records and in pure operations."""
     # By the names of forward's parameters, of which *args is one.
     free = dict(inspect.signature(model.forward).bind(*({0: torch.export.Dim.AUTO} for _ in inputs)).arguments)
-    with torch.no_grad(), quiet(), warnings.catch_warnings():
+    with torch.set_grad_enabled(learning), quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
         program = torch.export.export(model, example(inputs, _EXAMPLE_BATCH, model), dynamic_shapes=free, strict=False)
         decomposed: torch.export.ExportedProgram = program.run_decompositions({})
@@ -281,10 +369,10 @@ def _known(program: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
     return module
 
 
-def _by_export(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
+def _by_export(model: nn.Module, inputs: Sequence[TensorSpec], *, learning: bool = False) -> fx.GraphModule:
     with quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of one part of torch about another
-        module = exported(model, inputs).module(check_guards=False)
+        module = exported(model, inputs, learning=learning).module(check_guards=False)
     assert isinstance(module, fx.GraphModule)  # noqa: S101 - what the API returns, for the type checker
     _check_exported(module)
     module.meta["returned"] = returned_by_stack(module)

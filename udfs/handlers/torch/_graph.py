@@ -16,15 +16,24 @@ from udfs.handlers.torch._sizes import reads
 from udfs.handlers.torch._window import window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from optimizer.graph import Window
     from udfs.handlers._protocol import TensorSpec
+    from udfs.handlers.torch._measure import Measure
 
-__all__ = ["layer_graph"]
+__all__ = ["held_tensors", "layer_graph"]
+
+# Records that the larger of two measures has more than the smaller.
+_MORE = BATCHES[1] - BATCHES[0]
 
 
-def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGraph:
+def layer_graph(
+    module: fx.GraphModule,
+    inputs: Sequence[TensorSpec],
+    measures: Sequence[Measure] | None = None,
+    learning: Collection[int] | None = None,
+) -> LayerGraph:
     """Describe a captured model.
 
     A node is a layer if its value is one tensor with the batch as its leading axis: only such a value can be cut into
@@ -38,13 +47,18 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
         What :func:`udfs.handlers.torch.capture` returned.
     inputs : sequence of TensorSpec
         As for the capture.
+    measures : sequence of Measure, optional
+        At :data:`BATCHES`; made where they are not given.
+    learning : collection of int, optional
+        Ids of the parameters that learn. With it the graph is one in training: it knows which layers draw random
+        numbers, which move their buffers and so are not frozen, and what they keep for the backward pass.
 
     Raises
     ------
     UntraceableModelError
         The model runs at one batch size only, or returns no tensor with the batch as its leading axis.
     """
-    small, large = (measure(module, inputs, batch) for batch in BATCHES)
+    small, large = measures or [measure(module, inputs, batch) for batch in BATCHES]
     names = node_names(module)
     layers: list[Layer] = []
     sources: dict[fx.Node, tuple[fx.Node, ...]] = {}
@@ -60,7 +74,10 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
         read = _sources(node, sources)
         sources[node] = (node,)
         folded = list(_folded(node, sources))
-        parameters = _parameters(module, folded)
+        parameters = held_tensors(module, folded)
+        effects = [small.effects[part.name] for part in folded]
+        made = sum(large.effects[part.name].made_bytes - small.effects[part.name].made_bytes for part in folded)
+        moves = learning is not None and any(effect.moves for effect in effects)
         layers.append(
             Layer(
                 name=names[node.name],
@@ -70,9 +87,11 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
                 dtype=str(small.values[node.name].dtype).removeprefix("torch."),
                 flops=sum(small.flops[part.name] for part in folded) // BATCHES[0],
                 param_bytes=sum(tensor.nbytes for tensor in parameters),
-                frozen=not any(tensor.requires_grad for tensor in parameters),
+                frozen=not moves and not any(_learns(tensor, learning) for tensor in parameters),
                 fingerprint=fingerprint(module, folded, read, parameters),
                 window=_window(module, node, small.values),
+                random=learning is not None and any(effect.draws for effect in effects),
+                inner_bytes=None if learning is None else max(_bytes(small.values[node.name]), -(-made // _MORE)),
             )
         )
     if not returned:
@@ -80,6 +99,14 @@ def layer_graph(module: fx.GraphModule, inputs: Sequence[TensorSpec]) -> LayerGr
             "the model returns no tensor whose leading axis is the batch: return one with an entry for each record"
         )
     return LayerGraph(layers, tuple(dict.fromkeys(names[output.name] for output in returned)))
+
+
+def _learns(tensor: torch.Tensor, learning: Collection[int] | None) -> bool:
+    return tensor.requires_grad if learning is None else id(tensor) in learning
+
+
+def _bytes(value: torch.Tensor) -> int:
+    return value.numel() * value.element_size() // BATCHES[0]
 
 
 def _record_shape(small: Any, large: Any) -> tuple[int, ...] | None:
@@ -111,7 +138,8 @@ def _folded(node: fx.Node, sources: dict[fx.Node, tuple[fx.Node, ...]]) -> Itera
     yield from visit(node)
 
 
-def _parameters(module: fx.GraphModule, nodes: Sequence[fx.Node]) -> list[torch.Tensor]:
+def held_tensors(module: fx.GraphModule, nodes: Sequence[fx.Node]) -> list[torch.Tensor]:
+    """List parameters and buffers that nodes hold, each once."""
     tensors_by_id: dict[int, torch.Tensor] = {}
     for node in nodes:
         if node.op == "get_attr":

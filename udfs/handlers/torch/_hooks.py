@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -12,6 +12,9 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["bake", "has_global_hooks", "has_hooks"]
 
@@ -27,15 +30,17 @@ def has_hooks(module: nn.Module) -> bool:
     return bool(own) or has_global_hooks()
 
 
-def bake(model: nn.Module) -> None:
+def bake(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> None:
     """Give modules the weights that they have in inference mode: of weight norms, spectral norms, pruning and others.
 
     Parameters
     ----------
     model : torch.nn.Module
         In inference mode, and a copy: it loses hooks and parametrizations.
+    modules : iterable of torch.nn.Module, optional
+        Those within ``model`` to which it is done; all by default.
     """
-    for inner in list(model.modules()):
+    for inner in list(model.modules() if modules is None else modules):
         for key, hook in list(inner._forward_pre_hooks.items()):  # noqa: SLF001 - has no public reader
             weight = _weight(inner, hook)
             if weight is not None:

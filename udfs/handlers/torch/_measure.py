@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,14 +13,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._causes import first_line, quiet, way_out
+from udfs.handlers.torch._effects import Effects
 from udfs.handlers.torch._fx import example
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from udfs.handlers._protocol import TensorSpec
 
-__all__ = ["BATCHES", "Measure", "measure", "strides"]
+__all__ = ["BATCHES", "Measure", "common_strides", "measure", "strides"]
 
 BATCHES = (3, 5)
 """Two batch sizes tell the batch axis from any other: what follows the batch differs, what does not is the same."""
@@ -28,19 +30,23 @@ _IMAGE_RANK = 4
 
 
 class Measure(FakeTensorProp):
-    """Propagates shapes, and keeps each node's value and FLOPs by its name."""
+    """Propagates shapes, and keeps each node's value, FLOPs and effects by its name."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module, FakeTensorMode(allow_non_fake_inputs=True))
         self.values: dict[str, Any] = {}
         self.flops: dict[str, int] = {}
+        self.effects: dict[str, Effects] = {}
+        self._buffers = {id(buffer) for buffer in module.buffers()}
 
     def run_node(self, n: fx.Node) -> Any:
         """Run one node on fake tensors."""
-        with FlopCounterMode(display=False) as counter:
+        # The counter is the inner one, and takes operations apart before the other sees them.
+        with Effects(self._buffers) as effects, FlopCounterMode(display=False) as counter:
             value = super().run_node(n)
         self.values[n.name] = value
         self.flops[n.name] = counter.get_total_flops()
+        self.effects[n.name] = effects
         return value
 
 
@@ -49,8 +55,12 @@ def measure(
     inputs: Sequence[TensorSpec],
     batch: int,
     layout: torch.memory_format = torch.contiguous_format,
+    *,
+    learning: bool = False,
 ) -> Measure:
     """Run a graph on fake tensors, inputs of rank 4 in the given memory layout.
+
+    With ``learning`` it runs as for a backward pass, where modules of torch may take other ways.
 
     Raises
     ------
@@ -62,7 +72,7 @@ def measure(
     tensors = [tensor.to(device) for tensor in example(inputs, batch)]
     laid = [tensor.contiguous(memory_format=layout) if tensor.dim() == _IMAGE_RANK else tensor for tensor in tensors]
     try:
-        with torch.no_grad(), quiet():
+        with torch.set_grad_enabled(learning), quiet(), _put_back(module.buffers() if learning else ()):
             measured.propagate(*laid)
     except Exception as error:
         told = first_line(error)
@@ -71,6 +81,19 @@ def measure(
             f"the graph does not run on {batch} records of {described}: {way_out(told)} ({told})"
         ) from error
     return measured
+
+
+@contextmanager
+def _put_back(buffers: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Put buffers back after a block: fake tensors compute single numbers, as batch norm's count, for real."""
+    before = [(buffer, buffer.clone()) for buffer in buffers]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in before:
+                if not torch.equal(buffer, value):
+                    buffer.copy_(value)
 
 
 def strides(
@@ -86,7 +109,12 @@ def strides(
     dict of node name to tuple of int
         In elements, an entry an axis; no tensor that overlaps itself is listed.
     """
-    small, large = (measure(module, inputs, batch, layout).values for batch in BATCHES)
+    return common_strides(*(measure(module, inputs, batch, layout) for batch in BATCHES))
+
+
+def common_strides(one: Measure, other: Measure) -> dict[str, tuple[int, ...]]:
+    """Find the strides that two measures at different batch sizes agree on; see :func:`strides`."""
+    small, large = one.values, other.values
     return {
         name: value.stride()
         for name, value in small.items()

@@ -20,6 +20,7 @@ from udfs.handlers.torch._graph import layer_graph
 from udfs.handlers.torch._layout import needs_contiguous
 from udfs.handlers.torch._measure import strides
 from udfs.handlers.torch._names import node_names, returned_structure
+from udfs.handlers.torch._part import keys, part
 from udfs.handlers.torch._sizes import is_batch_size, reads
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["TorchModel"]
 
 _IMAGE_RANK = 4
+
+# Dictionaries of Python and of fx.
+_PLAIN = (dict, fx.immutable_collections.immutable_dict)
 
 
 class TorchModel:
@@ -280,6 +284,66 @@ class TorchModel:
                 for done in last_read:
                     del values[done]
         return {name: values[self._nodes[name]] for name in want}
+
+    def know(self, graph: LayerGraph, layouts: dict[str, tuple[int, ...]]) -> None:
+        """Take over what was measured already: the graph, and the strides of its nodes' tensors in C order."""
+        self.graph = graph
+        self.__dict__["_strides"] = layouts
+
+    def branch(self, have: Sequence[str], *, first: bool = False) -> fx.GraphModule:
+        """Make a module of the part above some layers, on the parameters of this one: it can be trained.
+
+        Parameters
+        ----------
+        have : sequence of str
+            Layers whose tensors it takes, in this order.
+        first : bool
+            Whether it returns the first tensor alone, where the model returns several.
+
+        Returns
+        -------
+        torch.fx.GraphModule
+            It returns what the model returns. Its ``meta["nodes"]`` has the names of the nodes that it runs.
+
+        Raises
+        ------
+        GraphError
+            That part reads an input that is not among ``have``.
+        """
+        return part(self._module, [self._node(name) for name in have], self._returned_nodes(first=first))
+
+    def returned_layers(self, *, first: bool = False) -> tuple[str, ...]:
+        """Name the layers that the model returns.
+
+        Raises
+        ------
+        UntraceableModelError
+            It returns something without an entry for each record, or in a container of its own class.
+        """
+        nodes: list[fx.Node] = []
+        fx.node.map_arg(self._returned_nodes(first=first), nodes.append)
+        names = tuple(dict.fromkeys(self._names[node] for node in nodes))
+        odd = next((name for name in names if name not in self.graph), None)
+        if odd is not None or not names:
+            raise UntraceableModelError(f"the model returns {odd or 'no tensor'}, which has no entry for each record")
+        return names
+
+    def _returned_nodes(self, *, first: bool) -> Any:
+        (end,) = (node for node in self._module.graph.nodes if node.op == "output")
+        returned = returned_structure(self._module, end)
+        if not isinstance(returned, (fx.Node, tuple, list)) and type(returned) not in _PLAIN:
+            raise UntraceableModelError(
+                f"the model returns a {type(returned).__name__}: return its tensors as a tuple or a dictionary"
+            )
+        return returned[0] if first and isinstance(returned, (tuple, list)) else returned
+
+    def keys(self) -> dict[str, str]:
+        """Hash what each node computes, by its name: equal in captures of one model in two modes."""
+        return {self._names[node]: key for node, key in keys(self._module).items()}
+
+    def lent(self, name: str, array: NDArray[np.generic]) -> torch.Tensor:
+        """Take a layer's array as a run of the network has its tensor: on its device, in its memory layout."""
+        return self._tensor(name, array)
 
     def module_of(self, name: str) -> nn.Module | None:
         """The module that a layer is a call of, or nothing where it is a function."""

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 
 from udfs.handlers.torch._adoption import adopt_state
+from udfs.handlers.torch._modes import set_training
 from udfs.handlers.torch._weighted import WeightedLoss
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
 from udfs.training import BatchWeights, Diverged, TrainerError, batch_weights, take_random, train_in_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -84,27 +85,48 @@ class TorchSession:
         self.begin()
 
     @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self._device
+
+    @property
+    def losses(self) -> Sequence[Any]:
+        """A loss for each output that training reads."""
+        return self._losses
+
+    @property
     def weight_bytes(self) -> int:
         """Bytes of weights and buffers."""
         held = [*self.model.parameters(), *self.model.buffers()]
         return sum(tensor.nbytes for tensor in held)
 
+    def held(self) -> dict[str, Any]:
+        """Name the tensors that a checkpoint holds of the model."""
+        return dict(self.model.state_dict())
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take the model's tensors from a checkpoint's state; RuntimeError where they do not fit."""
+        self.model.load_state_dict(saved["model"])
+
     def checkpoint(self) -> bytes:
         """Write everything that training needs to continue elsewhere."""
-        state = {
-            "model": dict(self.model.state_dict()),
+        return pack(self.state(), as_array)
+
+    def state(self) -> dict[str, Any]:
+        """Collect what a checkpoint holds."""
+        return {
+            "model": self.held(),
             "optimizer": self._trainer.optimizer.state_dict(),
             "optimizer_class": type(self._trainer.optimizer).__name__,
             "scheduler": self._trainer.scheduler.state_dict() if self._trainer.scheduler is not None else None,
             "random": self.random,
         }
-        return pack(state, as_array)
 
     def restore(self, state: bytes) -> None:
         """Continue from a checkpoint."""
         saved = unpack(state, as_tensor)
         try:
-            self.model.load_state_dict(saved["model"])
+            self.load(saved)
             self._trainer.optimizer.load_state_dict(saved["optimizer"])
             if self._trainer.scheduler is not None:
                 self._trainer.scheduler.load_state_dict(saved["scheduler"])
@@ -116,7 +138,7 @@ class TorchSession:
         """Begin from the checkpoint of another configuration."""
         saved = unpack(state, as_tensor)
         try:
-            adopt_state(self._trainer, saved)
+            adopt_state(self._trainer, saved, self.held(), self.load)
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             if isinstance(error, StateError):
                 raise
@@ -129,13 +151,14 @@ class TorchSession:
     def begin(self) -> None:
         """Begin a unit that is trained step by step."""
         self._loss_sum, self._rows, self._total = 0.0, 0, 0.0
+        # What is frozen may have changed since the last unit.
+        self._modes_are_set = False
 
     def step(self, inputs: tuple[NDArray[Any], ...], labels: tuple[NDArray[Any], ...], weights: BatchWeights) -> None:
         """Take one step."""
         trainer = self._trainer
-        self.model.train()
         trainer.optimizer.zero_grad(set_to_none=True)
-        outputs = _listed(self.model(*(self._tensor(array) for array in inputs)))
+        outputs = _listed(self.forward(inputs, training=True))
         loss = self._loss(outputs, [torch.from_numpy(array).to(self._device) for array in labels], weights)
         loss.backward()  # type: ignore[no-untyped-call]
         trainer.optimizer.step()
@@ -157,11 +180,10 @@ class TorchSession:
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
         """Compute the loss and the metrics over a shard."""
-        self.model.eval()
         contributions: dict[str, NDArray[np.float64]] = {}
         with torch.inference_mode():
             for inputs, labels, weights in self._batches(data):
-                outputs = _listed(self.model(*inputs))
+                outputs = _listed(self.forward(inputs, training=False))
                 loss = float(self._loss(outputs, labels, weights)) * weights.total
                 part = {"loss": np.array([loss, weights.total], np.float64)}
                 first, truth = outputs[0].float().cpu().numpy(), labels[0].cpu().numpy()
@@ -171,20 +193,28 @@ class TorchSession:
 
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
         """Run the network in inference mode."""
-        self.model.eval()
         with torch.inference_mode():
-            outputs = self.model(*(self._tensor(array) for array in inputs))
+            outputs = self.forward(inputs, training=False)
         return tuple(output.float().cpu().numpy() for output in _listed(outputs))
 
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
         """Convert inputs to what the model itself takes."""
         return [self._tensor(array).cpu().numpy() for array in inputs]
 
-    def _batches(self, data: Rows) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor], BatchWeights]]:
+    def forward(self, inputs: Sequence[NDArray[Any]], *, training: bool) -> Any:
+        """Run the model on a batch: frozen modules are in inference mode, and the others with ``training`` are not."""
+        if not training:
+            self.model.eval()
+        elif not self._modes_are_set:
+            set_training(self.model)
+        self._modes_are_set = training
+        return self.model(*(self._tensor(array) for array in inputs))
+
+    def _batches(self, data: Rows) -> Iterator[tuple[list[NDArray[Any]], list[torch.Tensor], BatchWeights]]:
         for start in range(0, data.rows, _EVALUATED):
             picked = slice(start, min(start + _EVALUATED, data.rows))
             yield (
-                [self._tensor(array[picked]) for array in data.inputs],
+                [array[picked] for array in data.inputs],
                 [torch.from_numpy(array[picked]).to(self._device) for array in data.labels],
                 batch_weights(data, picked, picked.stop - start),
             )

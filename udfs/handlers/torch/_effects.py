@@ -1,0 +1,81 @@
+"""What a node of a graph does beside computing: random numbers, writes to buffers, and the memory that it makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["Effects"]
+
+# Arguments with which an operation that may draw does not.
+_RATES = ("dropout_p", "dropout")
+_FLAGS = ("training", "train")
+
+
+class Effects(TorchDispatchMode):
+    """Watches the operations within a ``with`` block.
+
+    Parameters
+    ----------
+    held : collection of int
+        Ids of the model's buffers.
+
+    Attributes
+    ----------
+    draws : bool
+        An operation took random numbers.
+    moves : bool
+        An operation wrote to a buffer, as batch norm does to its statistics.
+    made_bytes : int
+        Bytes of all tensors that the operations made; views are none.
+    """
+
+    def __init__(self, held: Collection[int]) -> None:
+        super().__init__()
+        self._held = held
+        # Held until the end: an address that is free again would look like a tensor that is known.
+        self._made: dict[int, torch.UntypedStorage] = {}
+        self.draws = False
+        self.moves = False
+
+    @property
+    def made_bytes(self) -> int:
+        return sum(storage.nbytes() for storage in self._made.values())
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation, and keep what it does."""
+        del types
+        returned = func(*args, **(kwargs or {}))
+        named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | (kwargs or {})  # noqa: SLF001 - has no public reader
+        self.draws |= _draws(func, named)
+        self.moves |= _moves(func, named, self._held)
+        given = {_key(value) for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)}
+        for value in tree_leaves(returned):
+            if isinstance(value, torch.Tensor) and _key(value) not in given:
+                self._made.setdefault(_key(value), value.untyped_storage())
+        return returned
+
+
+def _key(value: torch.Tensor) -> int:
+    return value.untyped_storage()._cdata  # noqa: SLF001 - the one name that a storage has
+
+
+def _draws(func: Any, named: dict[str, Any]) -> bool:
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
+    return not any(named.get(flag) is False for flag in _FLAGS) and not any(named.get(rate) == 0 for rate in _RATES)
+
+
+def _moves(func: Any, named: dict[str, Any], held: Collection[int]) -> bool:
+    schema = func._schema  # noqa: SLF001 - has no public reader
+    # Batch norms write to their statistics without saying so.
+    if "batch_norm" in schema.name and named.get("running_mean") is not None:
+        return any(named.get(flag) is True for flag in _FLAGS)
+    writes = (argument.name for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write)
+    return any(id(named.get(name)) in held for name in writes)

@@ -1,0 +1,51 @@
+"""Which modules train and which stay in inference mode: what is frozen neither draws nor moves its buffers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["frozen_modules", "set_training"]
+
+
+def set_training(model: nn.Module) -> None:
+    """Put a model into training mode, but for its frozen modules, as ``trainable=False`` does in Keras.
+
+    A module is frozen if it has parameters, its own or inner ones, and none of them requires a gradient. It stays in
+    inference mode, and so does all that lies inside it: dropout within a frozen block does not draw, batch norm does
+    not move. A module without parameters, as a dropout between two layers, does as the module around it. Of a model
+    with nothing frozen all modules train.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+
+    Examples
+    --------
+    >>> trunk = nn.Sequential(nn.Linear(3, 3), nn.Dropout()).requires_grad_(False)
+    >>> net = nn.Sequential(trunk, nn.Dropout(), nn.Linear(3, 1))
+    >>> set_training(net)
+    >>> trunk[1].training, net[1].training
+    (False, True)
+    """
+    model.train()
+    for inner in frozen_modules(model):
+        inner.eval()
+        for recurrent in inner.modules():
+            # cuDNN passes gradients through one in training mode alone; without dropout both modes are alike.
+            if isinstance(recurrent, nn.RNNBase) and not recurrent.dropout:
+                recurrent.training = next(recurrent.parameters()).is_cuda
+
+
+def frozen_modules(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield the outermost modules that are frozen; :func:`set_training` has the rule."""
+    parameters = list(model.parameters())
+    if parameters and not any(parameter.requires_grad for parameter in parameters):
+        yield model
+        return
+    for inner in model.children():
+        yield from frozen_modules(inner)
