@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._recovery import Recovery
     from cerebro_spark.hopper._state import Attached, RunState
     from cerebro_spark.hopper._trial import Trial
-    from udfs.hopper import EvaluateReport
+    from udfs.hopper import EvaluatedMember, EvaluateReport
 
 __all__ = ["Assignments"]
 
@@ -120,34 +120,21 @@ class Assignments:
             self._recovery.failed(worker, assignment, report)
             self._groups.mend(assignment.trials)
             return
-        if isinstance(report, TrainReport) != (assignment.kind == "train"):
-            raise RefusedError(f"a {type(report).__name__} of {assignment.unit_id}")
-        members = {member.trial_id: member for member in report.members}
-        if sorted(trial.trial_id for trial in assignment.trials) != sorted(
-            member.trial_id for member in report.members
-        ):
-            raise RefusedError(f"a report of {', '.join(members) or 'nobody'} for {assignment.unit_id}")
+        members = _of_each_trial(assignment, report)
         worker.assignment = None
-        done = [
-            (start, member)
-            for start in assignment.starts
-            if isinstance(member := members[start.trial.trial_id], MemberReport)
-        ]
+        pairs = [(start, members[start.trial.trial_id]) for start in assignment.starts]
+        done = [(start, member) for start, member in pairs if isinstance(member, MemberReport)]
         if done:
             self._liveness.took(assignment)
         events = self._events(worker, assignment, done)
         self._state.events += events
         if assignment.kind == "train":
             self._trained(worker, assignment, done)
-        for start, member in done:
-            if isinstance(member, TrainedMember):
-                self._state.want_evaluation(start.trial)
-            elif start.trial.running and start.version == start.trial.version:
-                start.trial.was_evaluated(assignment.partition, member.sums)
+        else:
+            self._evaluated(assignment, done)
         for event in events:
             self._state.observer.unit(event)
-        for start in assignment.starts:
-            member = members[start.trial.trial_id]
+        for start, member in pairs:
             if isinstance(member, MemberFailure):
                 self._recovery.member_failed(worker, assignment, start, member)
         self._recovery.rewind(assignment.trials)
@@ -178,15 +165,22 @@ class Assignments:
                 start.trial.trained(assignment.epoch, assignment.partition, worker.name, member)
                 if before is not None and before != worker.name and before in state.workers:
                     state.workers[before].drop.append((start.trial.trial_id, start.version))
+                state.want_evaluation(start.trial)
         if done:
             state.hopper.finish(unit, max(sum(member.seconds for _, member in done), 1e-6))
         else:
             state.hopper.fail(unit)
 
+    @staticmethod
+    def _evaluated(assignment: Assignment, done: Sequence[tuple[Start, MemberReport]]) -> None:
+        for start, member in done:
+            if start.trial.running and start.version == start.trial.version:
+                start.trial.was_evaluated(assignment.partition, member.sums)
+
     def _events(
         self, worker: Attached, assignment: Assignment, done: Sequence[tuple[Start, MemberReport]]
     ) -> list[Event]:
-        """Make an event of each trial of a unit: its slice of the unit's time is as long as its share of the seconds."""
+        """Make an event of each trial of a unit: its slice of the unit's time is its share of the seconds."""
         ended = self._state.seconds
         total = sum(member.seconds for _, member in done)
         events: list[Event] = []
@@ -255,3 +249,15 @@ class Assignments:
         together = tuple(mate for mate in self._groups.mates(state.trial[trial_id]) if mate.trial_id in of_shard)
         state.evaluations -= {(mate.trial_id, partition) for mate in together}
         return together, partition
+
+
+def _of_each_trial(
+    assignment: Assignment, report: TrainReport | EvaluateReport
+) -> dict[str, TrainedMember | EvaluatedMember | MemberFailure]:
+    """Give the report's members by trial, which have to be those of the unit."""
+    if isinstance(report, TrainReport) != (assignment.kind == "train"):
+        raise RefusedError(f"a {type(report).__name__} of {assignment.unit_id}")
+    members = {member.trial_id: member for member in report.members}
+    if len(report.members) > len(members) or members.keys() != {trial.trial_id for trial in assignment.trials}:
+        raise RefusedError(f"a report of {', '.join(members) or 'nobody'} for {assignment.unit_id}")
+    return members
