@@ -82,6 +82,9 @@ class RunStarted:
 class UnitFinished:
     """A unit ended: one trial on one shard.
 
+    Trials that trained together are told one by one. The unit's time is divided among them as its seconds are, one
+    after the other, so that what is added up over events is the time that the worker had units.
+
     Attributes
     ----------
     kind : {"train", "evaluate"}
@@ -96,6 +99,8 @@ class UnitFinished:
         Size of the checkpoint that the worker fetched for it; 0 where the worker had it. Default 0.
     from_store : bool
         Whether the checkpoint came from the store instead of another worker. Default ``False``.
+    members : int
+        Trials that were told of the same unit. Default 1.
     """
 
     kind: str
@@ -108,6 +113,7 @@ class UnitFinished:
     seconds: float
     fetched_bytes: int = 0
     from_store: bool = False
+    members: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

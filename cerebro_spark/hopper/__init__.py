@@ -5,6 +5,7 @@ from cerebro_spark.hopper._budget import Budget
 from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._director import Director
 from cerebro_spark.hopper._events import Event, Loss, Observer
+from cerebro_spark.hopper._grouping import Group, Grouping, Singles
 from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._inspection import Finding, inspect_store
 from cerebro_spark.hopper._interrupts import Interrupts
@@ -27,6 +28,8 @@ __all__ = [
     "Director",
     "Event",
     "Finding",
+    "Group",
+    "Grouping",
     "Holdings",
     "Interrupts",
     "Journal",
@@ -38,6 +41,7 @@ __all__ = [
     "Recorded",
     "Run",
     "RunSpec",
+    "Singles",
     "SparkBackend",
     "Trial",
     "TrialLog",

@@ -6,19 +6,29 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.hopper._events import Event
-from cerebro_spark.hopper._state import Assignment
+from cerebro_spark.hopper._state import Assignment, Start
 from optimizer.hopper import Unit
-from udfs.hopper import EvaluateUnit, TrainReport, TrainUnit, UnitFailure
+from udfs.hopper import (
+    EvaluateUnit,
+    Member,
+    MemberFailure,
+    MemberReport,
+    TrainedMember,
+    TrainReport,
+    TrainUnit,
+    UnitFailure,
+)
 from udfs.rpc import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
+    from cerebro_spark.hopper._groups import Groups
     from cerebro_spark.hopper._liveness import Liveness
     from cerebro_spark.hopper._recovery import Recovery
     from cerebro_spark.hopper._state import Attached, RunState
     from cerebro_spark.hopper._trial import Trial
-    from udfs.hopper import EvaluateReport
+    from udfs.hopper import EvaluatedMember, EvaluateReport
 
 __all__ = ["Assignments"]
 
@@ -29,14 +39,16 @@ class Assignments:
     Parameters
     ----------
     state : RunState
+    groups : Groups
     liveness : Liveness
         Hears how long units take.
     recovery : Recovery
         Handles units that failed.
     """
 
-    def __init__(self, state: RunState, liveness: Liveness, recovery: Recovery) -> None:
+    def __init__(self, state: RunState, groups: Groups, liveness: Liveness, recovery: Recovery) -> None:
         self._state = state
+        self._groups = groups
         self._liveness = liveness
         self._recovery = recovery
         self._numbers = itertools.count()
@@ -60,18 +72,18 @@ class Assignments:
                 choice = choice or self._choose(worker, (suspects | resting) - {trial_id})
         if choice is None:
             return None
-        kind, trial, partition = choice
+        kind, trials, partition = choice
+        first = trials[0]
+        others = f" and {len(trials) - 1} others" if len(trials) > 1 else ""
         worker.assignment = Assignment(
-            unit_id=f"{kind} {trial.trial_id} epoch {trial.epoch} partition {partition} #{next(self._numbers)}",
+            unit_id=f"{kind} {first.trial_id}{others} epoch {first.epoch} partition {partition} #{next(self._numbers)}",
             kind=kind,
-            trial=trial,
-            epoch=trial.epoch,
+            group=self._groups.of(first),
+            starts=tuple(map(self._start, trials)),
+            epoch=first.epoch,
             partition=partition,
-            version=trial.version,
             began=state.seconds,
-            from_store=trial.holder not in state.workers if trial.version else trial.source is not None,
-            peer=trial.holder,
-            alone=trial.suspect,
+            alone=first.suspect,
         )
         return worker.assignment
 
@@ -79,25 +91,18 @@ class Assignments:
         self, assignment: Assignment, *, drop: tuple[tuple[str, int], ...], holds: tuple[int, ...]
     ) -> TrainUnit | EvaluateUnit:
         """Tell a worker what its unit is, and which checkpoints and shards it keeps meanwhile."""
-        trial = assignment.trial
-        holder = self._state.workers.get(trial.holder or "")
         common: dict[str, Any] = {
             "drop": drop,
             "holds": holds,
             "unit_id": assignment.unit_id,
-            "trial_id": trial.trial_id,
-            "params": trial.params,
             "partition": assignment.partition,
-            "version": assignment.version,
-            "digest": trial.digests[assignment.version],
-            "peer": holder.location if holder is not None else "",
-            "source": None if assignment.version else self._state.source_state(trial),
+            "members": tuple(self._member(start, assignment) for start in assignment.starts),
+            "loads": assignment.group.loads,
         }
         if assignment.kind == "evaluate":
             return EvaluateUnit(**common)
-        ends_epoch = len(trial.done(assignment.epoch)) + 1 == len(self._state.partitions)
-        record = trial.record(assignment.epoch)
-        return TrainUnit(**common, epoch=assignment.epoch, ends_epoch=ends_epoch, record=record)
+        done = assignment.trials[0].done(assignment.epoch)
+        return TrainUnit(**common, epoch=assignment.epoch, ends_epoch=len(done) + 1 == len(self._state.partitions))
 
     def report(self, worker: Attached, report: TrainReport | EvaluateReport | UnitFailure) -> None:
         """Take the report of a worker's unit; that of another unit is ignored.
@@ -105,7 +110,7 @@ class Assignments:
         Raises
         ------
         udfs.rpc.RefusedError
-            The unit is of the other kind.
+            The unit is of the other kind, or has other members.
         """
         assignment = worker.assignment
         if assignment is None or assignment.unit_id != report.unit_id:
@@ -113,43 +118,92 @@ class Assignments:
         if isinstance(report, UnitFailure):
             worker.assignment = None
             self._recovery.failed(worker, assignment, report)
+            self._groups.mend(assignment.trials)
             return
-        if isinstance(report, TrainReport) != (assignment.kind == "train"):
-            raise RefusedError(f"a {type(report).__name__} of {assignment.unit_id}")
+        members = _of_each_trial(assignment, report)
         worker.assignment = None
-        event = self._event(worker, assignment, report)
-        self._state.events.append(event)
-        self._liveness.took(assignment)
-        trial = assignment.trial
-        if isinstance(report, TrainReport):
-            self._trained(worker, assignment, report)
-        elif trial.running and assignment.version == trial.version:
-            trial.was_evaluated(assignment.partition, report.sums)
-        self._state.observer.unit(event)
-        self._recovery.rewind(trial)
+        pairs = [(start, members[start.trial.trial_id]) for start in assignment.starts]
+        done = [(start, member) for start, member in pairs if isinstance(member, MemberReport)]
+        if done:
+            self._liveness.took(assignment)
+        events = self._events(worker, assignment, done)
+        self._state.events += events
+        if assignment.kind == "train":
+            self._trained(worker, assignment, done)
+        else:
+            self._evaluated(assignment, done)
+        for event in events:
+            self._state.observer.unit(event)
+        for start, member in pairs:
+            if isinstance(member, MemberFailure):
+                self._recovery.member_failed(worker, assignment, start, member)
+        self._recovery.rewind(assignment.trials)
+        self._groups.mend(assignment.trials)
 
-    def _trained(self, worker: Attached, assignment: Assignment, report: TrainReport) -> None:
-        state, trial = self._state, assignment.trial
-        before = trial.holder
-        trial.trained(assignment.epoch, assignment.partition, worker.name, report)
-        if before is not None and before != worker.name and before in state.workers:
-            state.workers[before].drop.append((trial.trial_id, assignment.version))
-        state.hopper.finish(Unit(trial.trial_id, assignment.partition), max(report.seconds, 1e-6))
-        state.want_evaluation(trial)
+    def _start(self, trial: Trial) -> Start:
+        from_store = trial.holder not in self._state.workers if trial.version else trial.source is not None
+        return Start(trial, trial.version, from_store, trial.holder)
 
-    def _event(self, worker: Attached, assignment: Assignment, report: TrainReport | EvaluateReport) -> Event:
-        return Event(
-            kind=assignment.kind,
-            trial_id=assignment.trial.trial_id,
-            worker=worker.name,
-            epoch=assignment.epoch,
-            partition=assignment.partition,
-            began=assignment.began,
-            ended=self._state.seconds,
-            seconds=report.seconds,
-            fetched_bytes=report.fetched_bytes,
-            from_store=report.fetched_bytes > 0 and assignment.from_store,
+    def _member(self, start: Start, assignment: Assignment) -> Member:
+        trial = start.trial
+        holder = self._state.workers.get(trial.holder or "")
+        return Member(
+            trial_id=trial.trial_id,
+            params=trial.params,
+            version=start.version,
+            digest=trial.digests[start.version],
+            peer=holder.location if holder is not None else "",
+            source=None if start.version else self._state.source_state(trial),
+            record=trial.record(assignment.epoch) if assignment.kind == "train" else None,
         )
+
+    def _trained(self, worker: Attached, assignment: Assignment, done: Sequence[tuple[Start, MemberReport]]) -> None:
+        state, unit = self._state, Unit(assignment.group.group_id, assignment.partition)
+        for start, member in done:
+            if isinstance(member, TrainedMember):
+                before = start.trial.holder
+                start.trial.trained(assignment.epoch, assignment.partition, worker.name, member)
+                if before is not None and before != worker.name and before in state.workers:
+                    state.workers[before].drop.append((start.trial.trial_id, start.version))
+                state.want_evaluation(start.trial)
+        if done:
+            state.hopper.finish(unit, max(sum(member.seconds for _, member in done), 1e-6))
+        else:
+            state.hopper.fail(unit)
+
+    @staticmethod
+    def _evaluated(assignment: Assignment, done: Sequence[tuple[Start, MemberReport]]) -> None:
+        for start, member in done:
+            if start.trial.running and start.version == start.trial.version:
+                start.trial.was_evaluated(assignment.partition, member.sums)
+
+    def _events(
+        self, worker: Attached, assignment: Assignment, done: Sequence[tuple[Start, MemberReport]]
+    ) -> list[Event]:
+        """Make an event of each trial of a unit: its slice of the unit's time is its share of the seconds."""
+        ended = self._state.seconds
+        total = sum(member.seconds for _, member in done)
+        events: list[Event] = []
+        until = 0.0
+        for place, (start, member) in enumerate(done, 1):
+            until += member.seconds
+            last = place == len(done) or not total
+            events.append(
+                Event(
+                    kind=assignment.kind,
+                    trial_id=start.trial.trial_id,
+                    worker=worker.name,
+                    epoch=assignment.epoch,
+                    partition=assignment.partition,
+                    began=events[-1].ended if events else assignment.began,
+                    ended=ended if last else assignment.began + (ended - assignment.began) * until / total,
+                    seconds=member.seconds,
+                    fetched_bytes=member.fetched_bytes,
+                    from_store=member.fetched_bytes > 0 and start.from_store,
+                    members=len(done),
+                )
+            )
+        return events
 
     def _is_their_turn(self, suspects: Collection[str]) -> bool:
         """Whether every suspect trial's peers are an epoch ahead of it, so that they wait for it."""
@@ -158,24 +212,28 @@ class Assignments:
         others = [epoch for trial_id, epoch in epochs.items() if trial_id not in suspects]
         return bool(behind) and bool(others) and min(behind) < min(others)
 
-    def _choose(self, worker: Attached, without: Collection[str]) -> tuple[str, Trial, int] | None:
-        """Remove and give a unit, as its kind, its trial and its partition.
+    def _choose(self, worker: Attached, without: Collection[str]) -> tuple[str, tuple[Trial, ...], int] | None:
+        """Remove and give a unit, as its kind, its trials and its partition, for none of some trials.
 
         Evaluations come first: they are short, and a trial that waits for them falls behind the others.
         """
         state = self._state
-        pair = self._evaluation(worker, without)
-        if pair is not None:
-            return "evaluate", state.trial[pair[0]], pair[1]
-        urgent = {trial.trial_id for trial in state.running if trial.urgent}
+        evaluation = self._evaluation(worker, without)
+        if evaluation is not None:
+            return "evaluate", *evaluation
+        hidden = {self._groups.of(state.trial[trial_id]).group_id for trial_id in without}
+        urgent = {self._groups.of(trial).group_id for trial in state.running if trial.urgent}
         unit = (
-            state.hopper.next_unit(worker.name, without={*without, *(state.trial.keys() - urgent)}) if urgent else None
+            state.hopper.next_unit(worker.name, without={*hidden, *(state.trial.keys() - urgent)}) if urgent else None
         )
-        unit = unit or state.hopper.next_unit(worker.name, without=without)
-        return None if unit is None else ("train", state.trial[unit.config], unit.partition)
+        unit = unit or state.hopper.next_unit(worker.name, without=hidden)
+        return None if unit is None else ("train", self._groups.mates(state.trial[unit.config]), unit.partition)
 
-    def _evaluation(self, worker: Attached, without: Collection[str]) -> tuple[str, int] | None:
-        """Remove and give an evaluation that a worker has the shard for, one that costs no hop before others."""
+    def _evaluation(self, worker: Attached, without: Collection[str]) -> tuple[tuple[Trial, ...], int] | None:
+        """Remove and give an evaluation that a worker has the shard for, one that costs no hop before others.
+
+        All trials of a group that have not been evaluated on the shard are, at once.
+        """
         state = self._state
         ready = sorted(
             (trial_id, partition)
@@ -186,6 +244,20 @@ class Assignments:
         )
         if not ready:
             return None
-        pair = min(ready, key=lambda pair: state.trial[pair[0]].holder != worker.name)
-        state.evaluations.discard(pair)
-        return pair
+        trial_id, partition = min(ready, key=lambda pair: state.trial[pair[0]].holder != worker.name)
+        of_shard = {name for name, at in ready if at == partition}
+        together = tuple(mate for mate in self._groups.mates(state.trial[trial_id]) if mate.trial_id in of_shard)
+        state.evaluations -= {(mate.trial_id, partition) for mate in together}
+        return together, partition
+
+
+def _of_each_trial(
+    assignment: Assignment, report: TrainReport | EvaluateReport
+) -> dict[str, TrainedMember | EvaluatedMember | MemberFailure]:
+    """Give the report's members by trial, which have to be those of the unit."""
+    if isinstance(report, TrainReport) != (assignment.kind == "train"):
+        raise RefusedError(f"a {type(report).__name__} of {assignment.unit_id}")
+    members = {member.trial_id: member for member in report.members}
+    if len(report.members) > len(members) or members.keys() != {trial.trial_id for trial in assignment.trials}:
+        raise RefusedError(f"a report of {', '.join(members) or 'nobody'} for {assignment.unit_id}")
+    return members

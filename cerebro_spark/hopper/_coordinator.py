@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper._assignment import Assignments
 from cerebro_spark.hopper._epochs import Epochs
+from cerebro_spark.hopper._grouping import Singles
+from cerebro_spark.hopper._groups import Groups
 from cerebro_spark.hopper._liveness import Liveness
 from cerebro_spark.hopper._protocol import Answers
 from cerebro_spark.hopper._recovery import Recovery
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper._director import Director
     from cerebro_spark.hopper._events import Event, Loss, Observer
+    from cerebro_spark.hopper._grouping import Grouping
     from cerebro_spark.hopper._recorded import Recorded
     from cerebro_spark.hopper._trial import Trial
     from optimizer.procedures import Decision, UserRequest
@@ -50,7 +53,7 @@ class Coordinator:
     rounds : str
         One of :data:`ROUNDS`.
     unit_timeout_s : float or None
-        Limit of one unit; ``None`` allows 20 times the trial's longest unit so far, and a minute.
+        Limit of one unit; ``None`` allows 20 times the longest unit so far of its trials, and a minute.
     rejoin_s : float
         How long a lost worker is awaited before others take its shards.
     model_bytes : int
@@ -66,6 +69,8 @@ class Coordinator:
         Earlier run, whose visits to follow instead of a policy.
     observer : Observer, optional
         Hears of each event, with the lock held: its methods return at once.
+    grouping : Grouping, optional
+        Decides which trials train together; by default each trains by itself.
     """
 
     def __init__(  # noqa: PLR0913 - what a run is made of
@@ -86,13 +91,16 @@ class Coordinator:
         earlier_s: float = 0.0,
         recorded: Recorded | None = None,
         observer: Observer | None = None,
+        grouping: Grouping | None = None,
     ) -> None:
         state = RunState(director.trials, workers, validates=validates, earlier_s=earlier_s, observer=observer)
         self._state = state
         self._liveness = Liveness(state, unit_timeout_s)
-        self._recovery = Recovery(state, rejoin_s)
+        self._groups = Groups(state, grouping or Singles())
+        self._recovery = Recovery(state, self._groups, rejoin_s)
         self._epochs = Epochs(
             state,
+            self._groups,
             director,
             rows=rows,
             policy=policy,
@@ -105,7 +113,7 @@ class Coordinator:
         self._answers = Answers(
             state,
             liveness=self._liveness,
-            assignments=Assignments(state, self._liveness, self._recovery),
+            assignments=Assignments(state, self._groups, self._liveness, self._recovery),
             recovery=self._recovery,
             epochs=self._epochs,
             model_bytes=model_bytes,
@@ -146,6 +154,7 @@ class Coordinator:
             if trial.held == held:
                 raise InvalidArgumentError(f"{trial_id} is {'paused already' if held else 'not paused'}")
             trial.held = held
+            self._groups.mend([trial])
             if held:
                 self._epochs.offer()
             self._epochs.step()

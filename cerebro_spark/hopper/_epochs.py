@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from cerebro_spark.hopper._director import Director
     from cerebro_spark.hopper._events import Event
+    from cerebro_spark.hopper._groups import Groups
     from cerebro_spark.hopper._recorded import Recorded
     from cerebro_spark.hopper._state import RunState
     from cerebro_spark.hopper._trial import Trial
@@ -33,6 +34,7 @@ class Epochs:
     Parameters
     ----------
     state : RunState
+    groups : Groups
     director : Director
         Decides about trials that have finished an epoch or ended early.
     rows : mapping of int to int
@@ -54,6 +56,7 @@ class Epochs:
     def __init__(
         self,
         state: RunState,
+        groups: Groups,
         director: Director,
         *,
         rows: Mapping[int, int],
@@ -65,6 +68,7 @@ class Epochs:
         decided: Callable[[Sequence[Trial]], None],
     ) -> None:
         self._state = state
+        self._groups = groups
         self._director = director
         self._recorded = recorded
         self._together = rounds == "together" and recorded is None
@@ -151,7 +155,7 @@ class Epochs:
             if first is None or not trial.durable or trial.trial_id in self._closing | self._stopping:
                 continue
             if first.failed:
-                state.end(trial, first.status, first.traceback)
+                self._groups.end(trial, first.status, first.traceback)
             else:
                 self._stopping.add(trial.trial_id)
                 request = Stopped(trial.trial_id, first.reason)
@@ -163,7 +167,7 @@ class Epochs:
 
     def _finished(self) -> list[Trial]:
         state = self._state
-        busy = {assignment.trial.trial_id for assignment in state.assignments}
+        busy = {trial.trial_id for assignment in state.assignments for trial in assignment.trials}
         busy |= {trial_id for trial_id, _ in state.evaluations}
         training = [trial for trial in self._training() if not state.waits(trial)]
         finished = [
@@ -171,6 +175,9 @@ class Epochs:
             for trial in training
             if trial.trial_id not in busy and trial.durable and len(trial.done(trial.epoch)) == len(state.partitions)
         ]
+        # Groups end their epochs together, so that their trials enter the next one together.
+        late = {trial.trial_id for trial in training if not trial.held} - {trial.trial_id for trial in finished}
+        finished = [trial for trial in finished if late.isdisjoint(mate.trial_id for mate in self._groups.mates(trial))]
         # Whom the user has paused, nobody waits for.
         awaited = [trial for trial in training if not trial.held or trial in finished]
         return [] if self._together and len(finished) < len(awaited) else finished
@@ -238,7 +245,7 @@ class Epochs:
                     state.observer.trial_started(trial)
                 if not trial.live:
                     state.cancel_evaluation(trial)
-                    state.hopper.stop(trial.trial_id)
+                    self._groups.leave(trial)
                     if not trial.failed or trial.trial_id not in self._failed:
                         self._failed.add(trial.trial_id)
                         state.observer.trial_ended(trial)
@@ -250,15 +257,17 @@ class Epochs:
             state.fail(error)
             return
         with state.changed:
-            self._enter()
+            try:
+                self._enter()
+            except BaseException as error:  # noqa: BLE001 - raised again where the run was started
+                state.fail(error)
+                return
             self.step()
 
     def _enter(self) -> None:
         """Let trials enter their next epoch, where they may train more."""
-        state = self._state
-        for trial in self._training():
-            if state.entered.get(trial.trial_id) != trial.epoch:
-                state.enter(trial)
+        entered = self._state.entered
+        self._groups.enter([trial for trial in self._training() if entered.get(trial.trial_id) != trial.epoch])
 
     def _new_hopper(self, policy: str, seed: int) -> Hopper:
         state = self._state

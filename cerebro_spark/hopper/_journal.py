@@ -61,7 +61,7 @@ _EVENT: dict[str, type] = {
     "seconds": float,
 }
 # The same for events.
-_LATER: dict[str, type] = {"fetched_bytes": int, "from_store": bool}
+_LATER: dict[str, type] = {"fetched_bytes": int, "from_store": bool, "members": int}
 # How trials end whose files may be intact at an earlier checkpoint.
 _RESUMABLE = ("running", "paused", "stopped", "finished", "lost its state")
 

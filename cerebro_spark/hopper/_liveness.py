@@ -25,6 +25,9 @@ _GONE_S = 5.0
 # A unit may take so many times its trial's longest one so far, and so many seconds besides.
 _PATIENCE, _PATIENCE_S = 20.0, 60.0
 
+# Nobody knows how long the first unit of a trial may take.
+_UNKNOWN_S = float("inf")
+
 
 class Liveness:
     """Follows the calls of workers and the duration of units. Its callers hold the run's lock.
@@ -33,7 +36,7 @@ class Liveness:
     ----------
     state : RunState
     unit_timeout_s : float or None
-        Limit of one unit; ``None`` allows 20 times the trial's longest unit so far, and a minute.
+        Limit of one unit; ``None`` allows 20 times the longest unit so far of its trials, and a minute.
     """
 
     def __init__(self, state: RunState, unit_timeout_s: float | None) -> None:
@@ -66,8 +69,10 @@ class Liveness:
 
     def took(self, assignment: Assignment) -> None:
         """Note that a unit has ended now."""
-        key = (assignment.kind, assignment.trial.trial_id)
-        self._longest[key] = max(self._longest.get(key, 0.0), self._state.seconds - assignment.began)
+        share = (self._state.seconds - assignment.began) / len(assignment.starts)
+        for trial in assignment.trials:
+            key = (assignment.kind, trial.trial_id)
+            self._longest[key] = max(self._longest.get(key, 0.0), share)
 
     def silent(self) -> dict[str, str]:
         """Names of the workers that have not called, or not asked for work, for too long, and the reason to give."""
@@ -92,5 +97,5 @@ class Liveness:
     def _limit(self, assignment: Assignment) -> float:
         if self._timeout is not None:
             return self._timeout
-        longest = self._longest.get((assignment.kind, assignment.trial.trial_id))
-        return float("inf") if longest is None else _PATIENCE * longest + _PATIENCE_S
+        longest = sum(self._longest.get((assignment.kind, trial.trial_id), _UNKNOWN_S) for trial in assignment.trials)
+        return _PATIENCE * longest + _PATIENCE_S

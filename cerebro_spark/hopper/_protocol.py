@@ -126,7 +126,7 @@ class Answers:
     def _next(self, request: NextUnit) -> TrainUnit | EvaluateUnit | Wait | Stop:
         state, until = self._state, time.monotonic() + _POLL_S
         with state.changed:
-            self._log(request.printed)
+            self._log(request.attempt, request.printed)
             worker = self._liveness.heard(request.worker, request.attempt)
             if worker is None:
                 return Stop()
@@ -141,6 +141,7 @@ class Answers:
                 drop, worker.drop = tuple(worker.drop), []
                 holds = tuple(sorted(state.holdings[worker.name]))
                 if assignment is not None:
+                    state.given[worker.attempt] = assignment.trials
                     return self._assignments.describe(assignment, drop=drop, holds=holds)
                 remaining = until - time.monotonic()
                 if remaining <= 0 or drop:
@@ -154,7 +155,7 @@ class Answers:
         with state.changed:
             if isinstance(request, Ended):
                 self._liveness.ended(request.attempt)
-                self._log(request.printed)
+                self._log(request.attempt, request.printed)
                 state.changed.notify_all()
                 return Acknowledged()
             self._liveness.beats(request.attempt)
@@ -189,9 +190,12 @@ class Answers:
         )
         return Acknowledged()
 
-    def _log(self, printed: Printed | None) -> None:
-        if printed is not None:
-            trial = self._trial(printed.trial_id)
+    def _log(self, attempt: str, printed: Printed | None) -> None:
+        """Add what a unit printed to the log of each of its trials."""
+        if printed is None:
+            return
+        first, unit = self._trial(printed.trial_id), self._state.given.get(attempt, ())
+        for trial in unit if unit and unit[0] is first else (first,):
             trial.log = trial.log.extended(printed)
 
     def _trial(self, trial_id: str) -> Trial:

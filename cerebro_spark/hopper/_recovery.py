@@ -11,9 +11,12 @@ from cerebro_spark.hopper._trial import Death
 from optimizer.hopper import Unit
 
 if TYPE_CHECKING:
-    from cerebro_spark.hopper._state import Assignment, Attached, RunState
+    from collections.abc import Iterable
+
+    from cerebro_spark.hopper._groups import Groups
+    from cerebro_spark.hopper._state import Assignment, Attached, RunState, Start
     from cerebro_spark.hopper._trial import Trial
-    from udfs.hopper import UnitFailure
+    from udfs.hopper import MemberFailure, UnitFailure
 
 __all__ = ["Recovery"]
 
@@ -29,12 +32,14 @@ class Recovery:
     Parameters
     ----------
     state : RunState
+    groups : Groups
     rejoin_s : float
         How long a lost worker is awaited before others take its shards.
     """
 
-    def __init__(self, state: RunState, rejoin_s: float) -> None:
+    def __init__(self, state: RunState, groups: Groups, rejoin_s: float) -> None:
         self._state = state
+        self._groups = groups
         self._rejoin_s = rejoin_s
 
     def lose(self, name: str, why: str) -> None:
@@ -55,8 +60,8 @@ class Recovery:
         for trial in state.trials:
             if trial.holder == name:
                 trial.holder = None
-            # Also a trial whose holder was lost before, while this worker may have had its checkpoint.
-            self.rewind(trial)
+        # Also trials whose holder was lost before, while this worker may have had their checkpoints.
+        self.rewind(state.trials)
         self.adopt()
 
     def give_up(self, name: str) -> None:
@@ -77,42 +82,62 @@ class Recovery:
             self._state.hopper.hold(name, self._state.holdings[name])
 
     def failed(self, worker: Attached, assignment: Assignment, failure: UnitFailure) -> None:
-        """Try a unit again whose checkpoint was out of reach; end the trial of any other."""
-        trial = assignment.trial
+        """Try a unit again whose data were out of reach, or whose group was too much; end the trial of any other."""
         if assignment.kind == "train":
-            self._state.hopper.fail(Unit(trial.trial_id, assignment.partition))
+            self._state.hopper.fail(Unit(assignment.group.group_id, assignment.partition))
+        if failure.reason != "hop" and len(assignment.starts) > 1:
+            _LOG.warning("%s %s on %s:\n%s", assignment.unit_id, failure.reason, worker.name, failure.traceback)
+            self._evaluate_again(assignment, assignment.trials)
+            self._groups.split(assignment.trials, failure.reason)
+            return
+        for start in assignment.starts:
+            self.member_failed(worker, assignment, start, failure)
+
+    def member_failed(
+        self, worker: Attached, assignment: Assignment, start: Start, failure: UnitFailure | MemberFailure
+    ) -> None:
+        """Try a unit again for a trial whose checkpoint was out of reach, or for want of memory; end any other."""
+        trial = start.trial
         if failure.reason != "hop":
             _LOG.warning("%s %s on %s:\n%s", trial.trial_id, failure.reason, worker.name, failure.traceback)
+            if failure.reason == "out of memory" and len(assignment.starts) > 1:
+                # The others had most of it, maybe.
+                self._evaluate_again(assignment, [trial])
+                self._groups.split(assignment.trials, failure.reason)
+                return
             self._end(trial, failure.reason, failure.traceback)
             return
-        _LOG.warning("%s did not get its checkpoint: %s", assignment.unit_id, failure.traceback)
-        if trial.holder not in self._state.workers or trial.holder == assignment.peer:
+        _LOG.warning("%s did not get the checkpoint of %s: %s", assignment.unit_id, trial.trial_id, failure.traceback)
+        if trial.holder not in self._state.workers or trial.holder == start.peer:
             trial.holder = None
-        if assignment.from_store:
+        if start.from_store:
             trial.unreadable += 1
-            if trial.unreadable >= _TRIES and not assignment.version:
+            if trial.unreadable >= _TRIES and not start.version:
                 self._end(trial, "failed", self._no_source(trial, failure.traceback))
                 return
             if trial.unreadable >= _TRIES:
                 trial.forget_durable()
                 trial.unreadable = 0
                 _LOG.warning("%s goes back to its checkpoint after %d units", trial.trial_id, trial.durable_version)
-        self._evaluate_again(assignment)
-        self.rewind(trial)
+        self._evaluate_again(assignment, [trial])
+        self.rewind([trial])
 
-    def rewind(self, trial: Trial) -> None:
-        """Take a trial back to its checkpoint in the store, where the last one is lost for sure."""
+    def rewind(self, trials: Iterable[Trial]) -> None:
+        """Take trials back to their checkpoints in the store, where the last ones are lost for sure."""
         state = self._state
-        if state.reachable(trial) or not trial.running:
-            return
-        # A worker that has it in training may have the checkpoint, or will say that it has not.
-        if any(assignment.trial is trial for assignment in state.assignments):
-            return
-        state.cancel_evaluation(trial)
-        lost = trial.rewind()
-        state.redone += lost
-        if lost:
-            state.enter(trial)
+        # A worker that has one in a unit may have the checkpoint, or will say that it has not.
+        busy = {trial.trial_id for assignment in state.assignments for trial in assignment.trials}
+        again = []
+        for trial in trials:
+            if state.reachable(trial) or not trial.running or trial.trial_id in busy:
+                continue
+            state.cancel_evaluation(trial)
+            lost = trial.rewind()
+            state.redone += lost
+            if lost:
+                again.append(trial)
+        if again:
+            self._groups.go_back(again)
 
     def uncharged(self, name: str) -> int:
         """Count the losses of a worker that are not its own: trials are blamed for them, or may be yet.
@@ -124,23 +149,35 @@ class Recovery:
         state = self._state
         if not state.events:
             return 0
-        open_losses = sum(
-            death.worker == name for trial in state.running if not trial.suspect for death in trial.deaths
-        )
-        return state.blamed[name] + open_losses
+        open_losses = {
+            (name, death.loss)
+            for trial in state.running
+            if not trial.suspect
+            for death in trial.deaths
+            if death.worker == name
+        }
+        return len(open_losses | {blamed for blamed in state.blamed if blamed[0] == name})
 
     def _give_back(self, name: str, assignment: Assignment, why: str) -> None:
-        trial = assignment.trial
-        self._state.redone += 1
-        if not trial.running:
-            return
+        self._state.redone += len(assignment.starts)
+        together = len(assignment.starts) > 1
         trained = assignment.kind == "train"
+        death = Death(name, None if trained else assignment.partition, len(self._state.losses), together)
+        for trial in assignment.trials:
+            if trial.running:
+                self._note(trial, death, assignment, why)
+        if together:
+            # Any of them may be the reason, or all: each is tried by itself, before one is blamed.
+            self._groups.split(assignment.trials, why)
+
+    def _note(self, trial: Trial, death: Death, assignment: Assignment, why: str) -> None:
+        """Note that a worker was lost with a trial, and end one that was the only one to run."""
         was_suspect = trial.suspect
-        trial.deaths.append(Death(name, None if trained else assignment.partition))
+        trial.deaths.append(death)
         if trial.suspect:
-            self._state.blamed.update(death.worker for death in trial.deaths[-1 if was_suspect else 0 :])
+            self._state.blamed |= {(each.worker, each.loss) for each in trial.deaths}
         if assignment.alone:
-            doing = "training" if trained else "evaluating"
+            doing = "training" if death.evaluated is None else "evaluating"
             text = (
                 f"its worker died {len(trial.deaths)} times while {doing} it, the last time with no other trial running"
             )
@@ -148,7 +185,8 @@ class Recovery:
             return
         if trial.suspect and not was_suspect:
             _LOG.warning("%s took %d workers with it and is tried alone", trial.trial_id, len(trial.deaths))
-        self._evaluate_again(assignment)
+            self._groups.mend([trial])
+        self._evaluate_again(assignment, [trial])
 
     @staticmethod
     def _no_source(trial: Trial, why: str) -> str:
@@ -158,10 +196,10 @@ class Recovery:
             f"it is a clone of {source.trial_id} after epoch {source.epoch}, whose state is damaged or missing: {why}"
         )
 
-    def _evaluate_again(self, assignment: Assignment) -> None:
-        if assignment.kind == "evaluate" and assignment.trial.running:
-            self._state.evaluations.add((assignment.trial.trial_id, assignment.partition))
+    def _evaluate_again(self, assignment: Assignment, trials: Iterable[Trial]) -> None:
+        if assignment.kind == "evaluate":
+            self._state.evaluations |= {(trial.trial_id, assignment.partition) for trial in trials if trial.running}
 
     def _end(self, trial: Trial, status: str, why: str) -> None:
         if trial.running:
-            self._state.end(trial, status, why)
+            self._groups.end(trial, status, why)

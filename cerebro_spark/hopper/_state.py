@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,10 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from cerebro_spark.hopper._events import Event, Loss, Observer
+    from cerebro_spark.hopper._grouping import Group
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Hopper
 
-__all__ = ["Assignment", "Attached", "RunState"]
+__all__ = ["Assignment", "Attached", "RunState", "Start"]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A trial of a unit, and the checkpoint that it starts from."""
+
+    trial: Trial
+    version: int
+    from_store: bool
+    peer: str | None
 
 
 @dataclass(slots=True)
@@ -28,14 +38,17 @@ class Assignment:
 
     unit_id: str
     kind: str
-    trial: Trial
+    group: Group
+    starts: tuple[Start, ...]
     epoch: int
     partition: int
-    version: int
     began: float
-    from_store: bool
-    peer: str | None
     alone: bool
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """The trials that the worker has with it: of an evaluation, maybe not all of the group."""
+        return tuple(start.trial for start in self.starts)
 
 
 @dataclass(slots=True)
@@ -76,8 +89,10 @@ class RunState:
         By trial id, the epoch that it trains or waits in.
     evaluations : set of (str, int)
         Trial and partition of each evaluation that no worker has been given yet.
-    blamed : Counter of str
-        By worker, its losses that trials are blamed for.
+    blamed : set of (str, int)
+        Worker and number of each loss that a trial is blamed for.
+    given : dict of str to tuple of Trial
+        By attempt of a worker, the trials of its last unit.
     over : bool
         Whether the run is.
     aborting : bool
@@ -108,7 +123,8 @@ class RunState:
         self.evaluations: set[tuple[str, int]] = set()
         self.events: list[Event] = []
         self.losses: list[Loss] = []
-        self.blamed: Counter[str] = Counter()
+        self.blamed: set[tuple[str, int]] = set()
+        self.given: dict[str, tuple[Trial, ...]] = {}
         self.redone = 0
         self.decision_seconds = 0.0
         self.checkpoint_seconds = 0.0
@@ -177,22 +193,9 @@ class RunState:
             return 0
         return trial.source.epoch + self.inherited(self.trial[trial.source.trial_id])
 
-    def enter(self, trial: Trial) -> None:
-        """Schedule what remains of a trial's epoch: the next one, or one with units that are done again."""
-        self.entered[trial.trial_id] = trial.epoch
-        ahead = max(0, trial.granted - trial.epoch - 1)
-        self.hopper.enter(trial.trial_id, trial.epoch, trial.done(trial.epoch), ahead=ahead)
-
     def cancel_evaluation(self, trial: Trial) -> None:
         """Remove the evaluations of a trial."""
         self.evaluations = {pair for pair in self.evaluations if pair[0] != trial.trial_id}
-
-    def end(self, trial: Trial, status: str, why: str) -> None:
-        """End a trial by an error of its own."""
-        trial.status, trial.traceback = status, why
-        self.hopper.stop(trial.trial_id)
-        self.cancel_evaluation(trial)
-        self.observer.trial_ended(trial)
 
     def fail(self, error: BaseException) -> None:
         """End the run with an error; the first one counts."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.procedures import Source
-    from udfs.hopper import TrainReport
+    from udfs.hopper import TrainedMember
 
 __all__ = ["Death", "Trial"]
 
@@ -35,10 +35,16 @@ class Death:
     worker : str
     evaluated : int or None
         The partition that it evaluated the trial on; ``None`` where it trained it.
+    loss : int
+        Number of the loss: those that had the trial in one unit have it in common.
+    together : bool
+        Whether the unit had other trials too, so that nobody knows whose fault it was. Default ``False``.
     """
 
     worker: str
     evaluated: int | None
+    loss: int
+    together: bool = False
 
 
 @dataclass(slots=True)
@@ -70,6 +76,8 @@ class Trial:
         Reason of the last decision about it.
     source : Source or None
         Origin of a clone.
+    follows : dict of int to str
+        By epoch, the trial in whose order it visits the shards where orders are fixed.
     log : TrialLog
         What its units printed.
     """
@@ -92,6 +100,7 @@ class Trial:
     urgent: bool = False
     reason: str = ""
     source: Source | None = None
+    follows: dict[int, str] = field(default_factory=dict)
     seconds: float = 0.0
     state_bytes: int = 0
     records: dict[int, Record] = field(default_factory=dict)
@@ -120,7 +129,7 @@ class Trial:
     @property
     def suspect(self) -> bool:
         """Whether it may be the reason that its workers were lost: one loss may have any reason, two in a row not."""
-        return self.running and len(self.deaths) >= _SUSPECT
+        return self.running and sum(not death.together for death in self.deaths) >= _SUSPECT
 
     @property
     def durable_version(self) -> int:
@@ -157,7 +166,7 @@ class Trial:
                 merged = merge_sums(merged, sums)
         return merged
 
-    def trained(self, epoch: int, partition: int, worker: str, report: TrainReport) -> None:
+    def trained(self, epoch: int, partition: int, worker: str, report: TrainedMember) -> None:
         """Add the report of a trained unit."""
         self.deaths.clear()
         self.unreadable = 0

@@ -266,7 +266,9 @@ class Hopper:
         """
         self._policy.prepare(self._queue, self._queue.add(config, done, epoch=epoch, ahead=ahead, inherited=inherited))
 
-    def enter(self, config: str, epoch: int, done: Collection[int] = (), *, ahead: int = 0) -> None:
+    def enter(
+        self, config: str, epoch: int, done: Collection[int] = (), *, ahead: int = 0, like: str | None = None
+    ) -> None:
         """Move a configuration to another epoch: the next one, or one to do again because its state was lost.
 
         ``"fixed"`` and a replay visit what is done again in its former order.
@@ -279,6 +281,9 @@ class Hopper:
             Partitions that it has visited already in that epoch. Default none.
         ahead : int
             As for :meth:`add`.
+        like : str, optional
+            With ``"fixed"``, the configuration whose order it visits this epoch's partitions in: configurations that
+            were trained as one, and are not any more, keep the order that they began with. Default: its own.
 
         Raises
         ------
@@ -286,7 +291,8 @@ class Hopper:
             There is no such configuration or partition, or the configuration is in flight or was stopped.
         """
         place = self._queue.config(config)
-        self._queue.enter(place, done, epoch=epoch, ahead=ahead)
+        order = place if like is None else self._queue.config(like)
+        self._queue.enter(place, done, epoch=epoch, ahead=ahead, order=order)
         self._policy.prepare(self._queue, place)
 
     def lose(self, worker: str) -> tuple[Unit, ...]:

@@ -40,7 +40,7 @@ class Fixed:
 
     def prepare(self, queue: Queue, config: int) -> None:
         """Draw the order of a configuration's epoch."""
-        order = self._rings[queue.epochs[config]].order(config)
+        order = self._rings[queue.epochs[config]].order(queue.orders[config])
         done = queue.visited[order, config]
         if config >= len(self._orders):
             self._orders = np.pad(self._orders, ((0, config + 1), (0, 0)))

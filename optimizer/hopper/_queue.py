@@ -44,6 +44,8 @@ class Queue:
         Configurations that were stopped.
     epochs : list of int
         The epoch that each configuration is in, from 0.
+    orders : list of int
+        The configuration in whose order each visits the partitions of its epoch, where orders are given.
     changes : int
         How often configurations or workers changed.
     """
@@ -62,6 +64,7 @@ class Queue:
         self.live: set[int] = set()
         self.ended: set[int] = set()
         self.epochs: list[int] = []
+        self.orders: list[int] = []
         self.changes = 0
         self._tables = np.zeros((2, len(self.partitions), _ROOM), dtype=bool)
         self._idle = np.zeros(_ROOM, dtype=bool)
@@ -122,6 +125,7 @@ class Queue:
         place = self.configs[name] = len(self.names)
         self.names.append(name)
         self.epochs.append(epoch)
+        self.orders.append(place)
         self._inherited.append(inherited)
         if place == len(self._idle):
             self._tables = np.pad(self._tables, ((0, 0), (0, 0), (0, place)))
@@ -133,13 +137,15 @@ class Queue:
         self.changes += 1
         return place
 
-    def enter(self, config: int, done: Collection[int], *, epoch: int, ahead: int) -> None:
+    def enter(self, config: int, done: Collection[int], *, epoch: int, ahead: int, order: int) -> None:
         """Put the units of another epoch of a configuration into Q, in place of those of the present one."""
         if config in {self.configs[unit.config] for unit in self.flight}:
             raise HopperError(f"{self.names[config]} is in flight: finish its unit, fail it or lose its worker first")
         if config in self.ended:
             raise HopperError(f"{self.names[config]} was stopped: it has no other epoch")
-        self._enter(config, self._partitions(done), epoch, ahead)
+        finished = self._partitions(done)
+        self.orders[config] = order
+        self._enter(config, finished, epoch, ahead)
 
     def _enter(self, config: int, finished: list[int], epoch: int, ahead: int) -> None:
         self.epochs[config] = epoch

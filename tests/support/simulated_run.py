@@ -13,10 +13,14 @@ from cerebro_spark.hopper import Coordinator, Director, Trial, _epochs, _protoco
 from optimizer.procedures import Listed
 from udfs.hopper import (
     CheckpointStored,
+    EvaluatedMember,
     EvaluateReport,
     Hello,
+    Member,
+    MemberFailure,
     NextUnit,
     Stop,
+    TrainedMember,
     TrainReport,
     TrainUnit,
     UnitFailure,
@@ -28,10 +32,10 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from cerebro_spark.hopper import Observer
+    from cerebro_spark.hopper import Grouping, Observer
     from optimizer.procedures import Procedure
 
-__all__ = ["EPOCHS", "Player", "World", "die", "one_call_at_a_time", "units"]
+__all__ = ["EPOCHS", "Player", "World", "die", "ids", "one_call_at_a_time", "units"]
 
 EPOCHS = 2
 
@@ -69,42 +73,50 @@ class Player:
             if len(self.states.get(trial_id, ())) <= version:
                 self.states.pop(trial_id, None)
 
-    def work(self, *, fails: str | None = None) -> None:
+    def work(self, *, fails: str | dict[str, str] | None = None) -> None:
+        """Do the unit; ``fails`` has the reason why it comes to nothing, for all members or by trial id."""
         unit, self.unit = self.unit, None
         assert unit is not None
         assert unit.partition in unit.holds
-        state = self.fetched(unit)
-        if state is None:
-            self.report = UnitFailure(unit_id=unit.unit_id, reason="hop", traceback="gone")
-            return
-        assert len(state) == unit.version
-        assert unit.digest == (str(state) if state else ""), "another state than the digest says"
-        if fails is not None:
-            self.report = UnitFailure(unit_id=unit.unit_id, reason=fails, traceback="Traceback of the user's")
-            return
-        done = {"unit_id": unit.unit_id, "seconds": 1.0, "fetched_bytes": 8, "sums": {"loss": np.array([1.0, 1.0])}}
-        if isinstance(unit, TrainUnit):
-            assert unit.record.visits == state, "another state than the record says"
-            assert [partition for epoch, partition in state if epoch == unit.epoch].count(unit.partition) == 0
-            state = (*state, (unit.epoch, unit.partition))
-            assert unit.ends_epoch == (len(state) % len(self.world.all_partitions) == 0)
-            self.states[unit.trial_id] = state
-            self.writing.append((unit.trial_id, state))
-            self.report = TrainReport(**done, digest=str(state), checkpoint_bytes=8)
-        else:
-            self.report = EvaluateReport(**done)
+        reasons = fails if isinstance(fails, dict) else dict.fromkeys(ids(unit), fails)
+        members = tuple(self.worked(unit, member, reasons.get(member.trial_id)) for member in unit.members)
+        report = TrainReport if isinstance(unit, TrainUnit) else EvaluateReport
+        self.report = report(unit_id=unit.unit_id, members=members)
 
-    def fetched(self, unit: WorkUnit) -> tuple[tuple[int, int], ...] | None:
-        if unit.version == 0:
+    def worked(
+        self, unit: WorkUnit, member: Member, fails: str | None
+    ) -> TrainedMember | EvaluatedMember | MemberFailure:
+        state = self.fetched(member)
+        if state is None:
+            return MemberFailure(trial_id=member.trial_id, reason="hop", traceback="gone")
+        assert len(state) == member.version
+        assert member.digest == (str(state) if state else ""), "another state than the digest says"
+        if fails is not None:
+            return MemberFailure(trial_id=member.trial_id, reason=fails, traceback="Traceback of the user's")
+        sums = {"loss": np.array([1.0, 1.0])}
+        done = {"trial_id": member.trial_id, "seconds": 1.0, "fetched_bytes": 8, "sums": sums}
+        if not isinstance(unit, TrainUnit):
+            return EvaluatedMember(**done)
+        assert member.record is not None
+        assert member.record.visits == state, "another state than the record says"
+        assert [partition for epoch, partition in state if epoch == unit.epoch].count(unit.partition) == 0
+        state = (*state, (unit.epoch, unit.partition))
+        assert unit.ends_epoch == (len(state) % len(self.world.all_partitions) == 0)
+        self.states[member.trial_id] = state
+        self.writing.append((member.trial_id, state))
+        return TrainedMember(**done, digest=str(state), checkpoint_bytes=8)
+
+    def fetched(self, member: Member) -> tuple[tuple[int, int], ...] | None:
+        if member.version == 0:
             return ()
-        mine = self.states.get(unit.trial_id, ())
-        if len(mine) == unit.version:
+        mine = self.states.get(member.trial_id, ())
+        if len(mine) == member.version:
             return mine
-        if unit.peer:
-            peer = self.world.alive.get(unit.peer.removeprefix("at "))
-            theirs = peer.states.get(unit.trial_id, ()) if peer is not None else ()
-            return theirs if len(theirs) == unit.version else None
-        return self.world.store.get((unit.trial_id, unit.digest))
+        if member.peer:
+            peer = self.world.alive.get(member.peer.removeprefix("at "))
+            theirs = peer.states.get(member.trial_id, ()) if peer is not None else ()
+            return theirs if len(theirs) == member.version else None
+        return self.world.store.get((member.trial_id, member.digest))
 
     def store(self) -> Any:
         """Write the oldest state that is to be written."""
@@ -131,6 +143,7 @@ class World:
         rounds: str = "rolling",
         observer: Observer | None = None,
         procedure: Procedure | None = None,
+        grouping: Grouping | None = None,
     ) -> None:
         self.all_partitions = tuple(range(workers))
         self.store: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
@@ -162,6 +175,7 @@ class World:
             close=self.close,
             decided=lambda _: None,
             observer=observer,
+            grouping=grouping,
         )
         self.players = [Player(f"w{number}", self) for number in range(workers)]
 
@@ -201,6 +215,11 @@ class World:
                 trial.history.append({"loss": self.loss(trial)})
 
 
+def ids(unit: WorkUnit) -> list[str]:
+    """Trials of a unit."""
+    return [member.trial_id for member in unit.members]
+
+
 def die(player: Player) -> None:
     player.world.alive.pop(player.name)
     player.world.coordinator.lose(player.name, "out of memory")
@@ -212,7 +231,7 @@ def units(world: World, count: int) -> list[str]:
     given: list[str] = []
 
     def work(player: Player, unit: WorkUnit) -> None:
-        given.append(unit.trial_id)
+        given.extend(ids(unit))
         player.work()
 
     while len(given) < count and not world.coordinator.wait(0.0):

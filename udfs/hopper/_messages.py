@@ -20,8 +20,12 @@ __all__ = [
     "Ended",
     "EvaluateReport",
     "EvaluateUnit",
+    "EvaluatedMember",
     "Hello",
     "Instruction",
+    "Member",
+    "MemberFailure",
+    "MemberReport",
     "NextUnit",
     "Obsolete",
     "Printed",
@@ -30,8 +34,8 @@ __all__ = [
     "Stop",
     "TrainReport",
     "TrainUnit",
+    "TrainedMember",
     "UnitFailure",
-    "UnitReport",
     "Wait",
     "Welcome",
     "WorkUnit",
@@ -92,15 +96,13 @@ class SourceState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkUnit(Instruction):
-    """A trial and a shard, for the two kinds of units.
+class Member:
+    """A trial of a unit, and the checkpoint that it starts from.
 
     Parameters
     ----------
-    unit_id : str
     trial_id : str
     params : dict
-    partition : int
     version : int
         Units that the trial has trained: the checkpoint to start from; 0 is built from the seed.
     digest : str
@@ -109,70 +111,90 @@ class WorkUnit(Instruction):
         Location of the worker that holds it; empty where it is to be read from the store.
     source : SourceState or None
         Of a clone at version 0: what it adopts once it is built from the seed.
+    record : Record or None
+        How that checkpoint came to be, for a unit of training; ``None`` for one of evaluation.
     """
 
-    unit_id: str
     trial_id: str
     params: dict[str, Any]
-    partition: int
     version: int
     digest: str
     peer: str
     source: SourceState | None = None
+    record: Record | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluateUnit(WorkUnit):
-    """Evaluate a trial on a validation shard."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainUnit(WorkUnit):
-    """Train a trial on a shard.
-
-    Parameters
-    ----------
-    epoch : int
-    ends_epoch : bool
-        Whether it is the trial's last unit of the epoch.
-    record : Record
-        How the checkpoint to start from came to be.
-    """
-
-    epoch: int
-    ends_epoch: bool
-    record: Record
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitReport:
-    """A unit is done, of either kind.
+class WorkUnit(Instruction):
+    """Trials and a shard, for the two kinds of units: one trial, or a fused group of them.
 
     Parameters
     ----------
     unit_id : str
+    partition : int
+    members : tuple of Member
+        At least one.
+    loads : tuple of str
+        Expressions of the layers whose outputs are read in place of the shard's inputs; none in an ordinary search.
+    """
+
+    unit_id: str
+    partition: int
+    members: tuple[Member, ...]
+    loads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateUnit(WorkUnit):
+    """Evaluate trials on a validation shard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainUnit(WorkUnit):
+    """Train trials on a shard.
+
+    Parameters
+    ----------
+    epoch : int
+        The same for all of them.
+    ends_epoch : bool
+        Whether it is their last unit of the epoch.
+    """
+
+    epoch: int
+    ends_epoch: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberReport:
+    """A unit is done for one of its trials.
+
+    Parameters
+    ----------
+    trial_id : str
     seconds : float
-        In training or evaluation itself.
+        In training or evaluation itself: its own, and its share of what the unit did for all. Those of the members add
+        up to the unit's.
     fetched_bytes : int
         Size of the checkpoint that was fetched for it; 0 where the worker had it.
     sums : dict of str to array
         Contributions to the loss and the metrics.
     """
 
-    unit_id: str
+    trial_id: str
     seconds: float
     fetched_bytes: int
     sums: dict[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluateReport(UnitReport):
-    """A unit of evaluation is done."""
+class EvaluatedMember(MemberReport):
+    """A trial is evaluated on the shard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainReport(UnitReport):
-    """A unit of training is done.
+class TrainedMember(MemberReport):
+    """A trial is trained on the shard.
 
     Parameters
     ----------
@@ -187,14 +209,61 @@ class TrainReport(UnitReport):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitFailure:
-    """A unit came to nothing.
+class MemberFailure:
+    """A unit came to nothing for one of its trials; the others went on.
+
+    Parameters
+    ----------
+    trial_id : str
+    reason : {"hop", "diverged", "out of memory", "raised"}
+        ``"hop"``: the checkpoint could not be fetched, which is not the trial's fault.
+    traceback : str
+    """
+
+    trial_id: str
+    reason: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateReport:
+    """A unit of evaluation is done.
 
     Parameters
     ----------
     unit_id : str
-    reason : {"hop", "diverged", "out of memory", "raised"}
-        ``"hop"``: the checkpoint could not be fetched, which is not the trial's fault.
+    members : tuple of EvaluatedMember or MemberFailure
+        One for each of the unit's.
+    """
+
+    unit_id: str
+    members: tuple[EvaluatedMember | MemberFailure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainReport:
+    """A unit of training is done.
+
+    Parameters
+    ----------
+    unit_id : str
+    members : tuple of TrainedMember or MemberFailure
+        One for each of the unit's.
+    """
+
+    unit_id: str
+    members: tuple[TrainedMember | MemberFailure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitFailure:
+    """A unit came to nothing, by what it did for all its trials.
+
+    Parameters
+    ----------
+    unit_id : str
+    reason : {"hop", "out of memory", "raised"}
+        ``"hop"``: the shard could not be read, which is no trial's fault.
     traceback : str
     """
 
@@ -236,7 +305,7 @@ class NextUnit(Request[TrainUnit | EvaluateUnit | Wait | Stop]):
     worker, attempt : str
     report : TrainReport, EvaluateReport, UnitFailure or None
     printed : Printed or None
-        By that unit.
+        By that unit, under the first of its trials.
     """
 
     worker: str
@@ -296,5 +365,5 @@ class ShardFailed(Request[Acknowledged]):
     error: str
 
 
-HOPPER = WireProtocol("hopper", 4, (Hello, NextUnit, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed))
+HOPPER = WireProtocol("hopper", 5, (Hello, NextUnit, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed))
 """Messages of the model hopper; raise its version with every change of one."""

@@ -5,51 +5,36 @@ from __future__ import annotations
 import logging
 import socket
 import time
-import traceback
 import uuid
 from typing import TYPE_CHECKING, Self
 
 from pyspark import TaskContext
 
 from udfs.heartbeat import Heartbeat, Output
-from udfs.hopper._checkpoints import Checkpoints, Record
-from udfs.hopper._messages import (
-    HOPPER,
-    EvaluateReport,
-    Hello,
-    NextUnit,
-    ShardFailed,
-    Stop,
-    TrainReport,
-    TrainUnit,
-    UnitFailure,
-    WorkUnit,
-)
+from udfs.hopper._checkpoints import Checkpoints
+from udfs.hopper._messages import HOPPER, Hello, NextUnit, ShardFailed, Stop, WorkUnit
+from udfs.hopper._outcomes import Outcomes
 from udfs.hopper._sessions import Sessions
 from udfs.hopper._shards import Shards
-from udfs.hopper._states import States, digest_of
+from udfs.hopper._states import States
+from udfs.hopper._units import Units
 from udfs.hopper._uploads import Uploads
 from udfs.node import memory_limit
-from udfs.rpc import Caller, CallError, Endpoint, address_towards
+from udfs.rpc import Caller, Endpoint, address_towards
 from udfs.shards import ShardError
-from udfs.training import Diverged, merge_sums, row_order
 
 if TYPE_CHECKING:
     from udfs.heartbeat import Printed
-    from udfs.hopper._messages import EvaluateUnit
+    from udfs.hopper._messages import EvaluateReport, EvaluateUnit, TrainReport, TrainUnit, UnitFailure
     from udfs.hopper._settings import WorkerSettings
     from udfs.rpc import Credentials
     from udfs.shards import Tensors
-    from udfs.training import Session
 
 __all__ = ["Service"]
 
 _LOG = logging.getLogger(__name__)
 
 _CALL_S = 30.0
-
-# Texts of an allocator's errors; torch has no class for them on a CPU.
-_NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 
 
 class Service:
@@ -96,6 +81,8 @@ class Service:
             self._states,
             num_shards=len(worker.prepared.partitions),
         )
+        outcomes = Outcomes(self._sessions, self._states, self._uploads, self._interrupted)
+        self._work = Units(worker.seed, self._shard, self._sessions, outcomes)
         self._output = Output()
         self._heartbeat = Heartbeat(worker.worker, self._attempt, driver, credentials, HOPPER, output=self._output)
 
@@ -146,7 +133,7 @@ class Service:
             self._shards.retain(reply.holds)
             report = printed = None
             if isinstance(reply, WorkUnit):
-                self._output.begin(reply.trial_id, f"{reply.unit_id} on {self._worker.worker}")
+                self._output.begin(reply.members[0].trial_id, f"{reply.unit_id} on {self._worker.worker}")
                 report = self._run(reply)
                 printed = self._output.take()
 
@@ -155,21 +142,7 @@ class Service:
 
     def _run(self, unit: TrainUnit | EvaluateUnit) -> TrainReport | EvaluateReport | UnitFailure:
         began = time.monotonic()
-        report: TrainReport | EvaluateReport | UnitFailure
-        try:
-            session, fetched = self._sessions.at(unit)
-            if isinstance(unit, TrainUnit):
-                report = self._train(unit, session, fetched)
-            else:
-                report = self._evaluate(unit, session, fetched)
-        except (CallError, ShardError) as error:
-            # Not the trial's fault: the peer that had its checkpoint is gone, or its data are damaged.
-            report = UnitFailure(unit_id=unit.unit_id, reason="hop", traceback=str(error))
-        except BaseException as error:
-            self._sessions.discard(unit.trial_id)
-            report = UnitFailure(unit_id=unit.unit_id, reason=_reason(error), traceback=traceback.format_exc())
-            if isinstance(error, (KeyboardInterrupt, SystemExit)) and self._interrupted():
-                raise
+        report = self._work.run(unit)
         self.units += 1
         self.busy_seconds += time.monotonic() - began
         return report
@@ -180,41 +153,3 @@ class Service:
         except ShardError as error:
             self._driver.call(ShardFailed(worker=self._worker.worker, error=str(error)), timeout_s=_CALL_S)
             raise
-
-    def _train(self, unit: TrainUnit, session: Session, fetched: int) -> TrainReport:
-        data = self._shard("train", unit.partition)
-        order = row_order(self._worker.seed, unit.trial_id, unit.epoch, unit.partition, data.rows)
-        begun = time.perf_counter()
-        self._sessions.begin(unit.trial_id)
-        sums = session.train(data, order, ends_epoch=unit.ends_epoch)
-        seconds = time.perf_counter() - begun
-        state = session.checkpoint()
-        version, digest = unit.version + 1, digest_of(state)
-        self._sessions.finish(unit.trial_id, digest)
-        self._states.put(unit.trial_id, version, state)
-        visits = (*unit.record.visits, (unit.epoch, unit.partition))
-        trained = {name: part.tolist() for name, part in merge_sums(unit.record.arrays(), sums).items()}
-        self._uploads.submit(Record(unit.trial_id, version, digest, visits, trained), state)
-        return TrainReport(
-            unit_id=unit.unit_id,
-            seconds=seconds,
-            fetched_bytes=fetched,
-            sums=sums,
-            digest=digest,
-            checkpoint_bytes=len(state),
-        )
-
-    def _evaluate(self, unit: EvaluateUnit, session: Session, fetched: int) -> EvaluateReport:
-        data = self._shard("validation", unit.partition)
-        begun = time.perf_counter()
-        sums = session.evaluate(data)
-        seconds = time.perf_counter() - begun
-        return EvaluateReport(unit_id=unit.unit_id, seconds=seconds, fetched_bytes=fetched, sums=sums)
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, Diverged):
-        return "diverged"
-    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
-        return "out of memory"
-    return "raised"

@@ -16,7 +16,7 @@ from udfs.training import Session, initial_seed, open_session, training_bytes
 
 if TYPE_CHECKING:
     from udfs.hopper._checkpoints import Checkpoints
-    from udfs.hopper._messages import SourceState, WorkUnit
+    from udfs.hopper._messages import Member, SourceState
     from udfs.hopper._settings import WorkerSettings
     from udfs.hopper._states import States
     from udfs.rpc import Credentials
@@ -67,7 +67,7 @@ class Sessions:
         with suppress(Exception):
             open_session(self._worker.trainer_fn, self._worker.sample, 0, device=self._device)
 
-    def at(self, unit: WorkUnit) -> tuple[Session, int]:
+    def at(self, member: Member) -> tuple[Session, int]:
         """Bring a trial's session to the checkpoint that a unit starts from.
 
         Returns
@@ -82,24 +82,24 @@ class Sessions:
         MemoryError
             The model is larger than this worker's memory.
         """
-        have, session = self._open.get(unit.trial_id, (_UNKNOWN, None))
+        have, session = self._open.get(member.trial_id, (_UNKNOWN, None))
         fetched = 0
-        if session is None or (not unit.version and have != _first(unit)):
-            seed = initial_seed(self._worker.seed, unit.trial_id)
+        if session is None or (not member.version and have != _first(member)):
+            seed = initial_seed(self._worker.seed, member.trial_id)
             weighted = self._worker.prepared.weights is not None
-            session = open_session(self._worker.trainer_fn, unit.params, seed, device=self._device, weighted=weighted)
+            session = open_session(self._worker.trainer_fn, member.params, seed, device=self._device, weighted=weighted)
             self._check_size(session)
             have = ""
-            if unit.source is not None:
-                fetched = self._adopt(session, unit.source)
-        if unit.version and have != unit.digest:
-            state = self._states.get(f"{unit.trial_id}/{unit.version}")
-            if state is None or digest_of(state) != unit.digest:
-                state = self._fetch(unit)
+            if member.source is not None:
+                fetched = self._adopt(session, member.source)
+        if member.version and have != member.digest:
+            state = self._states.get(f"{member.trial_id}/{member.version}")
+            if state is None or digest_of(state) != member.digest:
+                state = self._fetch(member)
                 fetched = len(state)
             session.restore(state)
-        self._open[unit.trial_id] = (unit.digest if unit.version else _first(unit), session)
-        self._open.move_to_end(unit.trial_id)
+        self._open[member.trial_id] = (member.digest if member.version else _first(member), session)
+        self._open.move_to_end(member.trial_id)
         while len(self._open) > _OPEN:
             self._open.popitem(last=False)
         return session, fetched
@@ -148,20 +148,20 @@ class Sessions:
                 f"the store does not give the checkpoint of {trial_id} at version {version}: {error}"
             ) from error
 
-    def _fetch(self, unit: WorkUnit) -> bytes:
+    def _fetch(self, member: Member) -> bytes:
         """Get a checkpoint from the worker that trained last, or from the store."""
-        if unit.peer:
-            if unit.peer not in self._peers:
-                self._peers[unit.peer] = Caller(unit.peer, self._credentials, HOPPER)
-            state = self._peers[unit.peer].fetch(f"{unit.trial_id}/{unit.version}", timeout_s=_FETCH_S)
+        if member.peer:
+            if member.peer not in self._peers:
+                self._peers[member.peer] = Caller(member.peer, self._credentials, HOPPER)
+            state = self._peers[member.peer].fetch(f"{member.trial_id}/{member.version}", timeout_s=_FETCH_S)
         else:
-            state = self._read(unit.trial_id, unit.version, unit.digest)
-        if digest_of(state) != unit.digest:
-            source = unit.peer or "the store"
-            raise CallError(f"the checkpoint of {unit.trial_id} at version {unit.version} from {source} is damaged")
+            state = self._read(member.trial_id, member.version, member.digest)
+        if digest_of(state) != member.digest:
+            source = member.peer or "the store"
+            raise CallError(f"the checkpoint of {member.trial_id} at version {member.version} from {source} is damaged")
         return state
 
 
-def _first(unit: WorkUnit) -> str:
+def _first(member: Member) -> str:
     """Name what a session is at before the first unit: a clone is at its source's checkpoint, others at no one's."""
-    return "" if unit.source is None else f"adopted {unit.source.digest}"
+    return "" if member.source is None else f"adopted {member.source.digest}"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from cerebro_spark.hopper import Trial
+from cerebro_spark.hopper import Singles, Trial
 from cerebro_spark.hopper._assignment import Assignments
+from cerebro_spark.hopper._groups import Groups
 from cerebro_spark.hopper._state import RunState
 from optimizer.procedures import Source
 from udfs.hopper import SourceState
@@ -60,5 +61,5 @@ def test_a_clone_that_waits_gets_no_unit(units: int) -> None:
     state.holdings.attach("w0")
     parts: Any = None
     worker: Any = SimpleNamespace(name="w0", assignment=None, abort=False)
-    assert Assignments(state, parts, parts).take(worker) is None
+    assert Assignments(state, Groups(state, Singles()), parts, parts).take(worker) is None
     assert asked == [{"c001"} if units == 3 else set()]

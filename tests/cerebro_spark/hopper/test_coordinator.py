@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_run import EPOCHS, Player, World, one_call_at_a_time
+from simulated_run import EPOCHS, Player, World, ids, one_call_at_a_time
 
 from cerebro_spark.hopper import ROUNDS, Trial, _epochs, _liveness
 from optimizer.procedures import Listed
@@ -22,9 +22,11 @@ from udfs.hopper import (
     CheckpointStored,
     Ended,
     EvaluateReport,
+    MemberFailure,
     NextUnit,
     Printed,
     Stop,
+    TrainReport,
     WorkUnit,
 )
 from udfs.rpc import RefusedError
@@ -108,7 +110,7 @@ def test_one_that_raises_ends_alone() -> None:
     world = World(3, 2, 1, validates=True, policy="longest-remaining-first")
     for player in world.players:
         player.join()
-    world.play(lambda player, unit: player.work(fails="raised" if unit.trial_id == "c001" else None))
+    world.play(lambda player, unit: player.work(fails="raised" if ids(unit) == ["c001"] else None))
     assert [trial.status for trial in world.trials] == ["finished", "raised", "finished"]
     assert "user's" in world.trials[1].traceback
 
@@ -177,7 +179,7 @@ def test_an_observer_hears_of_units_losses_and_ended_trials() -> None:
     world = World(2, 2, 1, validates=True, policy="fixed", observer=notes)
     for player in world.players:
         player.join()
-    world.play(lambda player, unit: player.work(fails="raised" if unit.trial_id == "c001" else None))
+    world.play(lambda player, unit: player.work(fails="raised" if ids(unit) == ["c001"] else None))
     world.coordinator.lose("w0", "killed")
     assert notes.units == world.coordinator.events
     assert {event.kind for event in notes.units} == {"train", "evaluate"}
@@ -193,7 +195,7 @@ def test_nobody_waits_for_others_at_the_end_of_an_epoch_unless_asked_to() -> Non
         one.join()
         other.join()
         other.ask()
-        slow = other.unit.trial_id if other.unit is not None else ""
+        slow = ids(other.unit)[0] if other.unit is not None else ""
         fast = next(trial for trial in world.trials if trial.trial_id != slow)
         for _ in range(8):
             one.ask()
@@ -276,9 +278,12 @@ def test_what_no_worker_of_the_run_would_say_is_refused() -> None:
         player.call(CheckpointStored, trial_id="c000", dropped=("c008",), **stored)
     with pytest.raises(RefusedError, match="report of 'c007', which is not a trial"):
         world.coordinator.answer(CheckpointFailed(worker="w0", trial_id="c007", error="disk full"))
-    report = EvaluateReport(unit_id=player.unit.unit_id, seconds=1.0, fetched_bytes=0, sums={})
+    report = EvaluateReport(unit_id=player.unit.unit_id, members=())
     with pytest.raises(RefusedError, match="EvaluateReport of train c000 epoch 0"):
         player.call(NextUnit, report=report)
+    failure = MemberFailure(trial_id="c006", reason="raised", traceback="")
+    with pytest.raises(RefusedError, match="report of c006 for train c000 epoch 0"):
+        player.call(NextUnit, report=TrainReport(unit_id=player.unit.unit_id, members=(failure,)))
     assert not world.coordinator.wait(0.0)
     assert world.trials[0].stored == {}
     # The unit is still the worker's: its true report counts.

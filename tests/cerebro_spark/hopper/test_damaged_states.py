@@ -97,7 +97,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(validates: bool) -> No
     for version in (2, 2, 2, 1):
         second.ask()
         assert second.unit is not None
-        assert second.unit.version == version
+        assert second.unit.members[0].version == version
         second.work()
     assert trial.running
     third.join()

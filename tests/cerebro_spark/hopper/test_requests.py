@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from simulated_run import EPOCHS, World, one_call_at_a_time, units
+from simulated_run import EPOCHS, World, ids, one_call_at_a_time, units
 
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import ROUNDS
@@ -63,7 +63,7 @@ def test_what_the_user_adds_and_stops_is_carried_out_at_once() -> None:
     player.join()
     player.ask()
     assert player.unit is not None
-    busy = player.unit.trial_id
+    busy = ids(player.unit)[0]
     other = next(trial.trial_id for trial in world.trials if trial.trial_id != busy)
     world.coordinator.request(lambda: Stopped(busy)).result()
     world.coordinator.request(lambda: Stopped(other)).result()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from simulated_run import Player, World, die, one_call_at_a_time
+from simulated_run import Player, World, die, ids, one_call_at_a_time
 
 from cerebro_spark.hopper import Death
 from udfs.hopper import (
@@ -27,10 +27,10 @@ def test_a_configuration_that_kills_whoever_has_it_is_tried_alone_and_ended(poli
     together: list[list[str]] = []
 
     def work(player: Player, unit: WorkUnit) -> None:
-        if unit.trial_id != "c000" or not isinstance(unit, kind):
+        if ids(unit) != ["c000"] or not isinstance(unit, kind):
             player.work()
             return
-        together.append([other.unit.trial_id for other in world.alive.values() if other.unit is not None])
+        together.append([name for other in world.alive.values() if other.unit is not None for name in ids(other.unit)])
         die(player)
 
     world.play(work)
@@ -51,18 +51,18 @@ def test_nobody_gets_a_unit_while_a_suspect_is_tried_and_everybody_does_after_it
         player.join()
     first, second, third = world.players
     (killer, *_) = world.trials
-    killer.deaths += [Death("w0", None), Death("w1", None)]
+    killer.deaths += [Death("w0", None, 1), Death("w1", None, 2)]
     for player in world.players:
         player.ask()
-    assert sorted(player.unit.trial_id for player in world.players if player.unit) == ["c001", "c002"]
-    while first.unit is None or first.unit.trial_id != "c000":
+    assert sorted(ids(player.unit)[0] for player in world.players if player.unit) == ["c001", "c002"]
+    while first.unit is None or ids(first.unit) != ["c000"]:
         for player in world.players:
-            if player.unit is not None and player.unit.trial_id != "c000":
+            if player.unit is not None and ids(player.unit) != ["c000"]:
                 player.work()
             player.ask()
             while player.writing:
                 player.store()
-        holders = [player for player in world.players if player.unit and player.unit.trial_id == "c000"]
+        holders = [player for player in world.players if player.unit and ids(player.unit) == ["c000"]]
         if holders:
             first, (second, third) = holders[0], [player for player in world.players if player is not holders[0]]
     assert (second.unit, third.unit) == (None, None)
@@ -108,7 +108,7 @@ def test_a_loss_is_open_until_its_configuration_gets_past_the_unit() -> None:
     player.work()
     player.ask()
     assert player.unit is not None
-    trial = world.trials[int(player.unit.trial_id[1:])]
+    trial = world.trials[int(ids(player.unit)[0][1:])]
     die(player)
     assert world.coordinator.uncharged("w0") == 1
     while not trial.version:

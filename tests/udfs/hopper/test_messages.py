@@ -18,9 +18,12 @@ from udfs.hopper import (
     CheckpointFailed,
     CheckpointStored,
     Ended,
+    EvaluatedMember,
     EvaluateReport,
     EvaluateUnit,
     Hello,
+    Member,
+    MemberFailure,
     NextUnit,
     Obsolete,
     Printed,
@@ -28,6 +31,7 @@ from udfs.hopper import (
     ShardFailed,
     SourceState,
     Stop,
+    TrainedMember,
     TrainReport,
     TrainUnit,
     UnitFailure,
@@ -42,14 +46,20 @@ SENDER = {"worker": "w0", "attempt": "a"}
 ORDERS: dict[str, Any] = {"drop": (("c0", 3),), "holds": (0, 2)}
 UNIT: dict[str, Any] = ORDERS | {
     "unit_id": "train c1 #4",
+    "partition": 2,
+    "loads": ("a3f0", "77c1"),
+}
+MEMBER: dict[str, Any] = {
     "trial_id": "c1",
     "params": {"lr": 0.1, "layers": [8, 8], "name": None},
-    "partition": 2,
     "version": 1,
     "digest": "abc",
     "peer": "tcp://10.0.0.1:80",
 }
-DONE: dict[str, Any] = {"unit_id": "train c1 #4", "seconds": 1.5, "fetched_bytes": 8}
+CLONE = Member(**MEMBER, source=SourceState("c0", 4, "def"))
+TRAINED = Member(**MEMBER, record=Record("c1", 1, "abc", ((0, 2),), {"loss": [1.0, 2.0]}))
+DONE: dict[str, Any] = {"trial_id": "c1", "seconds": 1.5, "fetched_bytes": 8}
+FAILED = MemberFailure(trial_id="c2", reason="diverged", traceback="inf")
 PRINTED = Printed("c1", "[train c1]\na step\x00\ufffd\n", 3, "the end")
 NEXT = NextUnit(**SENDER, report=None)
 HELLO = Hello(**SENDER, location="tcp://h:1", host="h", memory_bytes=1 << 40, shard_bytes=3)
@@ -62,8 +72,13 @@ STORED = CheckpointStored(**SENDER, trial_id="c0", version=3, digest="abc", seco
         HELLO,
         NEXT,
         NextUnit(**SENDER, report=UnitFailure(unit_id="x", reason="hop", traceback="gone")),
-        NextUnit(**SENDER, report=EvaluateReport(**DONE, sums={})),
-        NextUnit(**SENDER, report=TrainReport(**DONE, sums={}, digest="d", checkpoint_bytes=9)),
+        NextUnit(**SENDER, report=EvaluateReport(unit_id="x", members=(EvaluatedMember(**DONE, sums={}), FAILED))),
+        NextUnit(
+            **SENDER,
+            report=TrainReport(
+                unit_id="x", members=(FAILED, TrainedMember(**DONE, sums={}, digest="d", checkpoint_bytes=9))
+            ),
+        ),
         NextUnit(**SENDER, printed=PRINTED, report=None),
         Beat(**SENDER),
         Ended(**SENDER, printed=PRINTED),
@@ -85,12 +100,8 @@ def test_a_request_arrives_as_it_was_sent(request_: Request[Any]) -> None:
         (HELLO, Stop()),
         (NEXT, Stop()),
         (NEXT, Wait(**ORDERS)),
-        (NEXT, EvaluateUnit(**UNIT)),
-        (NEXT, EvaluateUnit(**UNIT, source=SourceState("c0", 4, "def"))),
-        (
-            NEXT,
-            TrainUnit(**UNIT, epoch=1, ends_epoch=True, record=Record("c1", 1, "abc", ((0, 2),), {"loss": [1.0, 2.0]})),
-        ),
+        (NEXT, EvaluateUnit(**UNIT, members=(Member(**MEMBER), CLONE))),
+        (NEXT, TrainUnit(**UNIT, members=(TRAINED, TRAINED), epoch=1, ends_epoch=True)),
         (Beat(**SENDER), Acknowledged()),
         (Beat(**SENDER), Abort()),
         (STORED, Acknowledged()),
@@ -105,12 +116,16 @@ def test_a_reply_arrives_as_it_was_sent(request_: Request[Any], reply: Any) -> N
 
 def test_sums_arrive_bit_for_bit() -> None:
     sums = {"loss": np.array([0.1, 3.0]), "auc": np.random.default_rng(0).random((5, 2))}
-    report = TrainReport(**DONE, sums=sums, digest="d", checkpoint_bytes=9)
+    report = TrainReport(
+        unit_id="x", members=(FAILED, TrainedMember(**DONE, sums=sums, digest="d", checkpoint_bytes=9))
+    )
     arrived = HOPPER.decode_request(HOPPER.encode(NextUnit(**SENDER, report=report)))
     assert isinstance(arrived, NextUnit)
     assert isinstance(arrived.report, TrainReport)
+    trained = arrived.report.members[1]
+    assert isinstance(trained, TrainedMember)
     for name, part in sums.items():
-        np.testing.assert_array_equal(arrived.report.sums[name], part)
+        np.testing.assert_array_equal(trained.sums[name], part)
 
 
 def test_whoever_changes_a_message_raises_the_version() -> None:
@@ -119,8 +134,8 @@ def test_whoever_changes_a_message_raises_the_version() -> None:
     modules = {Beat.__module__, NextUnit.__module__, Printed.__module__}
     messages = [kind for kind in kinds if kind.__module__ in modules or kind is Record]
     lines = [f"{kind.__name__}.{field.name}" for kind in messages for field in fields(kind)]
-    assert len(messages) == 24
+    assert len(messages) == 28
     assert (HOPPER.version, hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()) == (
-        4,
-        "4f4ce2b96d601b0f",
+        5,
+        "b74896a2dfabe313",
     )

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from udfs.hopper import Checkpoints, EvaluateUnit, Record, SourceState, States, digest_of
+from udfs.hopper import Checkpoints, Member, Record, SourceState, States, digest_of
 from udfs.hopper._sessions import Sessions
 from udfs.rpc import CallError, new_credentials
 from udfs.store import Store
@@ -41,20 +41,19 @@ def test_another_checkpoint_of_the_same_version_is_restored(tmp_path: Path, held
     worker: Any = SimpleNamespace(trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared)
     sessions = Sessions(worker, states, checkpoints, new_credentials(encrypted=False))
 
-    def unit(version: int, digest: str) -> EvaluateUnit:
-        where = {"trial_id": "c0", "params": {}, "partition": 0, "peer": "", "drop": (), "holds": (0,)}
-        return EvaluateUnit(unit_id="u", version=version, digest=digest, **where)
+    def member(version: int, digest: str) -> Member:
+        return Member(trial_id="c0", params={}, version=version, digest=digest, peer="")
 
     # This worker trains the first unit, whose checkpoint the store does not get.
-    session, _ = sessions.at(unit(0, ""))
+    session, _ = sessions.at(member(0, ""))
     sessions.begin("c0")
     session.restore(first)
     sessions.finish("c0", digest_of(first))
     if held:
         states.put("c0", 1, first)
-    assert sessions.at(unit(1, digest_of(first)))[0].checkpoint() == first
+    assert sessions.at(member(1, digest_of(first)))[0].checkpoint() == first
     # The next worker is lost, and another one trains the trial on another partition first.
-    again, fetched = sessions.at(unit(1, digest_of(second)))
+    again, fetched = sessions.at(member(1, digest_of(second)))
     assert again.checkpoint() == second
     assert fetched == len(second)
 
@@ -69,25 +68,24 @@ def test_a_clone_is_built_from_its_own_seed_and_adopts_its_source(tmp_path: Path
     worker: Any = SimpleNamespace(trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared)
     sessions = Sessions(worker, states, checkpoints, new_credentials(encrypted=False))
 
-    def unit(source: SourceState | None) -> EvaluateUnit:
-        where = {"trial_id": "c1", "params": {}, "partition": 0, "peer": "", "drop": (), "holds": (0,)}
-        return EvaluateUnit(unit_id="u", version=0, digest="", source=source, **where)
+    def member(source: SourceState | None) -> Member:
+        return Member(trial_id="c1", params={}, version=0, digest="", peer="", source=source)
 
     first = SourceState("c0", 2, digest_of(source))
-    session, fetched = sessions.at(unit(first))
+    session, fetched = sessions.at(member(first))
     assert fetched == len(source)
     expected = open_session(trainer, {}, initial_seed(0, "c1"))
     expected.adopt(source)
     assert session.checkpoint() == expected.checkpoint()
-    assert sessions.at(unit(first)) == (session, 0), "nothing has happened to it"
+    assert sessions.at(member(first)) == (session, 0), "nothing has happened to it"
     # One that trained and went back to its beginning is made anew.
     sessions.begin("c1")
     session.restore(other)
-    again, _ = sessions.at(unit(first))
+    again, _ = sessions.at(member(first))
     assert again.checkpoint() == expected.checkpoint()
-    held, fetched = sessions.at(unit(SourceState("c3", 2, digest_of(other))))
+    held, fetched = sessions.at(member(SourceState("c3", 2, digest_of(other))))
     assert (held.model.weight.tolist()[0][0], fetched) == (2.0, 0), "this worker holds it"
     (path,) = tmp_path.rglob("*.safetensors")
     path.write_bytes(source[:-1])
     with pytest.raises(CallError, match=r"the store does not give the checkpoint of c0 at version 2: .* is damaged"):
-        sessions.at(unit(first))
+        sessions.at(member(first))

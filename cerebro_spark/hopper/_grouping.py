@@ -1,0 +1,94 @@
+"""Grouping: which trials train together, as one unit, on one read and one pass of what they share.
+
+Nautilus, section 4.3: a fused group of candidates. A search without one has groups of one trial.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cerebro_spark.hopper._trial import Trial
+
+__all__ = ["Group", "Grouping", "Singles"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Trials that visit the shards of one epoch together.
+
+    Parameters
+    ----------
+    trials : tuple of Trial
+        At least one.
+    loads : tuple of str
+        Expressions of the layers whose outputs they read in place of a shard's inputs, for each of them is computed
+        from these. Default none: an ordinary search.
+    order : str
+        With ``schedule="fixed"``, the id of the trial in whose order they visit the shards; any of the search. By
+        default the first of them. Where it depends on nothing but the seed, so do the models.
+
+    Examples
+    --------
+    >>> from cerebro_spark.hopper import Group, Trial
+    >>> Group((Trial("c001", {}), Trial("c002", {})), loads=("a3f0",)).group_id
+    'c001'
+    """
+
+    trials: tuple[Trial, ...]
+    loads: tuple[str, ...] = ()
+    order: str = ""
+
+    @property
+    def group_id(self) -> str:
+        """Id of the first trial, under which the group is scheduled."""
+        return self.trials[0].trial_id
+
+
+class Grouping(Protocol):
+    """Decides which trials train together. Its methods are called with the run's lock held: they return at once."""
+
+    def groups(self, trials: Sequence[Trial]) -> Sequence[Group]:
+        """Group trials that enter an epoch together.
+
+        Parameters
+        ----------
+        trials : sequence of Trial
+            Of the same epoch, which have visited the same shards of it; in the order of their starts.
+
+        Returns
+        -------
+        sequence of Group
+            Each of these trials is in one of them.
+        """
+
+    def split(self, group: Group, why: str) -> None:
+        """Note that a group lost its worker or its memory, and trains one by one until the end of its epoch.
+
+        Parameters
+        ----------
+        group : Group
+            Its trials come to :meth:`groups` again when they enter their next epoch.
+        why : str
+        """
+
+
+class Singles:
+    """Every trial by itself: an ordinary search.
+
+    Examples
+    --------
+    >>> from cerebro_spark.hopper import Singles, Trial
+    >>> [group.group_id for group in Singles().groups([Trial("c000", {}), Trial("c001", {})])]
+    ['c000', 'c001']
+    """
+
+    def groups(self, trials: Sequence[Trial]) -> Sequence[Group]:
+        """Make a group of each."""
+        return [Group((trial,)) for trial in trials]
+
+    def split(self, group: Group, why: str) -> None:
+        """Do nothing: there is nothing to split."""

@@ -1,0 +1,158 @@
+"""Groups of a run: formed when trials enter an epoch, formed anew where their trials are not alike any more."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cerebro_spark.hopper._grouping import Group
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Iterable, Sequence
+
+    from cerebro_spark.hopper._grouping import Grouping
+    from cerebro_spark.hopper._state import RunState
+    from cerebro_spark.hopper._trial import Trial
+
+__all__ = ["Groups"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class Groups:
+    """The groups that trials are in, and what the scheduler knows of them. Its callers hold the run's lock.
+
+    The scheduler has every trial as a configuration. A group is scheduled as its first trial; the others have nothing
+    pending meanwhile. Trials of a group are in the same epoch, and have visited the same shards of it.
+
+    Parameters
+    ----------
+    state : RunState
+    grouping : Grouping
+    """
+
+    def __init__(self, state: RunState, grouping: Grouping) -> None:
+        self._state = state
+        self._grouping = grouping
+        self._of: dict[str, Group] = {}
+
+    def of(self, trial: Trial) -> Group:
+        """Give the group that a trial is in, or was in last."""
+        return self._of.get(trial.trial_id) or Group((trial,))
+
+    def mates(self, trial: Trial) -> tuple[Trial, ...]:
+        """List the trials of a trial's group that have not left it, itself among them."""
+        group = self._of.get(trial.trial_id)
+        return (trial,) if group is None else self._members(group)
+
+    def scheduled(self, group_id: str) -> Group:
+        """Give the group that the scheduler knows by an id."""
+        return self.of(self._state.trial[group_id])
+
+    def enter(self, trials: Sequence[Trial]) -> None:
+        """Let trials enter their next epoch, in groups: all of it, or what remains of it in a resumed run.
+
+        Raises
+        ------
+        ValueError
+            The grouping leaves a trial out, or has one twice.
+        """
+        for trial in trials:
+            self._state.entered[trial.trial_id] = trial.epoch
+        for alike in self._alike(trials):
+            groups = self._grouping.groups(alike)
+            grouped = sorted(trial.trial_id for group in groups for trial in group.trials)
+            if grouped != sorted(trial.trial_id for trial in alike):
+                wanted = ", ".join(trial.trial_id for trial in alike)
+                raise ValueError(f"the grouping of {wanted} gave {', '.join(grouped)}: each has to be in one group")
+            for group in groups:
+                self._form(group)
+
+    def mend(self, trials: Iterable[Trial], *, again: Collection[str] = ()) -> None:
+        """Form the groups of some trials anew where a trial left, or where they are not alike any more.
+
+        Groups whose unit of training is in flight stay as they are: whoever takes the report calls this.
+
+        Parameters
+        ----------
+        trials : iterable of Trial
+        again : collection of str
+            Ids of trials that went back to an earlier checkpoint.
+        """
+        groups = [self._of[trial.trial_id] for trial in trials if trial.trial_id in self._of]
+        for group in dict.fromkeys(groups):
+            if self._trains(group):
+                continue
+            for alike in self._alike(self._in_epoch(group)):
+                if len(alike) < len(group.trials) or any(trial.trial_id in again for trial in alike):
+                    self._form(replace(group, trials=tuple(alike)))
+
+    def go_back(self, trials: Sequence[Trial]) -> None:
+        """Schedule what remains of the epochs of trials that went back to an earlier checkpoint."""
+        for trial in trials:
+            self._state.entered[trial.trial_id] = trial.epoch
+        self.mend(trials, again={trial.trial_id for trial in trials})
+        # A clone waits while its source trains up to there again; the others of its group do not.
+        self.mend(trial for trial in self._state.running if self._state.waits(trial))
+
+    def split(self, trials: Iterable[Trial], why: str) -> None:
+        """Have the trials of a group, none of whose units is in flight, train one by one until their epoch ends."""
+        for group in dict.fromkeys(self._of[trial.trial_id] for trial in trials if trial.trial_id in self._of):
+            if len(group.trials) > 1:
+                _LOG.warning("%d configurations that trained together train one by one: %s", len(group.trials), why)
+                self._grouping.split(group, why)
+                for trial in self._in_epoch(group):
+                    self._form(replace(group, trials=(trial,)))
+
+    def leave(self, trial: Trial) -> None:
+        """Take a trial that has ended out of its group: no more of its units are given out."""
+        self._state.hopper.stop(trial.trial_id)
+        group = self._of.pop(trial.trial_id, None)
+        if group is not None:
+            self.mend(self._members(group))
+
+    def end(self, trial: Trial, status: str, why: str) -> None:
+        """End a trial by an error of its own."""
+        trial.status, trial.traceback = status, why
+        self.leave(trial)
+        self._state.cancel_evaluation(trial)
+        self._state.observer.trial_ended(trial)
+
+    def _members(self, group: Group) -> tuple[Trial, ...]:
+        return tuple(trial for trial in group.trials if self._of.get(trial.trial_id) is group)
+
+    def _in_epoch(self, group: Group) -> list[Trial]:
+        """List the trials of a group that train the epoch for which it was formed: no decision is due about them."""
+        entered = self._state.entered
+        return [trial for trial in self._members(group) if trial.running and entered.get(trial.trial_id) == trial.epoch]
+
+    def _trains(self, group: Group) -> bool:
+        return any(assignment.kind == "train" and assignment.group is group for assignment in self._state.assignments)
+
+    def _alike(self, trials: Iterable[Trial]) -> list[list[Trial]]:
+        """Part trials by what those of a group have in common; one that rests, or is tried alone, is by itself."""
+        alike: dict[Hashable, list[Trial]] = {}
+        for trial in trials:
+            alone = trial.held or trial.suspect or self._state.waits(trial)
+            epoch = trial.epoch
+            key = (
+                epoch,
+                frozenset(trial.done(epoch)),
+                trial.follows.get(epoch, ""),
+                trial.trial_id if alone else "",
+            )
+            alike.setdefault(key, []).append(trial)
+        return list(alike.values())
+
+    def _form(self, group: Group) -> None:
+        first, *others = group.trials
+        epoch, hopper = first.epoch, self._state.hopper
+        for trial in group.trials:
+            self._of[trial.trial_id] = group
+            # For as long as it is in this epoch: also when it is by itself again.
+            trial.follows.setdefault(epoch, group.order or group.group_id)
+        for trial in others:
+            hopper.enter(trial.trial_id, epoch, self._state.partitions)
+        ahead = max(0, max(trial.granted for trial in group.trials) - epoch - 1)
+        hopper.enter(first.trial_id, epoch, first.done(epoch), ahead=ahead, like=first.follows[epoch])

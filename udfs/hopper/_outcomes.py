@@ -1,0 +1,103 @@
+"""Outcomes of a unit for each of its trials: a checkpoint on its way to the store, or a failure in words."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING
+
+from udfs.hopper._checkpoints import Record
+from udfs.hopper._messages import MemberFailure, TrainedMember
+from udfs.hopper._states import digest_of
+from udfs.rpc import CallError
+from udfs.training import Diverged, merge_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from udfs.hopper._messages import Member, TrainUnit
+    from udfs.hopper._sessions import Sessions
+    from udfs.hopper._states import States
+    from udfs.hopper._uploads import Uploads
+    from udfs.training import Session
+
+__all__ = ["Outcomes", "reason_of"]
+
+# Texts of an allocator's errors; torch has no class for them on a CPU.
+_NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
+
+
+class Outcomes:
+    """Makes what a worker reports of each trial.
+
+    Parameters
+    ----------
+    sessions : Sessions
+    states : States
+        Gets the new checkpoints.
+    uploads : Uploads
+        Takes them to the store.
+    interrupted : callable
+        Whether Spark has ended the task.
+    """
+
+    def __init__(self, sessions: Sessions, states: States, uploads: Uploads, interrupted: Callable[[], bool]) -> None:
+        self._sessions = sessions
+        self._states = states
+        self._uploads = uploads
+        self._interrupted = interrupted
+
+    def trained(
+        self,
+        unit: TrainUnit,
+        member: Member,
+        session: Session,
+        sums: dict[str, NDArray[np.float64]],
+        *,
+        fetched: int,
+        seconds: float,
+    ) -> TrainedMember:
+        """Take the checkpoint of a trial that has trained on the unit's shard."""
+        assert member.record is not None  # noqa: S101 - the driver's units of training have one
+        state = session.checkpoint()
+        version, digest = member.version + 1, digest_of(state)
+        self._sessions.finish(member.trial_id, digest)
+        self._states.put(member.trial_id, version, state)
+        visits = (*member.record.visits, (unit.epoch, unit.partition))
+        merged = {name: part.tolist() for name, part in merge_sums(member.record.arrays(), sums).items()}
+        self._uploads.submit(Record(member.trial_id, version, digest, visits, merged), state)
+        return TrainedMember(
+            trial_id=member.trial_id,
+            seconds=seconds,
+            fetched_bytes=fetched,
+            sums=sums,
+            digest=digest,
+            checkpoint_bytes=len(state),
+        )
+
+    def failed(self, member: Member, error: BaseException) -> MemberFailure:
+        """Say why a unit came to nothing for a trial; to be called where the error is handled.
+
+        Raises
+        ------
+        BaseException
+            The error again, where Spark has ended the task.
+        """
+        if isinstance(error, CallError):
+            # Not the trial's fault: the peer that had its checkpoint is gone.
+            return MemberFailure(trial_id=member.trial_id, reason="hop", traceback=str(error))
+        self._sessions.discard(member.trial_id)
+        if isinstance(error, (KeyboardInterrupt, SystemExit)) and self._interrupted():
+            raise error
+        return MemberFailure(trial_id=member.trial_id, reason=reason_of(error), traceback=traceback.format_exc())
+
+
+def reason_of(error: BaseException) -> str:
+    """Tell a loss that diverged, and a want of memory, from any other error of a trial."""
+    if isinstance(error, Diverged):
+        return "diverged"
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
+        return "out of memory"
+    return "raised"
