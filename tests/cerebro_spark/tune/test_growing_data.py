@@ -27,7 +27,7 @@ def test_a_run_keeps_to_the_rows_of_its_cycle(spark: SparkSession, store: Store)
     middle = table.selectExpr("percentile_approx(id, 0.5)").first()[0]
     first = add(f"id <= {middle}", "cycle-0")
     one = search(spark, store, search_space={"lr": [0.01], "hidden": [8]}, num_epochs=1, schedule="fixed")
-    found = one.fit(first, run_id="first")
+    one.fit(first, run_id="first")
     later = add(f"id > {middle}", "cycle-1", previous=first)
     assert later.rows("train") > first.rows("train")
     backend = common(spark, store)["backend"]
@@ -39,4 +39,4 @@ def test_a_run_keeps_to_the_rows_of_its_cycle(spark: SparkSession, store: Store)
     assert trained.keys() == truth.keys()
     for name, value in truth.items():
         np.testing.assert_array_equal(trained[name], value)
-    assert found.best_model.transform(table.limit(3)).count() == 3
+    assert rest.best_model.transform(table.limit(3)).count() == 3
