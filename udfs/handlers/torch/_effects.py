@@ -52,7 +52,7 @@ class Effects(TorchDispatchMode):
         """Run an operation, and keep what it does."""
         del types
         returned = func(*args, **(kwargs or {}))
-        named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | (kwargs or {})  # noqa: SLF001 - has no public reader
+        named = _named(func, args, kwargs or {})
         self.draws |= _draws(func, named)
         self.moves |= _moves(func, named, self._held)
         given = {_key(value) for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)}
@@ -64,6 +64,13 @@ class Effects(TorchDispatchMode):
 
 def _key(value: torch.Tensor) -> int:
     return value.untyped_storage()._cdata  # noqa: SLF001 - the one name that a storage has
+
+
+def _named(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Give all arguments of an operation their names, those left out by their defaults."""
+    arguments = func._schema.arguments  # noqa: SLF001 - has no public reader
+    defaults = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
+    return defaults | dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
 
 
 def _draws(func: Any, named: dict[str, Any]) -> bool:
