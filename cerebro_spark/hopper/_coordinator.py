@@ -184,6 +184,12 @@ class Coordinator:
                 raise InvalidArgumentError(f"{trial_id} has ended ({trial.status}: {trial.reason}): clone it instead")
             return trial
 
+    def share(self, *, shared: bool) -> None:
+        """Say whether other runs share the workers: then none waits for a unit of this one while it is its turn."""
+        with self._state.changed:
+            self._state.shared = shared
+            self._state.changed.notify_all()
+
     def shut_down(self) -> None:
         """Wait until the results of the last epochs are written, once the run is over."""
         self._epochs.shut_down()

@@ -25,6 +25,7 @@ __all__ = [
     "NextUnit",
     "Obsolete",
     "Printed",
+    "Queued",
     "ShardFailed",
     "SourceState",
     "Stop",
@@ -237,12 +238,28 @@ class NextUnit(Request[TrainUnit | EvaluateUnit | Wait | Stop]):
     report : TrainReport, EvaluateReport, UnitFailure or None
     printed : Printed or None
         By that unit.
+    takes : bool
+        Whether it is the worker's turn in its process. If not, the reply comes once there may be a unit to take.
     """
 
     worker: str
     attempt: str
     report: TrainReport | EvaluateReport | UnitFailure | None
     printed: Printed | None = None
+    takes: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued(Request[Acknowledged | Stop]):
+    """The worker waits for its turn: another run trains in its process.
+
+    Parameters
+    ----------
+    worker, attempt : str
+    """
+
+    worker: str
+    attempt: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,5 +313,7 @@ class ShardFailed(Request[Acknowledged]):
     error: str
 
 
-HOPPER = WireProtocol("hopper", 4, (Hello, NextUnit, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed))
+HOPPER = WireProtocol(
+    "hopper", 5, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
+)
 """Messages of the model hopper; raise its version with every change of one."""
