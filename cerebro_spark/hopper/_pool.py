@@ -97,6 +97,8 @@ class Pool:
         self._given_up: set[str] = set()
         # By worker, losses of its process that runs which have left are to blame for.
         self._former: Counter[str] = Counter()
+        # Whether a worker has finished a unit of any run.
+        self._works = False
         self._credentials = new_credentials(encrypted=backend.encrypts)
         self._endpoint = Endpoint(backend.host, self._credentials, POOL, self.answer)
         pool = f"pool-{uuid.uuid4().hex[:12]}"
@@ -164,7 +166,7 @@ class Pool:
         if run is not None and not alone:
             self._end(run)
             with self._changed:
-                self._former.update({name: run.coordinator.uncharged(name) for name in self._names})
+                self._former.update({name: self._uncharged(run, name) for name in self._names})
                 self._runs.remove(run)
                 alone = not self._runs
                 self.closing |= alone
@@ -262,11 +264,12 @@ class Pool:
             served.losses += 1
             served.given_up = not self._restarts or served.losses > self._restarts
             served.start = next(self._starts)
-        last = request.error.strip().rpartition("\n")[2] or "it was told to stop"
+        error = request.error.strip()
+        last = error.rpartition("\n")[2] or "it was told to stop"
         run.coordinator.lose(name, f"it served the run no longer: {last}")
         if served.given_up:
             run.coordinator.give_up(name)
-            self._check_served(run, RunError(f"worker {name} cannot serve it: {request.error or last}"))
+            self._check_served(run, RunError(f"worker {name} cannot serve it: {error or last}"))
         return Noted()
 
     def _is_of(self, run: _Run, request: ServiceEnded) -> bool:
@@ -325,7 +328,12 @@ class Pool:
 
     def uncharged(self, name: str) -> int:
         """Count the losses of a worker's process that trials are blamed for, whosever they are, or may be yet."""
-        return self._former[name] + sum(run.coordinator.uncharged(name) for run in self._going_on())
+        return self._former[name] + sum(self._uncharged(run, name) for run in self._going_on())
+
+    def _uncharged(self, run: _Run, name: str) -> int:
+        # Where another run's units are finished, a run whose own are not has itself to blame.
+        self._works |= any(each.coordinator.events for each in self._going_on())
+        return run.coordinator.uncharged(name, works=self._works)
 
     def look_after(self) -> tuple[str, ...]:
         """Find workers that have fallen silent for some run, and what else has to be seen to."""

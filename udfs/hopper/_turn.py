@@ -85,9 +85,9 @@ class Turn:
             return self._holder == name
 
     def wanted(self, name: str) -> bool:
-        """Whether somebody waits who has had less time than the holder of the turn."""
+        """Whether it has the turn, and somebody waits who has not had more time."""
         with self._changed:
-            return self._holder == name and any(self._had(other) < self._had(name) for other in self._waiting)
+            return self._holder == name and any(self._had(other) <= self._had(name) for other in self._waiting)
 
     def give_up(self, name: str) -> None:
         """Let others train, if it has the turn."""
