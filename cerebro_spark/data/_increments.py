@@ -15,7 +15,7 @@ from cerebro_spark.data._census import COMPLETE, WITHOUT_WEIGHT, count, encoded,
 from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, from_worker
 from cerebro_spark.data._columns import choose
 from cerebro_spark.errors import ChangingInputError, ColumnError, EmptyInputError, InvalidArgumentError
-from cerebro_spark.hopper import check_free
+from cerebro_spark.hopper import uses_slots
 from optimizer.errors import nearest
 from udfs.driver import hint_keywords, quoted
 from udfs.shards import (
@@ -171,31 +171,31 @@ def prepare_increment(  # noqa: PLR0913 - as many as there are facts that decide
     _check_id(df, id_column)
     settings = {"num_shards": num_shards, "test_fraction": test_fraction, "seed": seed, "id_column": id_column}
     before = _before(store, name, previous, settings)
-    check_free(df.sparkSession)
-    store.check_writable()
-    tick = progress or _LOG.info
-    tick("counting rows")
-    rows = _placed(df, chosen, id_column, num_shards, test_fraction, seed)
-    census = count(rows, chosen, errors, image_size, buckets=2 * num_shards)
-    inputs, labels = chosen.groups(census.shapes)
-    planned = PreparedData(
-        store,
-        increment_name(name, 0 if before is None else len(before.increments)),
-        inputs,
-        labels,
-        (),
-        seed,
-        test_fraction,
-        "planned",
-        census.dropped,
-        chosen.weights,
-        census.zero_weights,
-    )
-    if before is None:
-        _check_first(census, num_shards, test_fraction)
-    else:
-        _check_alike(planned, before)
-    increment = _Writing(planned, chosen, census, errors, before, num_shards).run(rows, tick)
+    with uses_slots(df.sparkSession):
+        store.check_writable()
+        tick = progress or _LOG.info
+        tick("counting rows")
+        rows = _placed(df, chosen, id_column, num_shards, test_fraction, seed)
+        census = count(rows, chosen, errors, image_size, buckets=2 * num_shards)
+        inputs, labels = chosen.groups(census.shapes)
+        planned = PreparedData(
+            store,
+            increment_name(name, 0 if before is None else len(before.increments)),
+            inputs,
+            labels,
+            (),
+            seed,
+            test_fraction,
+            "planned",
+            census.dropped,
+            chosen.weights,
+            census.zero_weights,
+        )
+        if before is None:
+            _check_first(census, num_shards, test_fraction)
+        else:
+            _check_alike(planned, before)
+        increment = _Writing(planned, chosen, census, errors, before, num_shards).run(rows, tick)
     if increment.data.dropped:
         _LOG.warning('rows are left out: %s. errors="raise" refuses such data', listed(increment.data.dropped))
     if before is not None and not increment.rows and not increment.changes:

@@ -24,7 +24,7 @@ from cerebro_spark.errors import (
     InvalidArgumentError,
     ShardError,
 )
-from cerebro_spark.hopper import check_free
+from cerebro_spark.hopper import uses_slots
 from udfs.driver import hint_keywords
 from udfs.shards import FOLDER, SPLITS, PreparedData, Shard, ShardReport, ShardWriter, load_prepared, shard_path
 
@@ -120,7 +120,7 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     StoreError
         The driver or a worker cannot write to the store.
     BusyError
-        Another run holds the session's task slots.
+        A run goes on in the session, and its workers hold all task slots.
     ChangingInputError
         The DataFrame returned different rows when it was read again.
 
@@ -157,35 +157,35 @@ def prepare(  # noqa: PLR0913 - as many as there are facts that decide which row
     image_size = None if image_size is None else int(image_size)
     chosen = choose(df, feature_columns, label_columns, weight_column)
     check_image_size(chosen, image_size)
-    check_free(df.sparkSession)
-    store.check_writable()
-    tick = progress or _LOG.info
-    tick("counting rows")
-    rows = encoded(df, chosen, seed)
-    census = count(rows, chosen, errors, image_size)
-    deal = _deal(census, num_shards, test_fraction, seed)
-    fingerprint = _fingerprint(chosen, census, num_shards, test_fraction, seed)
-    inputs, labels = chosen.groups(census.shapes)
-    name = name or fingerprint[:16]
-    planned = PreparedData(
-        store,
-        name,
-        inputs,
-        labels,
-        (),
-        seed,
-        test_fraction,
-        fingerprint,
-        census.dropped,
-        chosen.weights,
-        census.zero_weights,
-    )
-    if census.zero_weights:
-        _LOG.info("%d rows have the weight 0 in %r and are left out", census.zero_weights, weight_column)
-    prepared = _stored(planned, errors, df.sparkSession) or _Writing(planned, chosen, deal, errors).run(rows, tick)
-    if prepared.dropped:
-        _LOG.warning('rows are left out: %s. errors="raise" refuses such data', listed(prepared.dropped))
-    return prepared
+    with uses_slots(df.sparkSession):
+        store.check_writable()
+        tick = progress or _LOG.info
+        tick("counting rows")
+        rows = encoded(df, chosen, seed)
+        census = count(rows, chosen, errors, image_size)
+        deal = _deal(census, num_shards, test_fraction, seed)
+        fingerprint = _fingerprint(chosen, census, num_shards, test_fraction, seed)
+        inputs, labels = chosen.groups(census.shapes)
+        name = name or fingerprint[:16]
+        planned = PreparedData(
+            store,
+            name,
+            inputs,
+            labels,
+            (),
+            seed,
+            test_fraction,
+            fingerprint,
+            census.dropped,
+            chosen.weights,
+            census.zero_weights,
+        )
+        if census.zero_weights:
+            _LOG.info("%d rows have the weight 0 in %r and are left out", census.zero_weights, weight_column)
+        prepared = _stored(planned, errors, df.sparkSession) or _Writing(planned, chosen, deal, errors).run(rows, tick)
+        if prepared.dropped:
+            _LOG.warning('rows are left out: %s. errors="raise" refuses such data', listed(prepared.dropped))
+        return prepared
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """One run of the model hopper on the driver: its workers' jobs, the coordinator, the journal (Cerebro, section 3.5)."""
 
-from cerebro_spark.hopper._backend import SparkBackend, check_free
+from cerebro_spark.hopper._backend import SparkBackend
 from cerebro_spark.hopper._budget import Budget
 from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._director import Director
@@ -17,6 +17,7 @@ from cerebro_spark.hopper._probe import Probed, probe
 from cerebro_spark.hopper._recorded import Recorded
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._run import Outcome, Run
+from cerebro_spark.hopper._slots import uses_slots
 from cerebro_spark.hopper._trial import Death, Trial
 
 __all__ = [
@@ -46,7 +47,7 @@ __all__ = [
     "Trial",
     "TrialLog",
     "best_epoch",
-    "check_free",
     "inspect_store",
     "probe",
+    "uses_slots",
 ]

@@ -3,39 +3,36 @@
 from __future__ import annotations
 
 import socket
-import threading
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from weakref import WeakSet
 
 from pyspark.sql import is_remote
 
-from cerebro_spark.errors import BusyError, InvalidArgumentError, TooFewSlotsError
+from cerebro_spark.errors import InvalidArgumentError, TooFewSlotsError
+from cerebro_spark.hopper._slots import slots_of
 from udfs.driver import encrypts, task_slots
 from udfs.node import check_device
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkBackend", "check_free"]
-
-_busy: WeakSet[SparkSession] = WeakSet()
-_lock = threading.Lock()
+__all__ = ["SparkBackend"]
 
 
 @dataclass(frozen=True)
 class SparkBackend:
     """A Spark session that trains.
 
+    Searches on equal backends of one session may go on at the same time: they share the workers.
+
     Parameters
     ----------
     spark : SparkSession
         Classic or Connect.
     num_workers : int
-        Long-lived tasks, each with one task slot and its own shards. While a run goes on they hold their slots.
+        Long-lived tasks, each with one task slot and its own shards. While a run goes on they hold their slots, and no
+        run beside it takes others.
     max_workers : int, optional
         As many may work once the cluster has the slots: the others wait for one, and get shards when a trial ends an
         epoch. By default there are no others.
@@ -43,6 +40,7 @@ class SparkBackend:
         CPU threads of one unit; ``spark.task.cpus`` by default.
     memory_bytes : int, optional
         Of a worker, for shards and for the states it holds, half each; a quarter of its machine's memory by default.
+        Each of several searches that share the worker has as much.
     restarts : int
         How often a lost worker's job is started again before its shards go to the others. Default 3.
     rejoin_s : float
@@ -128,44 +126,27 @@ class SparkBackend:
 
         The executors of a session that has only just started get 30 seconds to register.
 
+        Where a run goes on, its workers have their slots, and another one shares them.
+
         Raises
         ------
         TooFewSlotsError
             It has fewer.
         BusyError
-            Another run holds them.
+            A run goes on in the session, and its workers are not like those of this backend.
         """
-        check_free(self.spark)
-        slots = task_slots(self.spark, wanted=self.num_workers)
-        if slots < self.num_workers:
+        slots = slots_of(self.spark)
+        with ExitStack() as using:
+            with slots.changed:
+                pool = slots.settled()
+                if pool is not None:
+                    pool.check(self)
+                    return
+                using.enter_context(slots.used())
+            count = task_slots(self.spark, wanted=self.num_workers)
+            slots.count = count
+        if count < self.num_workers:
             raise TooFewSlotsError(
-                f"num_workers={self.num_workers}, and the cluster runs {slots} tasks at a time: ask for {slots} "
+                f"num_workers={self.num_workers}, and the cluster runs {count} tasks at a time: ask for {count} "
                 "workers, or start Spark with more cores"
             )
-
-    @contextmanager
-    def occupied(self) -> Iterator[None]:
-        """Hold the session for one run: its workers keep their slots, and another run or job would wait for them.
-
-        Raises
-        ------
-        BusyError
-            Another run is going on in this session.
-        """
-        with _lock:
-            check_free(self.spark)
-            _busy.add(self.spark)
-        try:
-            yield
-        finally:
-            with _lock:
-                _busy.discard(self.spark)
-
-
-def check_free(spark: SparkSession) -> None:
-    """Raise ``BusyError`` while a run holds the session's task slots."""
-    if spark in _busy:
-        raise BusyError(
-            "a run goes on in this Spark session and holds its task slots, so that this would wait for its end: wait "
-            "for it here, or take another application"
-        )

@@ -193,6 +193,12 @@ class Coordinator:
                 raise InvalidArgumentError(f"{trial_id} has ended ({trial.status}: {trial.reason}): clone it instead")
             return trial
 
+    def share(self, *, shared: bool) -> None:
+        """Say whether other runs share the workers: then none waits for a unit of this one while it is its turn."""
+        with self._state.changed:
+            self._state.shared = shared
+            self._state.changed.notify_all()
+
     def shut_down(self) -> None:
         """Wait until the results of the last epochs are written, once the run is over."""
         self._epochs.shut_down()
@@ -223,10 +229,17 @@ class Coordinator:
             self._recovery.give_up(name)
             self._epochs.step()
 
-    def uncharged(self, name: str) -> int:
-        """Count the losses of a worker that are not its own: trials are blamed for them, or may be yet."""
+    def uncharged(self, name: str, *, works: bool = False) -> int:
+        """Count the losses of a worker that are not its own: trials are blamed for them, or may be yet.
+
+        Parameters
+        ----------
+        name : str
+        works : bool
+            Whether a worker has finished a unit of another run. Default ``False``.
+        """
         with self._state.changed:
-            return self._recovery.uncharged(name)
+            return self._recovery.uncharged(name, works=works)
 
     def look_after(self) -> tuple[str, ...]:
         """Find workers that have fallen silent, units that take too long, and lost workers that do not come back.

@@ -93,6 +93,7 @@ class Epochs:
     def step(self) -> None:
         """Close the epochs that are over, and wake those that wait."""
         state = self._state
+        state.changes += 1
         state.changed.notify_all()
         if state.over:
             return

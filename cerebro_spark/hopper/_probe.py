@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ __all__ = ["Probed", "probe"]
 
 # Rows that the first configuration is tried on; batch norm needs more than one.
 _ROWS = 4
+
+# A network is built with the process's random numbers, and several searches may begin at once.
+_TURN = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +119,11 @@ def probe(
     rows = load_rows(prepared, "train", _ROWS)
     try:
         weighted = rows.weights is not None
-        session = open_session(trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted)
-        # Unequal ones, so that the loss has to give one number a row.
-        unequal = np.arange(1, rows.rows + 1, dtype=np.float32) if weighted else None
-        session.evaluate(replace(rows, weights=unequal))
+        with _TURN:
+            session = open_session(trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted)
+            # Unequal ones, so that the loss has to give one number a row.
+            unequal = np.arange(1, rows.rows + 1, dtype=np.float32) if weighted else None
+            session.evaluate(replace(rows, weights=unequal))
     except CerebroError:
         raise
     except Exception as error:

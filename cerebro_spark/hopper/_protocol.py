@@ -18,6 +18,7 @@ from udfs.hopper import (
     Hello,
     NextUnit,
     Obsolete,
+    Queued,
     ShardFailed,
     Stop,
     Wait,
@@ -86,7 +87,7 @@ class Answers:
                 return self._hello(request)
             case NextUnit():
                 return self._next(request)
-            case Beat() | Ended():
+            case Beat() | Ended() | Queued():
                 return self._process(request)
             case CheckpointStored():
                 return self._stored(request)
@@ -136,7 +137,7 @@ class Answers:
                 self._epochs.step()
             while not state.over and state.workers.get(worker.name) is worker:
                 begun = time.perf_counter()
-                assignment = self._assignments.take(worker)
+                assignment = self._assignments.take(worker) if request.takes else None
                 state.decision_seconds += time.perf_counter() - begun
                 drop, worker.drop = tuple(worker.drop), []
                 holds = tuple(sorted(state.holdings[worker.name]))
@@ -144,13 +145,26 @@ class Answers:
                     state.given[worker.attempt] = assignment.trials
                     return self._assignments.describe(assignment, drop=drop, holds=holds)
                 remaining = until - time.monotonic()
-                if remaining <= 0 or drop:
+                if request.takes:
+                    worker.idle_at = state.changes
+                elsewhere = state.shared if request.takes else worker.idle_at != state.changes
+                if remaining <= 0 or drop or elsewhere:
                     return Wait(drop=drop, holds=holds)
                 state.changed.wait(remaining)
                 worker.asked = worker.seen = time.monotonic()
             return Stop()
 
-    def _process(self, request: Beat | Ended) -> Acknowledged | Abort:
+    def _queued(self, request: Queued) -> Acknowledged | Stop:
+        state = self._state
+        with state.changed:
+            worker = self._liveness.heard(request.worker, request.attempt)
+            if worker is not None:
+                worker.asked = worker.seen
+            return Stop() if state.over or request.attempt in state.dismissed else Acknowledged()
+
+    def _process(self, request: Beat | Ended | Queued) -> Acknowledged | Abort | Stop:
+        if isinstance(request, Queued):
+            return self._queued(request)
         state = self._state
         with state.changed:
             if isinstance(request, Ended):

@@ -139,15 +139,16 @@ class Recovery:
         if again:
             self._groups.go_back(again)
 
-    def uncharged(self, name: str) -> int:
+    def uncharged(self, name: str, *, works: bool = False) -> int:
         """Count the losses of a worker that are not its own: trials are blamed for them, or may be yet.
 
         A trial is blamed when it has taken two workers with it in a row, for both. After the first it is open: if the
         trial gets past the unit, the loss was the worker's own. As long as no worker has finished any unit, all losses
-        are the workers' own: where nothing works, the reason is not one configuration.
+        are the workers' own: where nothing works, the reason is not one configuration. With ``works`` another run's
+        units are finished.
         """
         state = self._state
-        if not state.events:
+        if not state.events and not works:
             return 0
         open_losses = {
             (name, death.loss)

@@ -13,11 +13,11 @@ from cerebro_spark.hopper._coordinator import Coordinator
 from cerebro_spark.hopper._director import Director
 from cerebro_spark.hopper._log_writer import LogWriter
 from cerebro_spark.hopper._metrics import epoch_metrics
+from cerebro_spark.hopper._pool import Member
 from cerebro_spark.hopper._publisher import Publisher, run_started
 from cerebro_spark.hopper._retention import Retention
-from udfs.driver import WorkerJobs
-from udfs.hopper import HOPPER, Checkpoints, HopperWorker, WorkerSettings
-from udfs.rpc import Endpoint, new_credentials
+from udfs.hopper import HOPPER, Checkpoints, WorkerSettings
+from udfs.rpc import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +60,7 @@ class Outcome:
     decision_seconds, checkpoint_seconds : float
         Spent in the scheduler, and in writing checkpoints, which happens beside the training.
     cpu_seconds : dict of str to float
-        Per worker, of its process.
+        Per worker, of its process, in the turns of this run.
     refused : int
         Calls that did not come from this run's own workers.
     """
@@ -167,7 +167,6 @@ class Run:
         settings = self._settings(shares)
         # Once now, so that a function that cannot be pickled says so before Spark starts a job.
         settings["w0"].packed()
-        credentials = new_credentials(encrypted=self.backend.encrypts)
         coordinator = Coordinator(
             director,
             workers={name: partitions for name, partitions in shares.items() if partitions},
@@ -187,24 +186,13 @@ class Run:
         )
         if self.begun is not None:
             self.begun(coordinator, self.spec)
-        endpoint = Endpoint(self.backend.host, credentials, HOPPER, coordinator.answer, partial(_packed, settings))
-        jobs = WorkerJobs(
-            self.backend.spark,
-            coordinator,
-            [
-                HopperWorker(name, self.spec.run, endpoint.location, credentials, spare=not each.partitions)
-                for name, each in settings.items()
-            ],
-            restarts=self.backend.restarts,
-        )
+        member = Member(self.backend, coordinator)
         try:
-            with self.backend.occupied():
-                self._supervise(coordinator, jobs, director.trials)
+            refused = self._supervise(coordinator, member, settings, director.trials)
         except KeyboardInterrupt:
             message = f"run {self.spec.run!r} was interrupted in epoch {coordinator.epoch}. {self._remedy}"
             raise KeyboardInterrupt(message) from None
         finally:
-            endpoint.shutdown()
             coordinator.shut_down()
         if coordinator.error is not None:
             raise RunError(
@@ -218,8 +206,8 @@ class Run:
             tuple(coordinator.losses),
             coordinator.decision_seconds,
             coordinator.checkpoint_seconds,
-            {row["worker"]: row["cpu_seconds"] for row in jobs.reports},
-            endpoint.refused,
+            member.cpu_seconds,
+            refused,
         )
 
     @property
@@ -230,12 +218,29 @@ class Run:
             return f"Go on with Selection.resume(store, {self.spec.run!r}, backend=..., trainer_fn=...)"
         return f"Go on with resume({self.spec.run!r}) of a {self.spec.procedure} with the same settings"
 
-    def _supervise(self, coordinator: Coordinator, jobs: WorkerJobs, trials: Sequence[Trial]) -> None:
-        """Start the workers, wait for the end of the run, and end them: an interrupt at any place ends them as well."""
+    def _supervise(
+        self,
+        coordinator: Coordinator,
+        member: Member,
+        settings: Mapping[str, WorkerSettings],
+        trials: Sequence[Trial],
+    ) -> int:
+        """Have the workers serve the run until its end: an interrupt at any place ends it as well.
+
+        Returns
+        -------
+        int
+            Calls that were refused.
+        """
         logs = LogWriter(self.journal, self.lease, trials)
+        endpoint: Endpoint | None = None
         try:
             try:
-                jobs.start()
+                credentials = member.join()
+                endpoint = Endpoint(
+                    self.backend.host, credentials, HOPPER, coordinator.answer, partial(_packed, settings)
+                )
+                member.announce(endpoint.location)
                 self._wait(coordinator, logs)
             except BaseException as error:
                 coordinator.fail(error)
@@ -244,8 +249,11 @@ class Run:
                 # An interrupt before this line is the first: all others are held from then on.
                 self.interrupts.hold()
         finally:
-            jobs.stop()
+            member.leave()
+            if endpoint is not None:
+                endpoint.shutdown()
             logs.write()
+        return endpoint.refused
 
     def _wait(self, coordinator: Coordinator, logs: LogWriter) -> None:
         told = False

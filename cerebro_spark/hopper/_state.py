@@ -64,6 +64,8 @@ class Attached:
     assignment: Assignment | None = None
     drop: list[tuple[str, int]] = field(default_factory=list)
     abort: bool = False
+    # What had changed when there was nothing for it.
+    idle_at: int = -1
 
 
 class RunState:
@@ -99,6 +101,10 @@ class RunState:
         Whether every process that still beats is to be ended.
     dismissed : set of str
         Attempts that were taken for lost.
+    changes : int
+        How often something changed that may give a worker a unit.
+    shared : bool
+        Whether other runs share the workers, so that none may wait here for a unit while it is its turn.
     """
 
     hopper: Hopper
@@ -132,6 +138,8 @@ class RunState:
         self.over = False
         self.aborting = False
         self.dismissed: set[str] = set()
+        self.changes = 0
+        self.shared = False
         self._validates = validates
         self._started = time.monotonic() - earlier_s
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from abc import abstractmethod
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from pyspark.ml import Estimator
 
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
-from cerebro_spark.hopper import KEEPS, ROUNDS, Budget, Interrupts, Journal, Lease, RunSpec, probe
+from cerebro_spark.hopper import KEEPS, ROUNDS, Budget, Interrupts, Journal, Lease, RunSpec, probe, uses_slots
 from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._ranking import check_objectives
 from cerebro_spark.tune._resumed import check_no_replay, check_same, check_weights
@@ -278,6 +279,10 @@ class Search(Estimator[Selection]):
     def start(self, data: DataFrame | PreparedData, *, run_id: str | None = None) -> Experiment:
         """Begin what :meth:`fit` does in the background, and return at once.
 
+        Searches that go on at the same time, on equal backends of one session, share the workers: each gets the same
+        share of a worker's time, and its models are those that it trains alone. One that begins while the workers hold
+        all task slots takes data that are prepared.
+
         Parameters
         ----------
         data : DataFrame or PreparedData
@@ -293,19 +298,28 @@ class Search(Estimator[Selection]):
         ------
         InvalidArgumentError
             A setting was changed to one that is not allowed.
-        TooFewSlotsError, BusyError
-            The cluster has no slots for the workers. All else that :meth:`fit` raises is raised by
-            :meth:`Experiment.wait`.
+        TooFewSlotsError
+            The cluster has no slots for the workers.
+        BusyError
+            A run goes on in the session, and its workers are not like this backend's, or leave no slot to prepare the
+            data. All else that :meth:`fit` raises is raised by :meth:`Experiment.wait`.
         """
         self._check()
         name = _new_run() if run_id is None else check_name(run_id, "a run")
+        epochs = self.plan().epochs_each
         self.backend.admit()
+        preparing = ExitStack()
+        if not isinstance(data, PreparedData):
+            # From now on: a search that was begun before this one is not to take the slots first.
+            preparing.enter_context(uses_slots(self.backend.spark))
 
         def search(begun: Callable[[Coordinator, RunSpec], None]) -> Selection:
             with Interrupts() as interrupts:
-                return self._search(data, name, interrupts, begun)
+                with preparing:
+                    prepared = self._prepared(data)
+                return self._search(prepared, name, interrupts, begun)
 
-        return Experiment(name, self.plan().epochs_each, search)
+        return Experiment(name, epochs, search)
 
     @abstractmethod
     def procedure(self, *, metric: str | Sequence[str] = "loss", mode: str | Sequence[str] = "min") -> Procedure:

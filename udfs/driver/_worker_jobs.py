@@ -1,4 +1,4 @@
-"""Spark jobs that a run's long-lived workers live in: one each, started again where it is lost."""
+"""Spark jobs that long-lived workers live in: one each, started again where it is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = ["LongLivedWorker", "Supervisor", "WorkerJobs"]
 
@@ -36,30 +36,30 @@ _END_S = 30.0
 
 
 class LongLivedWorker(Protocol):
-    """A function for ``mapInArrow`` that serves until its supervisor tells it to stop, and then reports rows."""
+    """A function for ``mapInArrow`` that serves until its supervisor tells it to stop."""
 
     @property
     def worker(self) -> str:
-        """Its name, which no other worker of the run has."""
+        """Its name, which no other worker of the pool has."""
 
     @property
-    def run(self) -> str:
-        """Id of the run."""
+    def pool(self) -> str:
+        """Id of those that are started and ended together."""
 
     @property
     def spare(self) -> bool:
-        """Whether the run can do without it: it is started once all others are attached."""
+        """Whether the pool can do without it: it is started once all others are attached."""
 
     @property
     def schema(self) -> str:
-        """Columns of the rows that it reports, as Spark writes them."""
+        """Columns of its rows, as Spark writes them; nobody reads any."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Serve until the run is over."""
+        """Serve until the supervisor says that it is over."""
 
 
 class Supervisor(Protocol):
-    """The driver's side of a run, which the workers call. Every method may be called from any thread."""
+    """The driver's side of a pool, which the workers call. Every method may be called from any thread."""
 
     def lose(self, name: str, why: str) -> None:
         """Note that a worker is gone; its job may be started again."""
@@ -68,10 +68,10 @@ class Supervisor(Protocol):
         """Note that a worker will not come back."""
 
     def fail(self, error: BaseException) -> None:
-        """End the run with an error."""
+        """End what they serve with an error."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until the run is over, and give whether it is."""
+        """Wait until it is over, and give whether it is."""
 
     def uncharged(self, name: str) -> int:
         """Count the losses of a worker that do not count against its restarts: its work was the reason, or may be."""
@@ -109,11 +109,6 @@ class WorkerJobs:
     restarts : int
         How often a worker's job is started again; losses that the supervisor does not charge to it do not count. 0:
         never, whatever the reason.
-
-    Attributes
-    ----------
-    reports : list of Row
-        Rows of the workers that have ended without an error.
     """
 
     def __init__(
@@ -129,7 +124,6 @@ class WorkerJobs:
         self._tags: dict[str, str] = {}
         self._needed = {worker.worker for worker in workers if not worker.spare}
         self._given_up: set[str] = set()
-        self.reports: list[Row] = []
         self._threads = [
             threading.Thread(target=self._serve, args=(worker,), name=worker.worker, daemon=True) for worker in workers
         ]
@@ -184,7 +178,7 @@ class WorkerJobs:
             if self._over.is_set():
                 return
             try:
-                self.reports += self._collect(worker, attempt)
+                self._run(worker, attempt)
             except Exception as error:  # noqa: BLE001 - of Spark, of any kind: the worker is gone
                 last = error
                 if not self._over.is_set():
@@ -200,22 +194,23 @@ class WorkerJobs:
         if self._needed <= self._given_up and not self._supervisor.alive and last is not None:
             self._supervisor.fail(last)
 
-    def _collect(self, worker: LongLivedWorker, attempt: int) -> list[Row]:
+    def _run(self, worker: LongLivedWorker, attempt: int) -> None:
         """Run one job of a worker to its end."""
         spark = self._sessions[worker.worker]
-        tag = f"{worker.run}-{worker.worker}-{attempt}"
+        tag = f"{worker.pool}-{worker.worker}-{attempt}"
         self._tags[worker.worker] = tag
         job = spark.range(0, 1, 1, 1).mapInArrow(worker, worker.schema)
         if not self._tagged:
-            return job.collect()
+            job.collect()
+            return
         spark.addTag(tag)
         try:
-            return job.collect()
+            job.collect()
         finally:
             spark.removeTag(tag)
 
     def _is_wanted(self, name: str) -> bool:
-        """Let a spare worker wait until the others are attached; ``False`` where the run is over before."""
+        """Let a spare worker wait until the others are attached; ``False`` where all is over before."""
         while name not in self._needed and not self._supervisor.complete:
             if self._over.wait(_LOOK_S):
                 return False

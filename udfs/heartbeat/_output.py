@@ -45,9 +45,9 @@ class Output:
     >>> import os
     >>> output = Output()
     >>> output.start()
-    >>> output.begin("c000", "train c000 epoch 0 partition 1 on w0")
+    >>> output.begin("attempt", "c000", "train c000 epoch 0 partition 1 on w0")
     >>> _ = os.system("echo a step")
-    >>> printed = output.take()
+    >>> printed = output.take("attempt")
     >>> output.stop()
     >>> printed.first.splitlines()
     ['[train c000 epoch 0 partition 1 on w0]', 'a step']
@@ -91,22 +91,24 @@ class Output:
             _OWN.removeHandler(self._handler)
         self._file.close()
 
-    def begin(self, trial_id: str, unit: str) -> None:
+    def begin(self, attempt: str, trial_id: str, unit: str) -> None:
         """Empty the file, and write down whose output follows.
 
         Parameters
         ----------
+        attempt : str
+            Of the worker, as in :class:`Beat`.
         trial_id : str
         unit : str
             One line about the unit, for people.
         """
         self._empty()
-        os.write(self.descriptor, json.dumps([trial_id, unit]).encode() + b"\n")
+        os.write(self.descriptor, json.dumps([attempt, trial_id, unit]).encode() + b"\n")
 
-    def take(self) -> Printed | None:
-        """Take what was printed since :meth:`begin`; ``None`` where nothing was."""
+    def take(self, attempt: str) -> Printed | None:
+        """Take what an attempt printed since its :meth:`begin`; ``None`` where nothing was."""
         _flush()
-        printed = read_printed(self.descriptor)
+        printed = read_printed(self.descriptor, attempt)
         self._empty()
         return printed
 

@@ -42,21 +42,25 @@ class Printed:
     last: str
 
 
-def read_printed(descriptor: int) -> Printed | None:
-    """Read an output file: ``None`` where no unit goes on, or it has printed nothing.
+def read_printed(descriptor: int, attempt: str) -> Printed | None:
+    """Read an output file: ``None`` where no unit of an attempt goes on, or it has printed nothing.
 
     Parameters
     ----------
     descriptor : int
-        Of a file whose first line, in JSON, has the trial's id and the unit.
+        Of a file whose first line, in JSON, has the attempt, the trial's id and the unit.
+    attempt : str
+        Of a worker, as in :class:`Beat`: several of a process print to one file, each in its turn.
     """
     line, end, _ = os.pread(descriptor, _BLOCK, 0).partition(b"\n")
     body, size = len(line) + 1, os.fstat(descriptor).st_size
     if not end or size <= body:
         return None
     try:
-        trial_id, unit = json.loads(line)
+        owner, trial_id, unit = json.loads(line)
     except (ValueError, TypeError):  # a thread of the trainer's prints while no unit goes on
+        return None
+    if owner != attempt:
         return None
     last = max(body + KEPT_BYTES, size - KEPT_BYTES)
     first = os.pread(descriptor, KEPT_BYTES, body)

@@ -75,7 +75,7 @@ def send(
         return
     if not _beat_on(caller, beat, parent, lost_s, output):
         return
-    printed = None if output is None else read_printed(output)
+    printed = None if output is None else read_printed(output, attempt)
     with suppress(CallError, RefusedError):
         caller.call(Ended(worker=worker, attempt=attempt, printed=printed), timeout_s=_CALL_S)
 

@@ -20,6 +20,7 @@ from udfs.hopper._messages import (
     NextUnit,
     Obsolete,
     Printed,
+    Queued,
     ShardFailed,
     SourceState,
     Stop,
@@ -31,32 +32,41 @@ from udfs.hopper._messages import (
     Welcome,
     WorkUnit,
 )
+from udfs.hopper._pool import POOL, AskRuns, Close, Noted, PooledRun, Runs, ServiceEnded
 from udfs.hopper._settings import WorkerSettings
 from udfs.hopper._states import States, digest_of
-from udfs.hopper._worker import HopperWorker
+from udfs.hopper._worker import PoolWorker
 
 __all__ = [
     "HOPPER",
+    "POOL",
     "Abort",
     "Acknowledged",
+    "AskRuns",
     "Beat",
     "CheckpointFailed",
     "CheckpointStored",
     "Checkpoints",
+    "Close",
     "Ended",
     "EvaluateReport",
     "EvaluateUnit",
     "EvaluatedMember",
     "Hello",
-    "HopperWorker",
     "Instruction",
     "Member",
     "MemberFailure",
     "MemberReport",
     "NextUnit",
+    "Noted",
     "Obsolete",
+    "PoolWorker",
+    "PooledRun",
     "Printed",
+    "Queued",
     "Record",
+    "Runs",
+    "ServiceEnded",
     "ShardFailed",
     "SourceState",
     "States",

@@ -29,6 +29,7 @@ __all__ = [
     "NextUnit",
     "Obsolete",
     "Printed",
+    "Queued",
     "ShardFailed",
     "SourceState",
     "Stop",
@@ -306,12 +307,28 @@ class NextUnit(Request[TrainUnit | EvaluateUnit | Wait | Stop]):
     report : TrainReport, EvaluateReport, UnitFailure or None
     printed : Printed or None
         By that unit, under the first of its trials.
+    takes : bool
+        Whether it is the worker's turn in its process. If not, the reply comes once there may be a unit to take.
     """
 
     worker: str
     attempt: str
     report: TrainReport | EvaluateReport | UnitFailure | None
     printed: Printed | None = None
+    takes: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued(Request[Acknowledged | Stop]):
+    """The worker waits for its turn: another run trains in its process.
+
+    Parameters
+    ----------
+    worker, attempt : str
+    """
+
+    worker: str
+    attempt: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,5 +382,7 @@ class ShardFailed(Request[Acknowledged]):
     error: str
 
 
-HOPPER = WireProtocol("hopper", 5, (Hello, NextUnit, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed))
+HOPPER = WireProtocol(
+    "hopper", 5, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
+)
 """Messages of the model hopper; raise its version with every change of one."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import socket
-import time
-import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from pyspark import TaskContext
 
-from udfs.heartbeat import Heartbeat, Output
+from udfs.heartbeat import Heartbeat
 from udfs.hopper._checkpoints import Checkpoints
 from udfs.hopper._messages import HOPPER, Hello, NextUnit, ShardFailed, Stop, WorkUnit
 from udfs.hopper._outcomes import Outcomes
@@ -24,8 +23,9 @@ from udfs.rpc import Caller, Endpoint, address_towards
 from udfs.shards import ShardError
 
 if TYPE_CHECKING:
-    from udfs.heartbeat import Printed
-    from udfs.hopper._messages import EvaluateReport, EvaluateUnit, TrainReport, TrainUnit, UnitFailure
+    from udfs.heartbeat import Output, Printed
+    from udfs.hopper._messages import EvaluateReport, TrainReport, UnitFailure
+    from udfs.hopper._place import Place
     from udfs.hopper._settings import WorkerSettings
     from udfs.rpc import Credentials
     from udfs.shards import Tensors
@@ -38,7 +38,7 @@ _CALL_S = 30.0
 
 
 class Service:
-    """One attempt of a worker, from its first shard to the end of the run.
+    """One attempt of a worker, from its first shard to the end of the run; others may share its process.
 
     Parameters
     ----------
@@ -47,24 +47,19 @@ class Service:
         Location of the driver's endpoint.
     credentials : Credentials
         The run's.
-
-    Attributes
-    ----------
-    units : int
-        Trained and evaluated.
-    busy_seconds : float
-        In these units.
-    started, cpu_before : float
-        The clock when the attempt began, and the process's CPU seconds when it was attached.
+    place : Place
+        Of the attempt in the queue for the process.
+    output : Output
+        Of the process.
     """
 
-    def __init__(self, worker: WorkerSettings, driver: str, credentials: Credentials) -> None:
-        self.started = time.monotonic()
-        self.units = 0
-        self.busy_seconds = 0.0
-        self.cpu_before = 0.0
+    def __init__(
+        self, worker: WorkerSettings, driver: str, credentials: Credentials, place: Place, output: Output
+    ) -> None:
         self._worker = worker
-        self._attempt = uuid.uuid4().hex
+        self._attempt = place.attempt
+        self._place = place
+        self._cpu_before = 0.0
         self._task = TaskContext.get()
         limit = worker.memory_bytes or memory_limit()[0] // 4
         checkpoints = Checkpoints(worker.prepared.store, worker.run)
@@ -82,21 +77,24 @@ class Service:
             num_shards=len(worker.prepared.partitions),
         )
         outcomes = Outcomes(self._sessions, self._states, self._uploads, self._interrupted)
-        self._work = Units(worker.seed, self._shard, self._sessions, outcomes)
-        self._output = Output()
+        self._units = Units(worker.seed, self._shard, self._sessions, outcomes)
+        self._output = output
         self._heartbeat = Heartbeat(worker.worker, self._attempt, driver, credentials, HOPPER, output=self._output)
 
     def __enter__(self) -> Self:
-        self._output.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._heartbeat.stop()
-        self._output.stop()
         self._uploads.close()
         self._endpoint.shutdown()
         self._driver.close()
         self._sessions.close()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds of the CPU since it was attached."""
+        return self._place.cpu_seconds - self._cpu_before
 
     def serve(self) -> None:
         """Load the shards, attach to the driver, and work until it says stop."""
@@ -108,7 +106,9 @@ class Service:
                 self._shard("validation", partition)
         except ShardError:
             return  # the driver knows, and ends the run
-        self._sessions.warm_up()
+        if not self._place.take():
+            return
+        self._place.call(self._sessions.warm_up)
         hello = Hello(
             worker=self._worker.worker,
             attempt=self._attempt,
@@ -119,11 +119,21 @@ class Service:
         )
         if isinstance(self._driver.call(hello, timeout_s=_CALL_S), Stop):
             return
-        self.cpu_before = time.process_time()
+        self._cpu_before = self._place.cpu_seconds
+        self._work()
+
+    def _work(self) -> None:
+        """Train units, each in a turn of this run, until the driver says stop."""
         report: TrainReport | EvaluateReport | UnitFailure | None = None
         printed: Printed | None = None
         while not self._interrupted():
-            request = NextUnit(worker=self._worker.worker, attempt=self._attempt, report=report, printed=printed)
+            request = NextUnit(
+                worker=self._worker.worker,
+                attempt=self._attempt,
+                report=report,
+                printed=printed,
+                takes=self._place.held,
+            )
             reply = self._driver.call(request, timeout_s=_CALL_S)
             if isinstance(reply, Stop):
                 return
@@ -133,19 +143,18 @@ class Service:
             self._shards.retain(reply.holds)
             report = printed = None
             if isinstance(reply, WorkUnit):
-                self._output.begin(reply.members[0].trial_id, f"{reply.unit_id} on {self._worker.worker}")
-                report = self._run(reply)
-                printed = self._output.take()
+                self._output.begin(self._attempt, reply.members[0].trial_id, f"{reply.unit_id} on {self._worker.worker}")
+                report = self._place.call(partial(self._units.run, reply))
+                printed = self._output.take(self._attempt)
+                self._place.share()
+            elif self._place.held:
+                # There is nothing to train: the others may.
+                self._place.give_up()
+            elif not self._place.take():
+                return
 
     def _interrupted(self) -> bool:
         return self._task is not None and bool(getattr(self._task, "isInterrupted", bool)())
-
-    def _run(self, unit: TrainUnit | EvaluateUnit) -> TrainReport | EvaluateReport | UnitFailure:
-        began = time.monotonic()
-        report = self._work.run(unit)
-        self.units += 1
-        self.busy_seconds += time.monotonic() - began
-        return report
 
     def _shard(self, split: str, partition: int) -> Tensors:
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 __all__ = ["Credentials", "new_credentials"]
@@ -39,6 +40,24 @@ class Credentials:
     def encrypted(self) -> bool:
         """Whether messages are encrypted."""
         return bool(self.certificate)
+
+    def derived(self, name: str) -> Credentials:
+        """Derive credentials of a part of the run, with the same certificate: whoever has these can, nobody else.
+
+        So a secret of its own need not travel to each part.
+
+        Parameters
+        ----------
+        name : str
+            Of the part.
+
+        Examples
+        --------
+        >>> whole = Credentials(b"0123456789abcdef")
+        >>> whole.derived("a") == whole.derived("a"), whole.derived("a") == whole.derived("b")
+        (True, False)
+        """
+        return replace(self, secret=hmac.digest(self.secret, b"cerebro-spark part|" + name.encode(), "sha256"))
 
 
 def new_credentials(*, encrypted: bool) -> Credentials:

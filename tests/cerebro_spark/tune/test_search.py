@@ -28,7 +28,6 @@ from cerebro_spark import (
     TunedModel,
 )
 from cerebro_spark.errors import (
-    BusyError,
     ColumnError,
     InvalidArgumentError,
     NoModelError,
@@ -38,10 +37,7 @@ from cerebro_spark.errors import (
     TooFewSlotsError,
     TrainerError,
 )
-from cerebro_spark.hopper import (
-    Coordinator,
-    check_free,
-)
+from cerebro_spark.hopper import Coordinator
 from udfs.driver import _worker_jobs
 from udfs.hopper import Checkpoints
 
@@ -370,41 +366,6 @@ def test_mlflow_and_tensorboard_have_every_epoch(
     assert parent.data.tags["best_trial_id"] == found.best.trial_id
     assert parent.data.tags["environment.torch"] == torch.__version__
     mlflow.set_tracking_uri(None)
-
-
-def test_two_runs_at_once_are_refused(spark: SparkSession, store: Store, table: DataFrame, tmp_path: Path) -> None:
-    """They would wait for each other's task slots for ever."""
-    flag = tmp_path / "go"
-
-    def slow(params: dict[str, Any]) -> ModelTrainer:
-        import time  # noqa: PLC0415
-
-        made = trainer({"hidden": 4, "lr": 0.01})
-        while params["waits"] and torch.is_grad_enabled() and not flag.exists() and in_worker():
-            time.sleep(0.05)
-        return made
-
-    def in_worker() -> bool:
-        from pyspark import TaskContext  # noqa: PLC0415
-
-        return TaskContext.get() is not None
-
-    task = search(spark, store, trainer_fn=slow, search_space={"waits": [True]}, num_epochs=1)
-    prepared = task.prepare(table)
-    thread = threading.Thread(target=task.fit, args=(prepared,))
-    thread.start()
-    try:
-        for _ in range(600):
-            try:
-                check_free(spark)
-            except BusyError:
-                break
-            thread.join(0.05)
-        with pytest.raises(BusyError, match="holds its task slots"):
-            task.fit(prepared)
-    finally:
-        flag.touch()
-        thread.join()
 
 
 def test_one_that_was_taken_for_lost_comes_back(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Worker:
     worker: str
     spare: bool = False
-    run: str = "run"
+    pool: str = "pool"
     schema: str = "worker string"
 
     def __call__(self, batches: Any) -> Any:
@@ -139,7 +139,6 @@ def test_a_lost_worker_is_started_again() -> None:
     assert started == ["w0", "w0"]
     assert supervisor.lost == [("w0", "its Spark job ended: IOException: the executor is gone")]
     assert supervisor.given_up == []
-    assert run.reports == ["w0"]
 
 
 def test_a_run_fails_once_every_worker_was_lost_too_often() -> None:
@@ -208,7 +207,7 @@ class Ending(Session):
         self.ended.set()
 
 
-@pytest.mark.parametrize(("remote", "ended_by"), [(False, "all"), (True, "run-w0-0")])
+@pytest.mark.parametrize(("remote", "ended_by"), [(False, "all"), (True, "pool-w0-0")])
 def test_the_job_of_a_silent_worker_is_ended(monkeypatch: pytest.MonkeyPatch, *, remote: bool, ended_by: str) -> None:
     """On classic Spark a tag is of one thread: no other can end a job by it."""
     monkeypatch.setattr(_worker_jobs, "is_remote", lambda: remote)

@@ -30,9 +30,9 @@ def _run(body: str) -> subprocess.CompletedProcess[str]:
         from udfs.heartbeat import Output
         output = Output()
         output.start()
-        output.begin("c001", "train c001 on w0")
+        output.begin("a1", "c001", "train c001 on w0")
         {body}
-        printed = output.take()
+        printed = output.take("a1")
         output.stop()
         print(repr(printed))
     """
@@ -80,7 +80,7 @@ def output() -> Iterator[Output]:
 
 
 def _filled(output: Output, size: int) -> bytes:
-    output.begin("c001", "train")
+    output.begin("a1", "c001", "train")
     data = os.urandom(size // 2).hex().encode()
     os.write(output.descriptor, data)
     return data
@@ -89,7 +89,7 @@ def _filled(output: Output, size: int) -> bytes:
 @pytest.mark.parametrize("size", [KEPT_BYTES, KEPT_BYTES + 2, 2 * KEPT_BYTES, 2 * KEPT_BYTES + 2, 5 * KEPT_BYTES])
 def test_the_beginning_and_the_end_are_kept(output: Output, size: int) -> None:
     data = _filled(output, size).decode()
-    printed = read_printed(output.descriptor)
+    printed = read_printed(output.descriptor, "a1")
     assert printed is not None
     first = printed.first.removeprefix("[train]\n")
     assert len(first) + printed.omitted + len(printed.last) == size
@@ -101,12 +101,12 @@ def test_the_beginning_and_the_end_are_kept(output: Output, size: int) -> None:
 @_LINUX
 def test_the_middle_of_a_large_output_takes_no_disk(output: Output) -> None:
     _filled(output, 64 * KEPT_BYTES)
-    before, blocks = read_printed(output.descriptor), os.fstat(output.descriptor).st_blocks
+    before, blocks = read_printed(output.descriptor, "a1"), os.fstat(output.descriptor).st_blocks
     release_middle(output.descriptor)
     if os.fstat(output.descriptor).st_blocks == blocks:
         pytest.skip("this file system keeps the blocks of a hole")
     assert os.fstat(output.descriptor).st_blocks * 512 < 4 * KEPT_BYTES
-    assert read_printed(output.descriptor) == before
+    assert read_printed(output.descriptor, "a1") == before
 
 
 @pytest.mark.parametrize("death", ["os._exit(7)", "ctypes.string_at(0)", "os.kill(os.getpid(), 9)", "heartbeat.stop()"])
@@ -128,7 +128,7 @@ def test_the_driver_hears_of_the_end_and_of_what_was_printed_last(death: str) ->
         heartbeat = Heartbeat("w0", "a1", location, Credentials(bytes.fromhex(secret)), HOPPER, output=output)
         output.start()
         heartbeat.start()
-        output.begin("c001", "train c001 on w0")
+        output.begin("a1", "c001", "train c001 on w0")
         print("about to die")
         {death}
     """

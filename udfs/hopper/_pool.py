@@ -1,0 +1,92 @@
+"""Messages between the long-lived workers of a session, which ask what runs there are, and its driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from udfs.rpc import Request, WireProtocol
+
+__all__ = ["POOL", "AskRuns", "Close", "Noted", "PooledRun", "Runs", "ServiceEnded"]
+
+
+@dataclass(frozen=True, slots=True)
+class PooledRun:
+    """A run that a worker is to serve.
+
+    Parameters
+    ----------
+    name : str
+        Of the run among those of the pool: its credentials are derived with it.
+    start : int
+        Number of the start, larger than that of every earlier one.
+    location : str
+        Location of the endpoint of the run's driver.
+    """
+
+    name: str
+    start: int
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs to serve from now on, beside those of earlier replies; none where nothing has changed.
+
+    Parameters
+    ----------
+    runs : tuple of PooledRun
+    """
+
+    runs: tuple[PooledRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The last run is over, or another process has taken this one's place: end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The driver has taken note."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskRuns(Request[Runs | Close]):
+    """Ask for runs to serve; the reply comes once there are some, or after some seconds.
+
+    Parameters
+    ----------
+    worker, process : str
+        The worker, and what tells its processes apart.
+    after : int
+        Number of the last start that the process knows; 0 at first.
+    """
+
+    worker: str
+    process: str
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceEnded(Request[Noted]):
+    """The process serves a run no longer.
+
+    Parameters
+    ----------
+    worker, process : str
+    start : int
+    error : str
+        Traceback; empty where it was told to stop.
+    cpu_seconds : float
+        Of the process in the run's turns, since it was attached.
+    """
+
+    worker: str
+    process: str
+    start: int
+    error: str
+    cpu_seconds: float
+
+
+POOL = WireProtocol("pool", 1, (AskRuns, ServiceEnded))
+"""Messages of the workers that runs share; raise its version with every change of one."""

@@ -1,0 +1,130 @@
+"""A worker's process and the runs that it serves: a thread for each, and one that trains for all."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+import uuid
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from udfs.handlers import register_framework
+from udfs.heartbeat import Output
+from udfs.hopper._messages import HOPPER
+from udfs.hopper._place import Place
+from udfs.hopper._pool import POOL, AskRuns, Close, ServiceEnded
+from udfs.hopper._service import Service
+from udfs.hopper._settings import WorkerSettings
+from udfs.hopper._turn import Turn
+from udfs.node import limit_threads
+from udfs.rpc import Caller, CallError, RefusedError
+
+if TYPE_CHECKING:
+    from udfs.hopper._pool import PooledRun
+    from udfs.rpc import Credentials
+
+__all__ = ["Services"]
+
+_CALL_S = 30.0
+
+# What the user's function has captured may be large.
+_SETTINGS_S = 600.0
+
+# Of a traceback: its end says what went wrong.
+_LONGEST_ERROR = 8_000
+
+
+class Services:
+    """The runs that this process serves, as its pool's driver says.
+
+    Parameters
+    ----------
+    worker : str
+    driver : str
+        Location of the pool's endpoint.
+    credentials : Credentials
+        The pool's; those of each run are derived from them.
+    """
+
+    def __init__(self, worker: str, driver: str, credentials: Credentials) -> None:
+        self._worker = worker
+        self._process = uuid.uuid4().hex
+        self._credentials = credentials
+        self._driver = Caller(driver, credentials, POOL)
+        self._turn = Turn()
+        self._output = Output()
+
+    def serve(self) -> None:
+        """Serve until the pool closes; in the process's main thread, which trains.
+
+        Raises
+        ------
+        CallError, RefusedError
+            The driver does not answer, or refuses.
+        """
+        self._output.start()
+        try:
+            threading.Thread(target=self._follow, name="runs", daemon=True).start()
+            self._turn.work()
+        finally:
+            self._output.stop()
+            self._driver.close()
+
+    def _follow(self) -> None:
+        threads: list[threading.Thread] = []
+        after = 0
+        try:
+            while True:
+                asked = AskRuns(worker=self._worker, process=self._process, after=after)
+                reply = self._driver.call(asked, timeout_s=_CALL_S)
+                if isinstance(reply, Close):
+                    break
+                for run in reply.runs:
+                    threads.append(threading.Thread(target=self._serve, args=(run,), name=run.name, daemon=True))
+                    threads[-1].start()
+                    after = max(after, run.start)
+        except BaseException as error:  # noqa: BLE001 - raised again in the main thread
+            self._turn.stop(error)
+            return
+        for thread in threads:
+            thread.join()
+        self._turn.stop()
+
+    def _serve(self, run: PooledRun) -> None:
+        error, cpu_seconds = "", 0.0
+        try:
+            cpu_seconds = self._served(run)
+        except BaseException:  # noqa: BLE001 - the driver hears of it
+            error = traceback.format_exc()[-_LONGEST_ERROR:]
+        ended = ServiceEnded(
+            worker=self._worker, process=self._process, start=run.start, error=error, cpu_seconds=cpu_seconds
+        )
+        with suppress(CallError, RefusedError):  # the pool has closed
+            self._driver.call(ended, timeout_s=_CALL_S)
+
+    def _served(self, run: PooledRun) -> float:
+        """Serve a run to its end, and give the seconds of the CPU that it took."""
+        credentials = self._credentials.derived(run.name)
+        caller = Caller(run.location, credentials, HOPPER)
+        place = Place(self._turn, caller, self._worker, uuid.uuid4().hex)
+        try:
+            content = caller.fetch(self._worker, timeout_s=_SETTINGS_S)
+            # Modules of the user's may do anything as they are imported: another run's unit is not to see it.
+            if not place.take():
+                return 0.0
+            settings = place.call(partial(_opened, content))
+            place.give_up()
+            with Service(settings, run.location, credentials, place, self._output) as service:
+                service.serve()
+                return service.cpu_seconds
+        finally:
+            place.leave()
+            caller.close()
+
+
+def _opened(content: bytes) -> WorkerSettings:
+    settings = WorkerSettings.unpacked(content)
+    register_framework(*settings.registered)
+    limit_threads(settings.threads)
+    return settings
