@@ -143,7 +143,8 @@ class Service:
             self._shards.retain(reply.holds)
             report = printed = None
             if isinstance(reply, WorkUnit):
-                self._output.begin(self._attempt, reply.members[0].trial_id, f"{reply.unit_id} on {self._worker.worker}")
+                where = f"{reply.unit_id} on {self._worker.worker}"
+                self._output.begin(self._attempt, reply.members[0].trial_id, where)
                 report = self._place.call(partial(self._units.run, reply))
                 printed = self._output.take(self._attempt)
                 self._place.share()
