@@ -108,9 +108,9 @@ class StoredArray:
     def __init__(self, path: Path, file: FeatureFile) -> None:
         self._mapped = np.memmap(path, _file_dtype(file.stored), "r", shape=(file.rows, *file.shape))
         self._rounded = file.stored == "bfloat16"
-        self.shape = self._mapped.shape
+        self.shape = (file.rows, *file.shape)
         self.dtype = np.dtype(file.dtype)
-        self.row_bytes = self._mapped[:1].nbytes
+        self.row_bytes = file.nbytes // file.rows
 
     def __len__(self) -> int:
         return self.shape[0]

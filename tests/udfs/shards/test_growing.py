@@ -98,7 +98,7 @@ def check(data: GrowingData, batches: Sequence[Mapping[str, Record]], *, memory_
             assert alone.rows == found.rows
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(later)
 def test_the_rows_are_those_of_the_union_in_the_stated_order(batches: list[dict[str, Record]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +106,7 @@ def test_the_rows_are_those_of_the_union_in_the_stated_order(batches: list[dict[
         check(grow(store, [FIRST, *batches]), [FIRST, *batches])
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(later)
 def test_an_id_never_changes_its_split_or_its_shard(batches: list[dict[str, Record]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
