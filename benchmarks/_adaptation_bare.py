@@ -1,7 +1,7 @@
 """Model selection without this project: processes that train each candidate alone, in bare torch or Keras.
 
-*Current practice* trains whole models on all labels of the cycle. Each begins from the whole checkpoint that was written
-when the search began, and ends by writing another one; batches of records stay in memory. *Time optimal* trains the
+*Current practice* trains whole models on all labels of the cycle. Each begins from the whole checkpoint that was
+written when the search began, and ends by writing another one; records stay in memory. *Time optimal* trains the
 branches alone: the frozen part's outputs are in memory already, and no second is counted for that. Both evaluate every
 epoch, as the arms on Spark do. Of the project they take the user's function, which builds a model and its optimizer.
 """
@@ -40,7 +40,7 @@ __all__ = ["Arrangement", "Fleet", "Mode", "Trained", "Trainee", "best_arrangeme
 Mode = Literal["whole", "branch"]
 
 _EVALUATED = 256
-_PROBED = 32
+_PROBED = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,9 @@ def best_arrangement(
             with tempfile.TemporaryDirectory() as folder:
                 fleet.open(few, Path(folder), layout)
                 _prepare(few, fleet, Path(folder), mode, probed)
-                orders = [("train", number, mode, 0, 1) for number in probed * 2]
+                orders = [("train", number, mode, 0, 1) for number in probed]
                 # The first turn pays for what is made once.
-                fleet.map(orders[: len(probed)])
+                fleet.map(orders)
                 started = time.perf_counter()
                 fleet.map(orders)
                 taken = time.perf_counter() - started
@@ -300,7 +300,8 @@ class _TorchTrainee:
         with torch.inference_mode():
             net.eval()
             for start in range(0, len(self._labels), 32):
-                parts.append([each.numpy() for each in net.frozen(*self._batch(self._inputs, slice(start, start + 32)))])
+                outputs = net.frozen(*self._batch(self._inputs, slice(start, start + 32)))
+                parts.append([each.numpy() for each in outputs])
         for place, arrays in enumerate(zip(*parts, strict=True)):
             np.save(f"{path}.{place}.npy", np.concatenate(arrays))
 
@@ -356,7 +357,7 @@ class _TorchTrainee:
 
 
 def _put(net: Any, state: Mapping[str, Any]) -> None:
-    """Take a checkpoint's tensors as they are: frozen weights may be pages of a file, which a copy would make private."""
+    """Take a checkpoint's tensors as they are: the model's own may be pages of a file, which are not to be written."""
     for path, tensor in net.named_parameters():
         tensor.data = state[path]
     for path, tensor in net.named_buffers():

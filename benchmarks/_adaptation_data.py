@@ -1,4 +1,4 @@
-"""Labels that come in batches: tweets with tags, photographs and grey pictures, as arrays and as a DataFrame a cycle."""
+"""Labels that come in batches: of tweets, photographs and grey pictures, as arrays and as a DataFrame a cycle."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Records:
         return np.array([int.from_bytes(digest) / 2**64 >= held_out for digest in digests])
 
     def frame(self, spark: SparkSession, start: int, stop: int, folder: Path) -> DataFrame:
-        """Give a cycle's new records as a DataFrame of ``id``, inputs and ``label``: images as PNG, the rest as arrays."""
+        """Give new records as a DataFrame of ``id``, inputs and ``label``: images as PNG, the rest as arrays."""
         columns = {"id": pa.array(np.arange(start, stop), pa.int64())}
         for name, array in {**self.inputs, "label": self.labels}.items():
             rows = array[start:stop]
@@ -210,4 +210,3 @@ def _png(pixels: NDArray[np.uint8]) -> bytes:
     file = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0))).save(file, "png")
     return file.getvalue()
-

@@ -59,7 +59,9 @@ class _Block(nn.Module):
         self.first, self.second = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.mixed(x).chunk(3, -1))
+        query, key, value = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.mixed(x).chunk(3, -1)
+        )
         read = F.scaled_dot_product_attention(query, key, value, attn_mask=bias).transpose(1, 2).flatten(2)
         x = self.first(x + self.output(read))
         return self.second(x + self.narrow(F.gelu(self.wide(x))))
@@ -76,7 +78,7 @@ class _Bert(Parted):
 
 
 class Tagger(_Bert):
-    """Feature transfer: a transformer block and a classifier over outputs of a frozen BERT (FTR of Nautilus, section 5).
+    """Feature transfer: a transformer block and a classifier over outputs of a frozen BERT (FTR of Nautilus).
 
     Parameters
     ----------
@@ -96,7 +98,7 @@ class Tagger(_Bert):
     def __init__(self, encoder: Any, layers: Sequence[int], combine: str, classes: int) -> None:
         super().__init__()
         hidden = encoder.embeddings.LayerNorm.weight.numel()
-        self.encoder = encoder.requires_grad_(False)  # noqa: FBT003 - torch's own name
+        self.encoder = encoder.requires_grad_(False)
         self.layers, self.combine = tuple(layers), combine
         self.project = nn.Linear(len(layers) * hidden, hidden) if combine == "concat" else nn.Identity()
         self.block = _Block(hidden, encoder.encoder.layer[0].attention.get_submodule("self").split[0])
@@ -160,7 +162,7 @@ class Tuned(_Bert):
     def __init__(self, encoder: Any, top: int, classes: int, bottleneck: int = 64) -> None:
         super().__init__()
         hidden = encoder.embeddings.LayerNorm.weight.numel()
-        self.encoder = encoder.requires_grad_(False)  # noqa: FBT003 - torch's own name
+        self.encoder = encoder.requires_grad_(False)
         self.below = len(encoder.encoder.layer) - top
         for block in encoder.encoder.layer[self.below :]:
             for half in (block.attention.output, block.output):
@@ -206,14 +208,14 @@ class FineTuned(Parted):
 
     def __init__(self, features: nn.Sequential, top: int, width: int, classes: int) -> None:
         super().__init__()
-        self.below = features[: len(features) - top].requires_grad_(False)  # noqa: FBT003 - torch's own name
+        self.below = features[: len(features) - top].requires_grad_(False)
         self.above = _learning(features[len(features) - top :])
         self.classifier = nn.Linear(width, classes)
         # ImageNet's, as the weights were trained.
         for name, value in {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}.items():
             self.register_buffer(name, torch.tensor(value).view(3, 1, 1), persistent=False)
 
-    def train(self, mode: bool = True) -> FineTuned:  # noqa: FBT001, FBT002 - torch's own signature
+    def train(self, mode: bool = True) -> FineTuned:
         """Train what learns; the rest stays in evaluation mode."""
         super().train(mode)
         self.below.eval()
@@ -231,7 +233,7 @@ class FineTuned(Parted):
 
 def _learning(module: Any) -> Any:
     """Copy a module, whose weights may be pages of a file, for training."""
-    return copy.deepcopy(module).requires_grad_(True)  # noqa: FBT003 - torch's own name
+    return copy.deepcopy(module).requires_grad_(True)
 
 
 def tagging_loss(scores: Tensor, tags: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from _adaptation_data import TAGS, Records, grey_pictures, package_file, photographs, tweets
@@ -13,14 +12,13 @@ from pyspark import cloudpickle
 
 from cerebro_spark import ModelTrainer
 from optimizer.adaptation import Candidate
+from optimizer.graph import Layer, LayerGraph
 from udfs.handlers import TensorSpec, framework
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from optimizer.graph import LayerGraph
-
-__all__ = ["STRATEGIES", "WORKLOADS", "Scale", "Trainer", "Workload", "candidates", "workload"]
+__all__ = ["STRATEGIES", "WORKLOADS", "Scale", "Trainer", "Workload", "candidates", "traced", "workload"]
 
 # The workers have no such module: its functions and classes go to them by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -38,7 +36,7 @@ STRATEGIES: dict[str, tuple[str, tuple[int, ...]]] = {
     "concat last 4": ("concat", tuple(range(_BLOCKS - 3, _BLOCKS + 1))),
     "sum all": ("sum", tuple(range(1, _BLOCKS + 1))),
 }
-"""Ways to make features of a BERT, after Devlin et al.: how layers are combined, and which; layer 0 is the embedding."""
+"""Features of a BERT after Devlin et al.: how layers are combined, and which ones; layer 0 is the embedding."""
 
 _FTR_2 = ("second last", "last", "sum last 4", "concat last 4")
 _TOPS = (1, 2, 3, 4)
@@ -184,7 +182,7 @@ class Workload:
     @property
     def inputs(self) -> list[TensorSpec]:
         """Shapes of a record's inputs, as the shards store them."""
-        return [TensorSpec(array.shape[1:]) for array in self.records.inputs.values()]
+        return [TensorSpec(array.shape[1:], str(array.dtype)) for array in self.records.inputs.values()]
 
     def until(self, cycle: int) -> int:
         """Count the records that are labelled in a cycle."""
@@ -237,7 +235,25 @@ def candidates(work: Workload) -> list[Candidate]:
 
 
 def traced(name: str, model: Any, inputs: Sequence[TensorSpec]) -> LayerGraph:
-    """Open a model into its graph."""
+    """Open a model into its graph, whose inputs have the types in which records are stored.
+
+    Parameters
+    ----------
+    name : str
+        Of the framework.
+    model : object
+        Of torch, put into evaluation mode.
+    inputs : sequence of TensorSpec
+        As stored; the model reads floats of these shapes.
+    """
     if name == "torch":
         model.eval()
-    return framework(name).trace(model, inputs).graph
+    graph = framework(name).trace(model, [TensorSpec(each.shape) for each in inputs]).graph
+    stored = dict(zip(graph.inputs, inputs, strict=True))
+    layers = [
+        Layer(layer.name, "input", (), layer.output_shape, stored[layer.name].dtype, fingerprint=layer.fingerprint)
+        if layer.name in stored
+        else layer
+        for layer in graph
+    ]
+    return LayerGraph(layers, graph.outputs)
