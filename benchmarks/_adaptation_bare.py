@@ -14,7 +14,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
+from _adaptation_meter import Meter, forget
 from _adaptation_outcome import Cycle, Measured
 
 from udfs.node import keep_freed_memory
@@ -66,20 +66,17 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """One candidate in one cycle: its last validation metric, CPU seconds, bytes, and its losses by epoch."""
+    """One candidate in one cycle: its last validation metric, and its losses by epoch."""
 
     metric: float
-    cpu: float
-    written: int
-    read: int
     losses: tuple[float, ...]
 
 
 class Trainee(Protocol):
     """A framework's side of a process: one workload, candidate by candidate."""
 
-    def initial(self, number: int) -> int:
-        """Write a candidate's initial checkpoint; gives its bytes."""
+    def initial(self, number: int) -> None:
+        """Write a candidate's initial checkpoint."""
 
     def features(self, number: int, path: Path) -> None:
         """Write the branch's inputs of all records."""
@@ -99,6 +96,7 @@ class Fleet:
     def __init__(self, processes: int, threads: int) -> None:
         self.processes, self.threads = processes, threads
         self._links: list[Connection] = []
+        self._homes: dict[tuple[Any, ...], Connection] = {}
         self._started: list[subprocess.Popen[bytes]] = []
         environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "3"}
         for _ in range(processes):
@@ -116,6 +114,11 @@ class Fleet:
     ) -> None:
         self.close()
 
+    @property
+    def pids(self) -> list[int]:
+        """Ids of the processes."""
+        return [process.pid for process in self._started]
+
     def close(self) -> None:
         """End the processes."""
         for link in self._links:
@@ -124,18 +127,19 @@ class Fleet:
             process.wait()
 
     def open(self, work: Workload, folder: Path, layout: str) -> None:
-        """Give every process the records, as if it had read them from its own disk, and let it warm up."""
-        self._all(("open", work, folder, layout))
-
-    def _all(self, order: tuple[Any, ...]) -> None:
+        """Give every process the records, as if it had read them from its own disk."""
+        self._homes.clear()
         for link in self._links:
-            link.send(order)
+            link.send(("open", work, folder, layout))
         for link in self._links:
             _received(link)
 
     def map(self, orders: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run orders, the first ones first, each by whoever is idle; gives the results in their order."""
-        waiting = deque(enumerate(orders))
+        """Run orders, the first ones first, each by whoever is idle; gives the results in their order.
+
+        A process takes first what it had before: Keras has compiled that candidate there.
+        """
+        waiting = list(enumerate(orders))
         found: dict[int, Any] = {}
         lock = threading.Lock()
 
@@ -144,7 +148,9 @@ class Fleet:
                 with lock:
                     if not waiting:
                         return
-                    place, order = waiting.popleft()
+                    homes = [self._homes.get(order[:2], link) for _, order in waiting]
+                    place, order = waiting.pop(homes.index(link) if link in homes else 0)
+                    self._homes[order[:2]] = link
                 link.send(order)
                 found[place] = _received(link)
 
@@ -192,17 +198,24 @@ def best_arrangement(
     return seconds[chosen][1], chosen, {str(each): taken for each, (taken, _) in seconds.items()}
 
 
-def _prepare(work: Workload, fleet: Fleet, folder: Path, mode: Mode, numbers: Sequence[int]) -> int:
-    """Write what training begins from; gives the bytes of checkpoints."""
+def _prepare(work: Workload, fleet: Fleet, folder: Path, mode: Mode, numbers: Sequence[int]) -> None:
+    """Write what training begins from."""
     if mode == "whole":
-        return sum(fleet.map([("initial", number) for number in numbers]))
+        fleet.map([("initial", number) for number in numbers])
+        return
     first = {work.space[number]["scheme"]: number for number in reversed(numbers)}
     fleet.map([("features", number, folder / _stem(scheme)) for scheme, number in first.items()])
-    return 0
 
 
 def measure(
-    arm: str, work: Workload, fleet: Fleet, arrangement: Arrangement, mode: Mode, flops: Sequence[float]
+    arm: str,
+    work: Workload,
+    fleet: Fleet,
+    arrangement: Arrangement,
+    mode: Mode,
+    flops: Sequence[float],
+    *,
+    cold: bool = False,
 ) -> Measured:
     """Run all cycles of an arm.
 
@@ -217,33 +230,29 @@ def measure(
     mode : {"whole", "branch"}
     flops : sequence of float
         Of each candidate: the longest ones come first, so that no process waits long at the end.
+    cold : bool
+        Whether the page cache has no file when a cycle begins.
     """
     order = sorted(range(len(work.space)), key=lambda number: -flops[number])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         fleet.open(work, folder, arrangement.layout)
         started = time.perf_counter()
-        written = _prepare(work, fleet, folder, mode, order)
-        # Features are there already: no second of this arm goes to them.
-        initial = time.perf_counter() - started if mode == "whole" else 0.0
+        with Meter(fleet.pids) as meter:
+            _prepare(work, fleet, folder, mode, order)
+        # Features are there already: nothing of this arm goes to them.
+        initial = (time.perf_counter() - started, meter.used.written) if mode == "whole" else (0.0, 0)
         cycles = []
         for cycle in range(work.scale.cycles):
+            if cold:
+                forget(folder)
             started = time.perf_counter()
-            trained: list[Trained] = fleet.map([("train", number, mode, cycle) for number in order])
-            seconds = time.perf_counter() - started
-            # New records are read by each process once, and stay in its memory.
-            records = work.scale.records * work.records.record_bytes * arrangement.processes
-            read = sum(each.read for each in trained) + (records if mode == "whole" else 0)
-            cycles.append(
-                Cycle(
-                    seconds,
-                    sum(each.cpu for each in trained),
-                    sum(each.written for each in trained),
-                    read,
-                    max(each.metric for each in trained),
-                )
-            )
-    return Measured(arm, str(arrangement), initial, written, tuple(cycles))
+            with Meter(fleet.pids) as meter:
+                trained: list[Trained] = fleet.map([("train", number, mode, cycle) for number in order])
+            seconds, used = time.perf_counter() - started, meter.used
+            best = max(each.metric for each in trained)
+            cycles.append(Cycle(seconds, used.cpu, used.written, used.read, best))
+    return Measured(arm, str(arrangement), *initial, tuple(cycles))
 
 
 def _stem(scheme: Any) -> str:
@@ -288,11 +297,8 @@ class _TorchTrainee:
             trainer.model.to(memory_format=self._last)
         return trainer
 
-    def initial(self, number: int) -> int:
-        trainer = self._made(number)
-        path = self._folder / f"initial-{number}.pt"
-        self._torch.save(trainer.model.state_dict(), path)
-        return path.stat().st_size
+    def initial(self, number: int) -> None:
+        self._torch.save(self._made(number).model.state_dict(), self._folder / f"initial-{number}.pt")
 
     def features(self, number: int, path: Path) -> None:
         torch, net = self._torch, self._made(number).model
@@ -307,14 +313,11 @@ class _TorchTrainee:
 
     def train(self, number: int, mode: Mode, cycle: int, epochs: int | None = None) -> Trained:
         torch, params, rows = self._torch, self._work.space[number], _Rows(self._work, cycle)
-        started, read, written = time.process_time(), 0, 0
         trainer = self._made(number)
         net, solver = trainer.model, trainer.optimizer
         inputs, forward = self._inputs, net
         if mode == "whole":
-            path = self._folder / f"initial-{number}.pt"
-            read = path.stat().st_size
-            _put(net, torch.load(path, weights_only=True))
+            _put(net, torch.load(self._folder / f"initial-{number}.pt", weights_only=True))
         else:
             paths = sorted(self._folder.glob(f"{_stem(params['scheme'])}.*.npy"))
             inputs = [torch.from_numpy(np.load(each, mmap_mode="c")) for each in paths]
@@ -333,10 +336,9 @@ class _TorchTrainee:
             losses.append(total / max(1, len(order)))
             metric = self._evaluated(net, forward, inputs, rows.held)
         if mode == "whole":
-            path = self._folder / f"trained-{number}.pt"
-            torch.save({"model": net.state_dict(), "optimizer": solver.state_dict()}, path)
-            written = path.stat().st_size
-        return Trained(metric, time.process_time() - started, written, read, tuple(losses))
+            state = {"model": net.state_dict(), "optimizer": solver.state_dict()}
+            torch.save(state, self._folder / f"trained-{number}.pt")
+        return Trained(metric, tuple(losses))
 
     def _evaluated(self, net: Any, forward: Any, inputs: Sequence[Any], held: NDArray[np.int64]) -> float:
         net.eval()
@@ -380,6 +382,7 @@ class _KerasTrainee:
         if tf.config.threading.get_intra_op_parallelism_threads() != threads:
             tf.config.threading.set_intra_op_parallelism_threads(threads)
             tf.config.threading.set_inter_op_parallelism_threads(threads)
+        tf.get_logger().setLevel("ERROR")
         self._keras, self._work, self._folder = keras, work, folder
         self._inputs = [_scaled(array) for array in work.records.inputs.values()]
         self._open: dict[tuple[int, Mode], tuple[Any, list[Any], list[Any]]] = {}
@@ -402,10 +405,8 @@ class _KerasTrainee:
             self._open[number, mode] = model, model.get_weights(), [each.numpy() for each in solver.variables]
         return self._open[number, mode]
 
-    def initial(self, number: int) -> int:
-        path = self._folder / f"initial-{number}.weights.h5"
-        self._made(number, "whole")[0].save_weights(path)
-        return path.stat().st_size
+    def initial(self, number: int) -> None:
+        self._made(number, "whole")[0].save_weights(self._folder / f"initial-{number}.weights.h5")
 
     def features(self, number: int, path: Path) -> None:
         from _adaptation_keras import fine_tuned  # noqa: PLC0415 - imports Keras
@@ -416,15 +417,12 @@ class _KerasTrainee:
 
     def train(self, number: int, mode: Mode, cycle: int, epochs: int | None = None) -> Trained:
         params, rows = self._work.space[number], _Rows(self._work, cycle)
-        started, read, written = time.process_time(), 0, 0
         model, first, slots = self._made(number, mode)
         inputs = self._inputs
         for variable, value in zip(model.optimizer.variables, slots, strict=True):
             variable.assign(value)
         if mode == "whole":
-            path = self._folder / f"initial-{number}.weights.h5"
-            read = path.stat().st_size
-            model.load_weights(path)
+            model.load_weights(self._folder / f"initial-{number}.weights.h5")
         else:
             model.set_weights(first)
             inputs = [np.load(f"{self._folder / _stem(params['scheme'])}.0.npy", mmap_mode="r")]
@@ -439,11 +437,8 @@ class _KerasTrainee:
             verbose=0,
         ).history
         if mode == "whole":
-            path = self._folder / f"trained-{number}.keras"
-            model.save(path)
-            written = path.stat().st_size
-        cpu = time.process_time() - started
-        return Trained(float(course["val_accuracy"][-1]), cpu, written, read, tuple(map(float, course["loss"])))
+            model.save(self._folder / f"trained-{number}.keras")
+        return Trained(float(course["val_accuracy"][-1]), tuple(map(float, course["loss"])))
 
 
 def _scaled(array: NDArray[Any]) -> NDArray[Any]:

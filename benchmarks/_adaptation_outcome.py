@@ -16,7 +16,7 @@ class Cycle:
     seconds, cpu : float
         On the clock, and of all processes that train.
     written, read : int
-        Bytes of checkpoints, features and records to and from files.
+        Bytes to and from the disk; what the page cache has is not read.
     best : float
         Validation metric of the best candidate after its last epoch.
     """
