@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import keras
-from pyspark import cloudpickle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["CONVOLUTIONS", "Cnn", "fine_tuned"]
-
-# The workers have no such module: its functions and classes go to them by value.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 CONVOLUTIONS = 6
 

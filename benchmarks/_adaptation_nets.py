@@ -6,13 +6,11 @@ Each has its frozen part and its branch apart, so that a bare loop can keep the 
 from __future__ import annotations
 
 import copy
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
-from pyspark import cloudpickle
 from torch import nn
 
 if TYPE_CHECKING:
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["IGNORED", "FineTuned", "Parted", "Tagger", "Tuned", "entity_accuracy", "tagging_loss"]
-
-# The workers have no such module: its functions and classes go to them by value.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 IGNORED = -100
 """The tag of padding, and of every piece of a word but its first."""

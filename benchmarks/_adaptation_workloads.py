@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STRATEGIES", "WORKLOADS", "Scale", "Trainer", "Workload", "candidates", "traced", "workload"]
 
-# The workers have no such module: its functions and classes go to them by value.
+# Goes to the workers by value: they find the networks' modules by the path that _adaptation_ours gives them.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 _BLOCKS = 6
@@ -73,7 +73,7 @@ class Scale:
     """
 
     cycles: int = 2
-    records: int = 60
+    records: int = 32
     rates: int = 1
     epochs: float = 0.4
     tokens: int = 64
