@@ -7,13 +7,13 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from _adaptation_ours import MAT_ALL, NO_FUSE, NO_MAT, OURS
+from _adaptation_outcome import Cycle, Measured
 from _vista_pictures import grouped, lines, panels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from _adaptation_outcome import Measured
     from _adaptation_runs import Runs
     from _adaptation_workloads import Workload
     from _report import Report
@@ -29,8 +29,8 @@ _MIB = 2**20
 
 def flops_optimal(current: Measured, speedup: float) -> Measured:
     """Current practice with its seconds divided by equation 11: no run of its own."""
-    cycles = tuple(replace(cycle, seconds=cycle.seconds / speedup) for cycle in current.cycles)
-    return replace(current, arm=_OPTIMAL, how="by equation 11", initial=current.initial / speedup, cycles=cycles)
+    cycles = tuple(Cycle(cycle.seconds / speedup, 0.0, 0, 0, cycle.best) for cycle in current.cycles)
+    return Measured(_OPTIMAL, "by equation 11", current.initial / speedup, 0, cycles)
 
 
 def labelled_totals(found: Measured, records: int, seconds: Sequence[float]) -> list[float]:

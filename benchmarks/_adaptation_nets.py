@@ -218,7 +218,11 @@ class FineTuned(Parted):
 
     def frozen(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Compute the map under the lowest part that learns."""
-        return (self.below((inputs[0] - self.mean) / self.std),)
+        return (self.below(self.normalised(inputs[0])),)
+
+    def normalised(self, images: Tensor) -> Tensor:
+        """Shift and scale as the pre-trained network was given its images."""
+        return (images - self.mean) / self.std
 
     def branch(self, *features: Tensor) -> Tensor:
         """Compute the scores."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Cycle", "Measured"]
+__all__ = ["Cycle", "Measured", "Trained"]
 
 
 @dataclass(frozen=True)
@@ -72,3 +72,11 @@ class Measured:
     def busy(self, cores: int) -> float:
         """CPU seconds over seconds and cores: figure 11 has a GPU's."""
         return sum(cycle.cpu for cycle in self.cycles) / max(self.seconds, 1e-9) / cores
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """One candidate in one cycle: its last validation metric, and its losses by epoch."""
+
+    metric: float
+    losses: tuple[float, ...]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from typing import Self
 
-    from _adaptation_bare import Mode
     from _adaptation_ours import Setting
     from _adaptation_outcome import Measured
+    from _adaptation_trainees import Mode
     from _adaptation_workloads import Scale, Workload
     from pyspark.sql import SparkSession
 

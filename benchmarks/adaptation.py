@@ -140,14 +140,14 @@ def _workload(report: Report, runs: Runs, name: str, *, cold: bool) -> None:
 
 
 def _row(found: Measured, cores: int) -> tuple[str, ...]:
+    # FLOPs optimal is no run.
+    used = (f"{found.busy(cores):.0%}", f"{found.written / _MIB:,.1f}", f"{found.read / _MIB:,.1f}")
     return (
         found.arm,
         f"{found.total:.1f}",
         f"{found.initial:.1f}",
         ", ".join(f"{cycle.seconds:.1f}" for cycle in found.cycles),
-        f"{found.busy(cores):.0%}",
-        f"{found.written / _MIB:,.1f}",
-        f"{found.read / _MIB:,.1f}",
+        *(used if found.busy(cores) else ("", "", "")),
         f"{found.cycles[-1].best:.3f}",
         found.how,
     )
