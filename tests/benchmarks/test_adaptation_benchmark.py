@@ -115,7 +115,7 @@ def test_the_frozen_part_of_a_cnn_does_not_move() -> None:
     assert moved == {"above", "classifier"}
     # Pages of the weights' file stay as they are.
     fresh = roster.load("mobilenet_v2", mobilenet_v2_weights())
-    assert torch.equal(fresh.features[18][0].weight, before["above.1.0.weight"])
+    assert torch.equal(fresh.features[18][0].weight, before["above.18.0.weight"])
 
 
 def test_padding_and_later_pieces_have_no_tag() -> None:
@@ -153,7 +153,7 @@ def test_equation_11_of_a_workload() -> None:
     """Of FTR-3: six blocks once, over one block, the projection of four layers and the classes, thrice."""
     work = tagged("FTR-3")
     found = candidates(work)
-    assert len(found) == 2
+    assert len(found) == 4
     names = materialisable(found[0].graph)
     assert "concat" in {found[0].graph[name].op for name in names} or "cat" in {
         found[0].graph[name].op for name in names
@@ -212,6 +212,7 @@ def test_a_meter_counts_children(tmp_path: Path) -> None:
     assert 8 << 20 <= meter.used.written < 10 << 20
 
 
+@pytest.mark.extended
 def test_a_failure_in_a_process_is_raised_here(tmp_path: Path) -> None:
     work = tagged("FTR-3")
     with Fleet(1, 1) as fleet:
