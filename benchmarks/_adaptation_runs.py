@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from typing import Self
 
+    from _adaptation_bare import Arrangement
     from _adaptation_ours import Setting
     from _adaptation_outcome import Measured
     from _adaptation_trainees import Mode
@@ -55,6 +56,7 @@ class Runs:
         self._done: dict[Hashable, Measured] = {}
         self._works: dict[str, Workload] = {}
         self._traced: dict[Hashable, list[Candidate]] = {}
+        self._chosen: dict[tuple[str, Mode], tuple[Fleet, Arrangement]] = {}
         self._fleets: dict[str, list[Fleet]] = {}
         self._stack = ExitStack()
 
@@ -101,10 +103,14 @@ class Runs:
     def _bare(self, arm: str, work: Workload, mode: Mode, *, cold: bool) -> Measured:
         def run() -> Measured:
             flops = [sum(training_flops(each.graph).values()) * each.epochs for each in self.candidates(work)]
-            layouts = ("NCHW", "NHWC") if work.trainer.kind == "torch CNN" else ("NCHW",)
-            fleet, arrangement, seconds = best_arrangement(work, self._opened(work.framework), layouts, mode, flops)
-            self.probes[f"{work.name}, {arm}"] = seconds
-            return measure(arm, work, fleet, arrangement, mode, flops, cold=cold)
+            # Workloads of one kind have networks of the same shapes.
+            kind = work.trainer.kind
+            if (kind, mode) not in self._chosen:
+                layouts = ("NCHW", "NHWC") if kind == "torch CNN" else ("NCHW",)
+                fleet, chosen, seconds = best_arrangement(work, self._opened(work.framework), layouts, mode, flops)
+                self._chosen[kind, mode] = fleet, chosen
+                self.probes[f"{arm} of {kind}"] = seconds
+            return measure(arm, work, *self._chosen[kind, mode], mode, flops, cold=cold)
 
         return self._once((arm, _key(work), cold), run)
 

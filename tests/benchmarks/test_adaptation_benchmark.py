@@ -256,7 +256,7 @@ def test_bare_arms_of_torch_run_to_their_end() -> None:
     assert found["time_optimal.FTR-3"] > 1
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_bare_arms_of_keras_run_to_their_end() -> None:
     pytest.importorskip("keras")
     require("cifar_10_model", "cifar-10-model==7.4.0")
@@ -264,7 +264,7 @@ def test_bare_arms_of_keras_run_to_their_end() -> None:
     assert set(found) == {"equation_11.FTU-keras", "time_optimal.FTU-keras"}
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_figures_of_the_bare_arms(tmp_path: Path) -> None:
     tagged("FTR-2")
     few = ("--cycles", "2", "--records", "20", "--epochs", "0.2", "--tokens", "16")
