@@ -1,0 +1,132 @@
+"""Runs of the adaptation benchmark, each made once however many tables and figures show it."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import _adaptation_ours
+from _adaptation_bare import Fleet, best_arrangement, measure
+from _adaptation_workloads import candidates, workload
+
+from optimizer.adaptation import Costs, plan, training_flops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from typing import Self
+
+    from _adaptation_bare import Arrangement
+    from _adaptation_ours import Setting
+    from _adaptation_outcome import Measured
+    from _adaptation_trainees import Mode
+    from _adaptation_workloads import Scale, Workload
+    from pyspark.sql import SparkSession
+
+    from optimizer.adaptation import Candidate
+
+__all__ = ["Runs"]
+
+
+@dataclass
+class Runs:
+    """Everything that was run so far.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Workloads.
+    scale : Scale
+    repeats : int
+        The one of median time counts.
+    spark : SparkSession or None
+        None runs the bare arms alone.
+    """
+
+    names: tuple[str, ...]
+    scale: Scale
+    repeats: int = 1
+    spark: SparkSession | None = None
+    cores: int = field(default_factory=lambda: os.cpu_count() or 1)
+    probes: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._done: dict[Hashable, Measured] = {}
+        self._works: dict[str, Workload] = {}
+        self._traced: dict[Hashable, list[Candidate]] = {}
+        self._chosen: dict[tuple[str, Mode], tuple[Fleet, Arrangement]] = {}
+        self._fleets: dict[str, list[Fleet]] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def workload(self, name: str) -> Workload:
+        """Make a workload, once."""
+        if name not in self._works:
+            self._works[name] = workload(name, self.scale)
+        return self._works[name]
+
+    def speedup(self, work: Workload) -> float:
+        """Compute equation 11 of a workload, from its traced networks."""
+        found = self.candidates(work)
+        # Rates and budgets do not enter equation 11.
+        most = {"disk_bytes": 0, "memory_bytes": 1 << 60, "costs": Costs(1e9, 1e9)}
+        return plan(found, records=work.scale.total, materialise=False, fuse=False, **most).theoretical_speedup
+
+    def candidates(self, work: Workload) -> list[Candidate]:
+        """Trace a workload's networks, once."""
+        if _key(work) not in self._traced:
+            self._traced[_key(work)] = candidates(work)
+        return self._traced[_key(work)]
+
+    def current(self, work: Workload, *, cold: bool = False) -> Measured:
+        """Run current practice in its best arrangement."""
+        return self._bare("current practice", work, "whole", cold=cold)
+
+    def time_optimal(self, work: Workload) -> Measured:
+        """Run the branches alone, in their best arrangement."""
+        return self._bare("time optimal", work, "branch", cold=False)
+
+    def ours(self, work: Workload, setting: Setting, *, cold: bool = False) -> Measured:
+        """Run an arm on Spark."""
+        spark = self.spark
+        if spark is None:
+            raise ValueError("no Spark session: the bare arms alone were asked for")
+        return self._once((setting, _key(work), cold), lambda: _adaptation_ours.ours(spark, work, setting, cold=cold))
+
+    def _bare(self, arm: str, work: Workload, mode: Mode, *, cold: bool) -> Measured:
+        def run() -> Measured:
+            flops = [sum(training_flops(each.graph).values()) * each.epochs for each in self.candidates(work)]
+            # Workloads of one kind have networks of the same shapes.
+            kind = work.trainer.kind
+            if (kind, mode) not in self._chosen:
+                layouts = ("NCHW", "NHWC") if kind == "torch CNN" else ("NCHW",)
+                fleet, chosen, seconds = best_arrangement(work, self._opened(work.framework), layouts, mode, flops)
+                self._chosen[kind, mode] = fleet, chosen
+                self.probes[f"{arm} of {kind}"] = seconds
+            return measure(arm, work, *self._chosen[kind, mode], mode, flops, cold=cold)
+
+        return self._once((arm, _key(work), cold), run)
+
+    def _opened(self, framework: str) -> list[Fleet]:
+        if framework not in self._fleets:
+            shapes = [(self.cores, 1), (1, self.cores)]
+            self._fleets[framework] = [self._stack.enter_context(Fleet(*shape)) for shape in shapes]
+        return self._fleets[framework]
+
+    def _once(self, key: Hashable, run: Callable[[], Measured]) -> Measured:
+        if key not in self._done:
+            rounds = [run() for _ in range(self.repeats)]
+            middle = statistics.median_low(each.total for each in rounds)
+            self._done[key] = next(each for each in rounds if each.total == middle)
+        return self._done[key]
+
+
+def _key(work: Workload) -> Hashable:
+    return work.name, tuple(tuple(params.items()) for params in work.space)
