@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, NDArray[np.generic]]
 
-__all__ = ["check_records", "mixing_layer", "with_neighbours"]
+__all__ = ["check_records", "check_trunk", "mixing_layer", "with_neighbours"]
 
 # A record whose tensor changes by more, as a part of the largest number, when other records are in its batch. Sums in
 # another order differ by a hundredth of it in float32; coarser types allow as many of their own steps.
@@ -86,6 +87,42 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
         "depend on the rows beside it: compute means, norms and softmax over axes other than the first (nn.BatchNorm "
         "by its running statistics), and give recurrent and attention layers batch_first=True"
     )
+
+
+def check_trunk(graph: LayerGraph, model: TracedModel, inputs: Mapping[str, TensorSpec], feeds: Sequence[str]) -> None:
+    """Refuse frozen layers as :func:`check_records` does a network; layers that passed once in this process pass.
+
+    Parameters
+    ----------
+    graph : LayerGraph
+        Whose expressions the feeds have.
+    model : TracedModel
+        Runs the layers of ``graph``.
+    inputs : mapping of str to TensorSpec
+        What ``model`` takes, by input.
+    feeds : sequence of str
+        Layers whose values are to be kept for each record.
+
+    Raises
+    ------
+    UntraceableModelError
+        As for :func:`check_records`.
+    """
+    expressions = {graph.expression(name) for name in feeds}
+    if expressions <= _passed:
+        return
+    trunk = _Trunk(model.graph.subgraph(feeds), model.run)
+    check_records(trunk, [inputs[name] for name in trunk.graph.inputs])  # type: ignore[arg-type] # all that it asks for
+    _passed.update(expressions)
+
+
+@dataclass(frozen=True)
+class _Trunk:
+    graph: LayerGraph
+    run: Callable[[Tensors, Sequence[str]], Tensors]
+
+
+_passed: set[str] = set()
 
 
 def with_neighbours(record: NDArray[np.generic]) -> NDArray[np.generic]:

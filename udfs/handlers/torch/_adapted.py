@@ -12,6 +12,7 @@ from optimizer.errors import GraphError
 from optimizer.graph import LayerGraph, frontier
 from udfs.handlers._adapted import AdaptedModel, trained_whole, with_columns
 from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers._records import check_trunk
 from udfs.handlers.torch._adoption import used_slots
 from udfs.handlers.torch._branch_session import Branch, BranchSession
 from udfs.handlers.torch._fx import capture_training
@@ -97,6 +98,7 @@ def _opened(
             capture_training(trainer.model, read, training=False), read, str(session.device), original=trainer.model
         )
         inference = evaluated.branch(_matched(traced, evaluated, feeds), first=first)
+        check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
         branch = Branch(traced, feeds, training, inference)
     session.open(branch, moving, frozen)
     return _TorchAdapted(shown, feeds, slots, "", trainer.model, session, traced=traced)
