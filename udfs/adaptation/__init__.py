@@ -4,7 +4,7 @@ from udfs.adaptation._bfloat16 import StorageError, from_bfloat16, to_bfloat16
 from udfs.adaptation._computing import Computed, compute
 from udfs.adaptation._errors import DamagedFeatureError, FeatureError, FeatureSpaceError, MissingFeatureError
 from udfs.adaptation._features import STORAGE_DTYPES, FeatureFile, FeatureStore, FeatureWriter, StoredArray
-from udfs.adaptation._inputs import input_expressions
+from udfs.adaptation._inputs import column_names, input_expressions, input_specs
 from udfs.adaptation._measuring import LayerTime, MeasuringTask, ReaderSpeed, TrunkSpeed, measure_reader, measure_trunk
 from udfs.adaptation._reader import FeatureReader
 from udfs.adaptation._rows import FeatureBatch, FeatureRows, batches
@@ -41,10 +41,12 @@ __all__ = [
     "TrunkModel",
     "TrunkSpeed",
     "batches",
+    "column_names",
     "compute",
     "from_bfloat16",
     "frozen_layers",
     "input_expressions",
+    "input_specs",
     "measure_reader",
     "measure_trunk",
     "segments_of",

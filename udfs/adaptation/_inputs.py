@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from udfs.adaptation._errors import FeatureError
+from udfs.handlers import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -12,7 +13,17 @@ if TYPE_CHECKING:
     from udfs.adaptation._trunk import TrunkModel
     from udfs.shards import PreparedData
 
-__all__ = ["input_expressions"]
+__all__ = ["column_names", "input_expressions", "input_specs"]
+
+
+def input_specs(data: PreparedData) -> list[TensorSpec]:
+    """Describe what the columns of the data hold, one for each input of a network."""
+    return [TensorSpec(group.shape, group.dtype) for group in data.inputs]
+
+
+def column_names(data: PreparedData) -> list[str]:
+    """Name the columns that each input of a network is read from."""
+    return [",".join(column.name for column in group.columns) for group in data.inputs]
 
 
 def input_expressions(models: Iterable[TrunkModel], data: PreparedData) -> dict[str, int]:

@@ -41,6 +41,8 @@ class Adapted(Protocol):
     session : Session
         Trains, evaluates and predicts; its inputs are the tensors of ``feeds``, in that order. Its checkpoints hold
         what learns, buffers that move, optimizer, schedule and random numbers, and nothing of what is frozen.
+    trainer : ModelTrainer or TrainingFunctions
+        What the user's function made.
     """
 
     graph: LayerGraph
@@ -49,6 +51,7 @@ class Adapted(Protocol):
     whole: str
     model: Any
     session: Session
+    trainer: Any
 
     def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Compute layers that training never changes, in inference mode.
@@ -82,6 +85,7 @@ class AdaptedModel:
     whole: str
     model: Any
     session: Session
+    trainer: Any
 
     def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Hand on inputs, which are all that a model that trains whole reads."""
@@ -104,7 +108,14 @@ def with_columns(graph: LayerGraph, inputs: Sequence[TensorSpec], columns: Seque
 
 
 def trained_whole(
-    session: Session, inputs: Sequence[TensorSpec], columns: Sequence[str], why: str, *, slots: int = 2, flops: int = 0
+    session: Session,
+    trainer: Any,
+    inputs: Sequence[TensorSpec],
+    columns: Sequence[str],
+    why: str,
+    *,
+    slots: int = 2,
+    flops: int = 0,
 ) -> AdaptedModel:
     """Give a session that trains a whole model as :meth:`udfs.handlers.Framework.open_adapted` gives an opened one.
 
@@ -112,6 +123,7 @@ def trained_whole(
     ----------
     session : Session
         Its inputs are the model's.
+    trainer : ModelTrainer or TrainingFunctions
     inputs : sequence of TensorSpec
         What the columns hold.
     columns : sequence of str
@@ -128,4 +140,4 @@ def trained_whole(
     op = type(session.model).__name__
     model = Layer("model", op, tuple(names), flops=flops, param_bytes=session.weight_bytes, frozen=False)
     graph = with_columns(LayerGraph([*layers, model], [model.name]), inputs, columns)
-    return AdaptedModel(graph, graph.inputs, slots, why, session.model, session)
+    return AdaptedModel(graph, graph.inputs, slots, why, session.model, session, trainer)

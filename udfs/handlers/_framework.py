@@ -145,7 +145,7 @@ class Framework(Handler, Protocol):
             As for :meth:`open_training`, or nothing of the model learns.
         """
         why = f"models of {self.name} are not opened for adaptation"
-        return trained_whole(self.open_training(trainer, device), inputs, columns, why)
+        return trained_whole(self.open_training(trainer, device), trainer, inputs, columns, why)
 
     def frozen(self, model: Any) -> AbstractContextManager[None]:  # noqa: ARG002 - a default for models that stay
         """Hold a model in inference mode, with parameters that cannot learn, for a ``with`` block."""

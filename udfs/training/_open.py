@@ -102,7 +102,7 @@ def open_adapted(
     made = _made(trainer_fn, params, seed, weighted=weighted)
     if isinstance(made, TrainingFunctions):
         session = OwnSession(made, dict(params), device)
-        return trained_whole(session, inputs, columns, "train_fn of TrainingFunctions trains the whole model")
+        return trained_whole(session, made, inputs, columns, "train_fn of TrainingFunctions trains the whole model")
     own = trainer_framework(made)
     return own.open_adapted(made, inputs, columns, own.device(device))
 

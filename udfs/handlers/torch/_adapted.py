@@ -44,7 +44,7 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
     try:
         return _opened(trainer, session, inputs, columns, slots)
     except (UntraceableModelError, GraphError) as error:
-        return trained_whole(session, inputs, columns, str(error), slots=slots)
+        return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _opened(
         check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
         branch = Branch(traced, feeds, training, inference)
     session.open(branch, moving, frozen)
-    return _TorchAdapted(shown, feeds, slots, "", trainer.model, session, traced=traced)
+    return _TorchAdapted(shown, feeds, slots, "", trainer.model, session, trainer, traced=traced)
 
 
 def _effectful(measured: Measure) -> set[str]:
