@@ -176,9 +176,11 @@ class Epochs:
             for trial in training
             if trial.trial_id not in busy and trial.durable and len(trial.done(trial.epoch)) == len(state.partitions)
         ]
-        # Groups end their epochs together, so that their trials enter the next one together.
+        # Those that entered the epoch as a group enter the next one together, also where the group was split meanwhile.
         late = {trial.trial_id for trial in training if not trial.held} - {trial.trial_id for trial in finished}
-        finished = [trial for trial in finished if late.isdisjoint(mate.trial_id for mate in self._groups.mates(trial))]
+        finished = [
+            trial for trial in finished if late.isdisjoint(each.trial_id for each in self._groups.companions(trial))
+        ]
         # Whom the user has paused, nobody waits for.
         awaited = [trial for trial in training if not trial.held or trial in finished]
         return [] if self._together and len(finished) < len(awaited) else finished

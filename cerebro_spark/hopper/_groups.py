@@ -36,6 +36,8 @@ class Groups:
         self._state = state
         self._grouping = grouping
         self._of: dict[str, Group] = {}
+        # Those that trials entered their epoch with.
+        self._entered: dict[str, Group] = {}
 
     def of(self, trial: Trial) -> Group:
         """Give the group that a trial is in, or was in last."""
@@ -46,9 +48,16 @@ class Groups:
         group = self._of.get(trial.trial_id)
         return (trial,) if group is None else self._members(group)
 
-    def scheduled(self, group_id: str) -> Group:
-        """Give the group that the scheduler knows by an id."""
-        return self.of(self._state.trial[group_id])
+    def companions(self, trial: Trial) -> tuple[Trial, ...]:
+        """List the trials that a trial has entered its epoch with, and is to enter the next one with."""
+        group = self._entered.get(trial.trial_id)
+        if group is None:
+            return (trial,)
+        return tuple(
+            each
+            for each in group.trials
+            if self._entered.get(each.trial_id) is group and each.epoch == trial.epoch and not each.suspect
+        )
 
     def enter(self, trials: Sequence[Trial]) -> None:
         """Let trials enter their next epoch, in groups: all of it, or what remains of it in a resumed run.
@@ -65,9 +74,12 @@ class Groups:
             grouped = sorted(trial.trial_id for group in groups for trial in group.trials)
             if grouped != sorted(trial.trial_id for trial in alike):
                 wanted = ", ".join(trial.trial_id for trial in alike)
-                raise ValueError(f"the grouping of {wanted} gave {', '.join(grouped)}: each has to be in one group")
+                raise ValueError(
+                    f"the grouping of {wanted} gave {', '.join(grouped) or 'nobody'}: each has to be in one group"
+                )
             for group in groups:
                 self._form(group)
+                self._entered |= {trial.trial_id: group for trial in group.trials}
 
     def mend(self, trials: Iterable[Trial], *, again: Collection[str] = ()) -> None:
         """Form the groups of some trials anew where a trial left, or where they are not alike any more.

@@ -222,9 +222,14 @@ class Selection(Results, Model, MLWritable):
         Raises
         ------
         RunError
-            There is a run of that id; the replay stopped, and is to be begun again; or a configuration has failed this
-            time that others were cloned from.
+            There is a run of that id; the replay stopped, and is to be begun again; a configuration has failed this
+            time that others were cloned from; or configurations trained in groups, whose units no replay repeats.
         """
+        if any(event.members > 1 for event in self.outcome.events):
+            raise RunError(
+                f"run {self.spec.run!r} trained configurations in groups, and a replay trains them one by one: run it "
+                'again with its seed and schedule="fixed", which gives the same models'
+            )
         followers = Followers(callbacks=callbacks, progress=progress)
         spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay", replays=self.spec.run)
         backend.admit()
