@@ -11,6 +11,7 @@ if not hasattr(udfs, "check_packages"):
     )
 udfs.check_packages()
 
+from cerebro_spark.adaptation import Adaptation
 from cerebro_spark.data import prepare
 from cerebro_spark.hopper import SparkBackend
 from cerebro_spark.tune import (
@@ -37,6 +38,7 @@ __all__ = [
     "ASHA",
     "METRICS",
     "PBT",
+    "Adaptation",
     "AgingEvolution",
     "Experiment",
     "GridSearch",

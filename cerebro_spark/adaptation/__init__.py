@@ -1,6 +1,8 @@
 """Adapt pre-trained models while the labels still come in: frozen layers are computed once a record (Nautilus)."""
 
+from cerebro_spark.adaptation._adaptation import Adaptation
+from cerebro_spark.adaptation._cycle import Cycle, CycleResult
 from cerebro_spark.adaptation._materialise import Materialised, materialise
 from cerebro_spark.adaptation._measure import Measured, measure
 
-__all__ = ["Materialised", "Measured", "materialise", "measure"]
+__all__ = ["Adaptation", "Cycle", "CycleResult", "Materialised", "Measured", "materialise", "measure"]

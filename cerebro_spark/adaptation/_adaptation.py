@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.adaptation._candidates import Candidates, column_names, input_specs
+from cerebro_spark.adaptation._candidates import Candidates, OpenedCandidate
 from cerebro_spark.adaptation._cycle import Cycle, CycleResult
 from cerebro_spark.adaptation._grid import CandidateGrid
 from cerebro_spark.adaptation._grouping import PlannedGroups
@@ -19,24 +18,27 @@ from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
 from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, RunError
-from cerebro_spark.hopper import ROUNDS, Journal, RunAdaptation
-from cerebro_spark.tune import Search, grid
+from cerebro_spark.hopper import ROUNDS, Journal
+from cerebro_spark.tune import Adapted, Search, check_objectives, grid
+from optimizer.adaptation import Costs
 from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
-from udfs.adaptation import STORAGE_DTYPES, FeatureStore
+from optimizer.sizes import size
+from udfs.adaptation import STORAGE_DTYPES, FeatureStore, column_names, input_specs
 from udfs.driver import hint_keywords, interruptible
+from udfs.hopper import AdaptationSettings
 from udfs.names import check_name
 from udfs.node import memory_limit
-from udfs.shards import GrowingData, load_prepared
-from udfs.training import initial_seed, open_adapted
+from udfs.shards import SPLITS, GrowingData, load_prepared
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from pyspark.sql import DataFrame
 
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper import SparkBackend
-    from optimizer.adaptation import AdaptationPlan, Costs
     from optimizer.space import Space
     from udfs.store import Store
     from udfs.training import ModelTrainer
@@ -44,6 +46,39 @@ if TYPE_CHECKING:
 __all__ = ["Adaptation"]
 
 _LOG = logging.getLogger(__name__)
+
+# Of a disk that is smaller, nothing is tried.
+_LEAST_DISK = 1 << 20
+
+# Where nothing is frozen, nothing is decided by rates.
+_ANY_COSTS = Costs(flops_per_second=1e10, bytes_per_second=1e9)
+
+# For each layer that is timed.
+_MEASURED_S = 0.3
+
+# Settings that a campaign and the searches of its cycles have in common.
+_OF_A_SEARCH = (
+    "backend",
+    "store",
+    "trainer_fn",
+    "search_space",
+    "feature_columns",
+    "label_columns",
+    "weight_column",
+    "image_size",
+    "test_fraction",
+    "metric",
+    "mode",
+    "errors",
+    "callbacks",
+    "experiment",
+    "tensorboard",
+    "progress",
+    "unit_timeout_s",
+    "schedule",
+    "rounds",
+    "seed",
+)
 
 
 @hint_keywords
@@ -94,6 +129,8 @@ class Adaptation:
         initial weights.
     costs : Costs, optional
         Rates of a worker. By default they are measured, before the first cycle and in each.
+    bytes_per_second : float, optional
+        Rate that the reader of stored layers is held to, to see the planner decide. Default none.
     metric, mode, errors, callbacks, experiment, tensorboard, progress, unit_timeout_s, schedule, rounds
         As for :class:`GridSearch`; MLflow gets a run for each cycle.
     seed : int
@@ -127,6 +164,7 @@ class Adaptation:
     storage_dtype: str = "float32"
     warm_start: bool = False
     costs: Costs | None = None
+    bytes_per_second: float | None = None
     metric: str | Sequence[str] = "loss"
     mode: str | Sequence[str] | None = None
     errors: str = "drop"
@@ -235,7 +273,7 @@ class Adaptation:
         features = self._features(candidates)
         planning = self._planning(candidates, data, workload, features)
         done = self._materialise(data, candidates, workload, features, last.stored)
-        return self._run(search, data, last, candidates, planning, features, done)
+        return self._run(search, data, last, candidates, planning, features, done, workload.batch_size)
 
     def explain(self, batch: DataFrame | None = None) -> str:
         """Describe the campaign: what is planned for the next batch, and what was done so far.
@@ -252,9 +290,12 @@ class Adaptation:
             As for :meth:`fit`.
         """
         self._check()
+        head = (
+            f"adaptation {self.name!r}: {len(self._record.cycles)} cycles so far, planned for {self._capacity(0):,} "
+            f"records, {size(self.disk_bytes)} of disk"
+        )
         lines = [
-            f"adaptation {self.name!r}: {len(self._record.cycles)} cycles so far, planned for "
-            f"{self._capacity(0):,} records, {size(self.disk_bytes)} of disk",
+            head,
             *(f"  {cycle.run}: {cycle.records:,} records" for cycle in self._record.cycles),
         ]
         data = self._load_data()
@@ -279,7 +320,7 @@ class Adaptation:
         stored, done = self._choose(data, candidates, workload, planning, features, capacity)
         cycle = CycleRecord(run, data.name, _records(data), capacity, list(stored))
         self._record = self._record.begin(cycle)
-        return self._run(search, data, cycle, candidates, planning, features, done)
+        return self._run(search, data, cycle, candidates, planning, features, done, workload.batch_size)
 
     def _choose(
         self,
@@ -359,7 +400,7 @@ class Adaptation:
     def _searching(self, data: GrowingData) -> tuple[Search, Candidates, Workload]:
         """Make the search of a cycle, and open what it starts with."""
         if self._opened is None:
-            self._opened = Candidates(self.trainer_fn, data.inputs, seed=self.seed, weighted=data.weights is not None)
+            self._opened = Candidates(self.trainer_fn, data, seed=self.seed)
         candidates = self._opened
         settings = {name: getattr(self, name) for name in _OF_A_SEARCH}
         if self.search is None:
@@ -413,12 +454,20 @@ class Adaptation:
         planning: Planning,
         features: FeatureStore,
         done: Materialised,
+        batch_size: int,
     ) -> Cycle:
         groups = PlannedGroups(candidates, planning, records=cycle.capacity, stored=cycle.stored)
-        adapted = search.adapted(candidates.settings(features, groups))
+        settings = AdaptationSettings(
+            features=features,
+            inputs=tuple(input_specs(data)),
+            columns=tuple(column_names(data)),
+            batch_size=batch_size,
+        )
+        adapted = search.adapted(Adapted(groups, settings, Cycle))
         begun = Journal(self.store, cycle.run).begun
-        selection = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
-        result = Cycle.of(selection, groups.plan, done)
+        result = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
+        assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
+        result.plan, result.materialised = groups.plan, done
         self._history = (*self._history, result.line)
         result.history = self._history
         return result

@@ -12,17 +12,17 @@ from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from optimizer.adaptation import Candidate
 from optimizer.errors import CerebroError
 from optimizer.graph import frontier, materialisable
-from udfs.handlers import TensorSpec
+from udfs.adaptation import column_names, input_specs
 from udfs.training import ModelTrainer, initial_seed, open_adapted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from optimizer.graph import LayerGraph
     from udfs.handlers import Adapted
-    from udfs.shards import TensorGroup
+    from udfs.shards import PreparedData
 
-__all__ = ["Candidates", "OpenedCandidate", "column_names", "input_specs"]
+__all__ = ["Candidates", "OpenedCandidate"]
 
 # Packages that compute for a framework.
 _BESIDE = {"keras": ("tensorflow", "tensorflow-cpu")}
@@ -74,12 +74,10 @@ class Candidates:
     Parameters
     ----------
     trainer_fn : callable
-    inputs : sequence of TensorGroup
-        Of the prepared data.
+    data : PreparedData
+        Of which the columns count, not the rows.
     seed : int
         Of the campaign.
-    weighted : bool
-        Whether rows have weights.
 
     Raises
     ------
@@ -92,15 +90,13 @@ class Candidates:
     def __init__(
         self,
         trainer_fn: Callable[[dict[str, Any]], Any],
-        inputs: Sequence[TensorGroup],
+        data: PreparedData,
         *,
         seed: int,
-        weighted: bool = False,
     ) -> None:
         self._trainer_fn = trainer_fn
-        self._inputs = tuple(inputs)
+        self._data = data
         self._seed = seed
-        self._weighted = weighted
         self._opened: dict[str, OpenedCandidate] = {}
         self._frameworks: set[str] = set()
         # Expressions of trunks that two seeds have drawn alike.
@@ -110,7 +106,8 @@ class Candidates:
         """Open a configuration, or find what was opened before."""
         key = json.dumps(params, sort_keys=True, default=str)
         if key not in self._opened:
-            adapted, trainer = self.build(params, initial_seed(self._seed, "probe"))
+            adapted = self.build(params, "probe")
+            trainer = adapted.trainer
             self._check_seeded(params, adapted)
             self._frameworks.add(str(trainer.framework))
             self._opened[key] = OpenedCandidate(
@@ -118,44 +115,31 @@ class Candidates:
             )
         return self._opened[key]
 
-    def build(self, params: Mapping[str, Any], seed: int) -> tuple[Adapted, ModelTrainer]:
-        """Build a configuration with its weights; the trainer is the user's, over the same model."""
-        made: list[Any] = []
-
-        def trainer_fn(given: dict[str, Any]) -> Any:
-            made.append(self._trainer_fn(given))
-            return made[-1]
-
+    def build(self, params: Mapping[str, Any], name: str) -> Adapted:
+        """Build a configuration; what it draws follows from a name."""
         try:
-            adapted = open_adapted(
-                trainer_fn,
-                params,
-                seed,
-                inputs=input_specs(self._inputs),
-                columns=column_names(self._inputs),
-                weighted=self._weighted,
-            )
+            adapted = self.opener(params, seed=initial_seed(self._seed, name))
         except CerebroError:
             raise
         except Exception as error:
             raise TrainerError(f"trainer_fn({dict(params)}) raises {type(error).__name__}: {error}") from error
-        if not isinstance(made[-1], ModelTrainer):
+        if not isinstance(adapted.trainer, ModelTrainer):
             raise TrainerError(
-                f"trainer_fn({dict(params)}) gave a {type(made[-1]).__name__}: an adaptation trains a ModelTrainer, "
-                "whose steps it knows"
+                f"trainer_fn({dict(params)}) gave a {type(adapted.trainer).__name__}: an adaptation trains a "
+                "ModelTrainer, whose steps it knows"
             )
-        return adapted, made[-1]
+        return adapted
 
     @property
-    def opener(self) -> Callable[[Mapping[str, Any]], Adapted]:
-        """The function that opens a configuration in a worker, with other weights of what learns: they do not matter."""
+    def opener(self) -> Callable[..., Adapted]:
+        """The function that opens a configuration in a worker; the weights of what learns do not matter there."""
         return partial(
             open_adapted,
             self._trainer_fn,
             seed=initial_seed(self._seed, "probe"),
-            inputs=input_specs(self._inputs),
-            columns=column_names(self._inputs),
-            weighted=self._weighted,
+            inputs=input_specs(self._data),
+            columns=column_names(self._data),
+            weighted=self._data.weights is not None,
         )
 
     @property
@@ -169,7 +153,7 @@ class Candidates:
         own = _with_weights(adapted.graph)
         if own <= self._seeded:
             return
-        other, _ = self.build(params, initial_seed(self._seed, "another seed"))
+        other = self.build(params, "another")
         if not own <= _with_weights(other.graph):
             raise InvalidArgumentError(
                 f"trainer_fn({dict(params)}) draws the weights of frozen layers at random, so that each candidate has "
@@ -182,16 +166,6 @@ class Candidates:
 def _with_weights(graph: LayerGraph) -> set[str]:
     """Give the expressions of the materialisable layers that have weights."""
     return {graph.expression(name) for name in materialisable(graph) if graph[name].param_bytes}
-
-
-def input_specs(groups: Sequence[TensorGroup]) -> list[TensorSpec]:
-    """Describe what the columns hold."""
-    return [TensorSpec(group.shape, group.dtype) for group in groups]
-
-
-def column_names(groups: Sequence[TensorGroup]) -> list[str]:
-    """Name the columns that each input of the network is read from."""
-    return [",".join(column.name for column in group.columns) for group in groups]
 
 
 def _installed(package: str) -> bool:

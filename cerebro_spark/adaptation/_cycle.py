@@ -6,10 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cerebro_spark.tune import Selection
+from udfs.adaptation import column_names, input_specs
+from udfs.training import initial_seed, open_adapted, trainer_framework
 
 if TYPE_CHECKING:
     from cerebro_spark.adaptation._materialise import Materialised
+    from cerebro_spark.hopper import Trial
     from optimizer.adaptation import AdaptationPlan
+    from udfs.training import Session
 
 __all__ = ["Cycle", "CycleResult"]
 
@@ -30,7 +34,7 @@ class CycleResult:
     seconds, materialising_seconds : float
         Of training, and of computing the new records' layers before.
     trunk_rows : int
-        Records that passed the frozen layers in this cycle.
+        Records that passed the frozen layers in this cycle, to be stored.
     """
 
     run: str
@@ -48,26 +52,55 @@ class Cycle(Selection):
 
     Attributes
     ----------
-    plan : optimizer.adaptation.AdaptationPlan
-        What lay on disk, and who trained together in the first epoch.
+    plan : AdaptationPlan or None
+        Layers on disk, and who trained together in the first epoch; None where the run was over before.
     materialised : Materialised
         What was computed for it beforehand.
     history : tuple of CycleResult
-        All cycles of the campaign, this one last.
+        All cycles of the campaign in this process, this one last.
     """
 
-    plan: AdaptationPlan = field(init=False)
+    plan: AdaptationPlan | None = field(init=False, default=None)
     materialised: Materialised = field(init=False)
     history: tuple[CycleResult, ...] = field(init=False, default=())
+
+    @property
+    def line(self) -> CycleResult:
+        """The line of this cycle in the campaign's history.
+
+        Raises
+        ------
+        NoModelError
+            No configuration finished.
+        """
+        best = self.best
+        return CycleResult(
+            run=self.run_id,
+            records=sum(shard.rows for shard in self.prepared.shards),
+            best=best.trial_id,
+            score=best.metric,
+            seconds=self.outcome.seconds,
+            materialising_seconds=self.materialised.seconds,
+            trunk_rows=self.materialised.trunk_rows,
+        )
 
     def explain(self) -> str:
         """Describe the plan, and what was measured beside what it predicts."""
         done = self.materialised
-        rate = f", {done.bytes / done.seconds / 2**20:,.1f} MiB/s" if done.seconds else ""
-        return "\n".join(
-            [
-                self.plan.explain(),
-                f"measured: {self.outcome.seconds:,.1f} s of training; {done.trunk_rows:,} records passed the frozen "
-                f"layers in {done.seconds:,.1f} s and left {done.bytes:,} bytes{rate}",
-            ]
+        measured = (
+            f"measured: {self.outcome.seconds:,.1f} s of training; {done.trunk_rows:,} records passed the frozen "
+            f"layers in {done.seconds:,.1f} s and left {done.bytes:,} bytes"
         )
+        return measured if self.plan is None else f"{self.plan.explain()}\n{measured}"
+
+    def _restored(self, trial: Trial, state: bytes) -> Session:
+        adapted = open_adapted(
+            self.trainer_fn,
+            trial.params,
+            initial_seed(self.spec.seed, trial.trial_id),
+            inputs=input_specs(self.prepared),
+            columns=column_names(self.prepared),
+        )
+        adapted.session.restore(state)
+        # A session of the whole model, which has the weights that the other one has trained.
+        return trainer_framework(adapted.trainer).open_training(adapted.trainer, "cpu")

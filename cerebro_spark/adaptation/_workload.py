@@ -53,7 +53,9 @@ class Workload:
 
     @property
     def deepest(self) -> tuple[Mapping[str, Any], list[str]] | None:
-        """The params of the configuration with the most frozen work, and the expressions of the layers that its branch
-        reads; None where nothing is frozen."""
+        """Params of the configuration with the most frozen work, and the layers that its branch reads.
+
+        ``None`` where nothing is frozen.
+        """
         opened = max((each for each, _ in self.configurations), key=lambda each: each.frozen_flops)
         return (opened.params, opened.feeds) if opened.frozen_flops else None

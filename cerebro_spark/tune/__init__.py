@@ -1,5 +1,6 @@
 """Model selection: the searches that users call, their results, and the tuned model as a Spark ML Transformer."""
 
+from cerebro_spark.tune._adapted import Adapted
 from cerebro_spark.tune._asha import ASHA
 from cerebro_spark.tune._evolution import AgingEvolution
 from cerebro_spark.tune._experiment import Experiment
@@ -10,16 +11,19 @@ from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._network_estimator import NetworkEstimator
 from cerebro_spark.tune._pbt import PBT
 from cerebro_spark.tune._random import RandomSearch
+from cerebro_spark.tune._ranking import check_objectives
 from cerebro_spark.tune._result import TrialResult
 from cerebro_spark.tune._schedule import ScheduleSearch
 from cerebro_spark.tune._search import Search
 from cerebro_spark.tune._selection import Selection
+from cerebro_spark.tune._space import grid
 from cerebro_spark.tune._tables import TABLES, run_tables
 
 __all__ = [
     "ASHA",
     "PBT",
     "TABLES",
+    "Adapted",
     "AgingEvolution",
     "Experiment",
     "GridSearch",
@@ -32,5 +36,7 @@ __all__ = [
     "SuccessiveHalving",
     "TrialResult",
     "TunedModel",
+    "check_objectives",
+    "grid",
     "run_tables",
 ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from abc import abstractmethod
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import cloudpickle
 from pyspark.ml import Estimator
@@ -29,11 +30,13 @@ from udfs.shards import PreparedData, load_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
 
     from pyspark.sql import DataFrame
 
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper import Coordinator, Probed, SparkBackend
+    from cerebro_spark.tune._adapted import Adapted
     from optimizer.procedures import Plan, Procedure, Stopper
     from udfs.store import Store
     from udfs.training import ModelTrainer, TrainingFunctions
@@ -163,6 +166,8 @@ class Search(Estimator[Selection]):
     tensorboard: str | None = None
     progress: bool = True
     seed: int = 0
+
+    _adapted: ClassVar[Adapted | None] = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -404,6 +409,12 @@ class Search(Estimator[Selection]):
         with Interrupts() as interrupts, Lease(self.store, run_id) as lease:
             return self._train(spec, prepared, probed, lease, interrupts)
 
+    def adapted(self, adapted: Adapted) -> Self:
+        """Give a search whose trials train together, on outputs of frozen layers; :class:`Adaptation` calls it."""
+        search = copy(self)
+        search._adapted = adapted  # noqa: SLF001 - its own class
+        return search
+
     def _fit(self, dataset: DataFrame) -> Selection:
         return self.fit(dataset)
 
@@ -474,7 +485,7 @@ class Search(Estimator[Selection]):
         begun: Callable[[Coordinator, RunSpec], None] | None = None,
     ) -> Selection:
         return train(
-            Selection,
+            Selection if self._adapted is None else self._adapted.kind,
             spec,
             prepared,
             self.procedure(**metric_and_mode(spec)),
@@ -488,6 +499,7 @@ class Search(Estimator[Selection]):
             unit_timeout_s=self.unit_timeout_s,
             budget=self._budget,
             begun=begun,
+            adapted=self._adapted,
         )
 
     def _is_logged(self, name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.ml import Model
 from pyspark.ml.util import MLWritable
 
-from cerebro_spark.errors import InvalidArgumentError, NoModelError
+from cerebro_spark.errors import InvalidArgumentError, NoModelError, RunError
 from cerebro_spark.hopper import Interrupts, Journal, Lease, Recorded, Trial, probe
 from cerebro_spark.tune._model import TunedModel
 from cerebro_spark.tune._placements import on_workers
@@ -23,7 +23,7 @@ from optimizer.errors import nearest
 from optimizer.procedures import Listed
 from udfs.hopper import Checkpoints
 from udfs.shards import load_prepared
-from udfs.training import initial_seed, open_session
+from udfs.training import Session, initial_seed, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,11 +100,16 @@ class Selection(Results, Model, MLWritable):
         trial = known.get(trial_id)
         if trial is None or not trial.version:
             raise NoModelError(f"{trial_id!r} has no model{nearest(trial_id, known)}; trials: {', '.join(known)}")
-        session = open_session(self.trainer_fn, trial.params, initial_seed(self.spec.seed, trial_id))
         version = self._version(trial, epoch)
         checkpoints = Checkpoints(self.prepared.store, self.spec.run)
-        session.restore(checkpoints.read(trial_id, version, trial.digests[version]))
+        session = self._restored(trial, checkpoints.read(trial_id, version, trial.digests[version]))
         return TunedModel.of(session, self.prepared)
+
+    def _restored(self, trial: Trial, state: bytes) -> Session:
+        """Open a trial's model at a checkpoint."""
+        session = open_session(self.trainer_fn, trial.params, initial_seed(self.spec.seed, trial.trial_id))
+        session.restore(state)
+        return session
 
     @classmethod
     def resume(

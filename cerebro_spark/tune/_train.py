@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SparkBackend,
         Trial,
     )
+    from cerebro_spark.tune._adapted import Adapted
     from cerebro_spark.tune._tracking import Followers
     from optimizer.procedures import Ledger, Procedure
     from udfs.shards import PreparedData
@@ -59,6 +60,7 @@ def train(  # noqa: PLR0913 - what a run is made of
     budget: Budget | None = None,
     recorded: Recorded | None = None,
     begun: Callable[[Coordinator, RunSpec], None] | None = None,
+    adapted: Adapted | None = None,
 ) -> _Result:
     """Train what a procedure starts, with those following who are to follow.
 
@@ -89,6 +91,8 @@ def train(  # noqa: PLR0913 - what a run is made of
         Earlier run to follow.
     begun : callable, optional
         Called with the coordinator and the settings before the first unit.
+    adapted : Adapted, optional
+        How trials train together, on outputs of frozen layers. By default each trains its whole model.
 
     Raises
     ------
@@ -109,6 +113,8 @@ def train(  # noqa: PLR0913 - what a run is made of
         budget=budget or Budget(),
         recorded=recorded,
         begun=begun,
+        grouping=None if adapted is None else adapted.grouping,
+        adaptation=None if adapted is None else adapted.settings,
     )
     with tracked(followers, run=spec.run, parameters=parameters) as following:
         trials, outcome = run.execute(following.callbacks)
