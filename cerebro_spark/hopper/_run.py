@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper._backend import SparkBackend
     from cerebro_spark.hopper._events import Event, Loss
+    from cerebro_spark.hopper._grouping import Grouping
     from cerebro_spark.hopper._interrupts import Interrupts
     from cerebro_spark.hopper._journal import Journal, RunSpec
     from cerebro_spark.hopper._lease import Lease
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._recorded import Recorded
     from cerebro_spark.hopper._trial import Trial
     from optimizer.procedures import Procedure
+    from udfs.hopper import AdaptationSettings
     from udfs.shards import PreparedData
 
 __all__ = ["Outcome", "Run"]
@@ -101,6 +103,10 @@ class Run:
         Earlier run to follow; the procedure starts its trials, and no others.
     begun : callable, optional
         Called with the coordinator and the settings before the first unit, for requests of the user.
+    grouping : Grouping, optional
+        Decides which trials train together. By default each trains by itself.
+    adaptation : AdaptationSettings, optional
+        Have the workers train on outputs of frozen layers; the data are :class:`udfs.shards.GrowingData`.
     """
 
     spec: RunSpec
@@ -116,6 +122,8 @@ class Run:
     budget: Budget = field(default_factory=Budget)
     recorded: Recorded | None = None
     begun: Callable[[Coordinator, RunSpec], None] | None = None
+    grouping: Grouping | None = None
+    adaptation: AdaptationSettings | None = None
 
     def execute(self, callbacks: Sequence[Callback] = ()) -> tuple[list[Trial], Outcome]:
         """Train until the procedure has ended every trial, and until the callbacks have heard of it.
@@ -183,6 +191,7 @@ class Run:
             earlier_s=earlier_s,
             recorded=self.recorded,
             observer=Publisher(stream),
+            grouping=self.grouping,
         )
         if self.begun is not None:
             self.begun(coordinator, self.spec)
@@ -299,6 +308,7 @@ class Run:
                 threads=self.backend.threads_per_worker,
                 memory_bytes=self.backend.memory_bytes,
                 device=self.backend.device,
+                adaptation=self.adaptation,
             )
             for name, partitions in shares.items()
         }

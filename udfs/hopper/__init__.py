@@ -1,5 +1,6 @@
 """A worker of a model hopper run: holds its shards, and trains whatever trial hops to it."""
 
+from udfs.hopper._adaptation import AdaptationSettings
 from udfs.hopper._checkpoints import Checkpoints, Record
 from udfs.hopper._messages import (
     HOPPER,
@@ -42,6 +43,7 @@ __all__ = [
     "POOL",
     "Abort",
     "Acknowledged",
+    "AdaptationSettings",
     "AskRuns",
     "Beat",
     "CheckpointFailed",

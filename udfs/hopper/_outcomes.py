@@ -6,9 +6,10 @@ import traceback
 from typing import TYPE_CHECKING
 
 from udfs.hopper._checkpoints import Record
-from udfs.hopper._messages import MemberFailure, TrainedMember
+from udfs.hopper._messages import MemberFailure, TrainedMember, UnitFailure
 from udfs.hopper._states import digest_of
 from udfs.rpc import CallError
+from udfs.shards import ShardError
 from udfs.training import Diverged, merge_sums
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from udfs.hopper._messages import Member, TrainUnit
+    from udfs.hopper._messages import Member, TrainUnit, WorkUnit
     from udfs.hopper._sessions import Sessions
     from udfs.hopper._states import States
     from udfs.hopper._uploads import Uploads
@@ -89,9 +90,28 @@ class Outcomes:
             # Not the trial's fault: the peer that had its checkpoint is gone.
             return MemberFailure(trial_id=member.trial_id, reason="hop", traceback=str(error))
         self._sessions.discard(member.trial_id)
+        self._raise_if_ended(error)
+        return MemberFailure(trial_id=member.trial_id, reason=reason_of(error), traceback=traceback.format_exc())
+
+    def unit_failed(self, unit: WorkUnit, error: BaseException) -> UnitFailure:
+        """Say why a unit came to nothing by what it did for all its trials; to be called where the error is handled.
+
+        Raises
+        ------
+        BaseException
+            The error again, where Spark has ended the task.
+        """
+        if isinstance(error, ShardError):
+            # No trial's fault: the data are damaged.
+            return UnitFailure(unit_id=unit.unit_id, reason="hop", traceback=str(error))
+        for member in unit.members:
+            self._sessions.discard(member.trial_id)
+        self._raise_if_ended(error)
+        return UnitFailure(unit_id=unit.unit_id, reason=reason_of(error), traceback=traceback.format_exc())
+
+    def _raise_if_ended(self, error: BaseException) -> None:
         if isinstance(error, (KeyboardInterrupt, SystemExit)) and self._interrupted():
             raise error
-        return MemberFailure(trial_id=member.trial_id, reason=reason_of(error), traceback=traceback.format_exc())
 
 
 def reason_of(error: BaseException) -> str:

@@ -11,6 +11,7 @@ from pyspark import TaskContext
 
 from udfs.heartbeat import Heartbeat
 from udfs.hopper._checkpoints import Checkpoints
+from udfs.hopper._group_units import GroupUnits
 from udfs.hopper._messages import HOPPER, Hello, NextUnit, ShardFailed, Stop, WorkUnit
 from udfs.hopper._outcomes import Outcomes
 from udfs.hopper._sessions import Sessions
@@ -64,7 +65,9 @@ class Service:
         limit = worker.memory_bytes or memory_limit()[0] // 4
         checkpoints = Checkpoints(worker.prepared.store, worker.run)
         self._states = States(limit // 2)
-        self._shards = Shards(worker.prepared, limit // 2)
+        # Half of it for rows; an adaptation has its open models there too.
+        rows = limit // 2 if worker.adaptation is None else limit // 4
+        self._shards = Shards(worker.prepared, rows)
         self._sessions = Sessions(worker, self._states, checkpoints, credentials)
         self._driver = Caller(driver, credentials, HOPPER)
         self._endpoint = Endpoint(address_towards(driver), credentials, HOPPER, held=self._states.get)
@@ -77,7 +80,13 @@ class Service:
             num_shards=len(worker.prepared.partitions),
         )
         outcomes = Outcomes(self._sessions, self._states, self._uploads, self._interrupted)
-        self._units = Units(worker.seed, self._shard, self._sessions, outcomes)
+        self._units: Units | GroupUnits = Units(
+            worker.seed, self._shard, self._sessions, outcomes, one_order=worker.adaptation is not None
+        )
+        if worker.adaptation is not None:
+            self._units = GroupUnits(
+                worker, self._units, self._sessions, outcomes, self._tell_damaged, memory_bytes=rows
+            )
         self._output = output
         self._heartbeat = Heartbeat(worker.worker, self._attempt, driver, credentials, HOPPER, output=self._output)
 
@@ -101,7 +110,8 @@ class Service:
         # From the start, so that the driver knows of each process that the run has.
         self._heartbeat.start()
         try:
-            for partition in self._worker.partitions:
+            # An adaptation reads what its groups are to read, once it knows.
+            for partition in () if self._worker.adaptation is not None else self._worker.partitions:
                 self._shard("train", partition)
                 self._shard("validation", partition)
         except ShardError:
@@ -161,5 +171,8 @@ class Service:
         try:
             return self._shards.get(split, partition)
         except ShardError as error:
-            self._driver.call(ShardFailed(worker=self._worker.worker, error=str(error)), timeout_s=_CALL_S)
+            self._tell_damaged(error)
             raise
+
+    def _tell_damaged(self, error: ShardError) -> None:
+        self._driver.call(ShardFailed(worker=self._worker.worker, error=str(error)), timeout_s=_CALL_S)

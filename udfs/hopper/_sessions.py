@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from udfs.documents import DamagedError
 from udfs.hopper._messages import HOPPER
@@ -12,9 +13,12 @@ from udfs.hopper._states import digest_of
 from udfs.node import memory_limit, task_device
 from udfs.rpc import Caller, CallError
 from udfs.store import StoreError
-from udfs.training import Session, initial_seed, open_session, training_bytes
+from udfs.training import Session, initial_seed, open_adapted, open_session, training_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from udfs.handlers import Adapted
     from udfs.hopper._checkpoints import Checkpoints
     from udfs.hopper._messages import Member, SourceState
     from udfs.hopper._settings import WorkerSettings
@@ -30,6 +34,16 @@ _OPEN = 16
 
 # For the digest of a session whose training was broken off.
 _UNKNOWN = "?"
+
+
+@dataclass(slots=True)
+class _Open:
+    """A session, the checkpoint that it is at, and the bytes that it has for itself."""
+
+    session: Session
+    adapted: Adapted | None
+    nbytes: int
+    at: str = ""
 
 
 class Sessions:
@@ -58,14 +72,19 @@ class Sessions:
         self._credentials = credentials
         self._device = task_device(worker.device)
         self._model_bytes = worker.memory_bytes or memory_limit()[0]
-        self._open: OrderedDict[str, tuple[str, Session]] = OrderedDict()
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._kept: frozenset[str] = frozenset()
         self._peers: dict[str, Caller] = {}
 
     def warm_up(self) -> None:
         """Build a model of some configuration, so that its framework is imported."""
         # A configuration that cannot be built says so when its turn comes.
         with suppress(Exception):
-            open_session(self._worker.trainer_fn, self._worker.sample, 0, device=self._device)
+            self._built(self._worker.sample, 0)
+
+    def keep(self, trial_ids: Collection[str]) -> None:
+        """Keep the sessions of some trials open, those that train together now, and of no others."""
+        self._kept = frozenset(trial_ids)
 
     def at(self, member: Member) -> tuple[Session, int]:
         """Bring a trial's session to the checkpoint that a unit starts from.
@@ -82,35 +101,38 @@ class Sessions:
         MemoryError
             The model is larger than this worker's memory.
         """
-        have, session = self._open.get(member.trial_id, (_UNKNOWN, None))
+        held = self._open.get(member.trial_id)
         fetched = 0
-        if session is None or (not member.version and have != _first(member)):
-            seed = initial_seed(self._worker.seed, member.trial_id)
-            weighted = self._worker.prepared.weights is not None
-            session = open_session(self._worker.trainer_fn, member.params, seed, device=self._device, weighted=weighted)
-            self._check_size(session)
-            have = ""
+        if held is None or (not member.version and held.at != _first(member)):
+            held = self._built(member.params, initial_seed(self._worker.seed, member.trial_id))
+            self._check_size(held.session)
             if member.source is not None:
-                fetched = self._adopt(session, member.source)
-        if member.version and have != member.digest:
+                fetched = self._adopt(held.session, member.source)
+        if member.version and held.at != member.digest:
             state = self._states.get(f"{member.trial_id}/{member.version}")
             if state is None or digest_of(state) != member.digest:
                 state = self._fetch(member)
                 fetched = len(state)
-            session.restore(state)
-        self._open[member.trial_id] = (member.digest if member.version else _first(member), session)
+            held.session.restore(state)
+        held.at = member.digest if member.version else _first(member)
+        self._open[member.trial_id] = held
         self._open.move_to_end(member.trial_id)
-        while len(self._open) > _OPEN:
-            self._open.popitem(last=False)
-        return session, fetched
+        self._make_room()
+        return held.session, fetched
+
+    def adapted(self, trial_id: str) -> Adapted:
+        """Give an open trial's model, in a run of adaptation."""
+        adapted = self._open[trial_id].adapted
+        assert adapted is not None  # noqa: S101 - all of them are
+        return adapted
 
     def begin(self, trial_id: str) -> None:
         """Note that a trial trains: should it break off half way, its session is at no checkpoint any more."""
-        self._open[trial_id] = (_UNKNOWN, self._open[trial_id][1])
+        self._open[trial_id].at = _UNKNOWN
 
     def finish(self, trial_id: str, digest: str) -> None:
         """Note the checkpoint that a trial has been trained to."""
-        self._open[trial_id] = (digest, self._open[trial_id][1])
+        self._open[trial_id].at = digest
 
     def discard(self, trial_id: str) -> None:
         """Forget a trial's session."""
@@ -120,6 +142,38 @@ class Sessions:
         """Close the connections to other workers."""
         for peer in self._peers.values():
             peer.close()
+
+    def _built(self, params: dict[str, Any], seed: int) -> _Open:
+        worker, settings = self._worker, self._worker.adaptation
+        weighted = worker.prepared.weights is not None
+        if settings is None:
+            session = open_session(worker.trainer_fn, params, seed, device=self._device, weighted=weighted)
+            return _Open(session, None, session.weight_bytes)
+        adapted = open_adapted(
+            worker.trainer_fn,
+            params,
+            seed,
+            inputs=settings.inputs,
+            columns=settings.columns,
+            device=self._device,
+            weighted=weighted,
+        )
+        # Weights, gradients and what the optimizer keeps; frozen layers are the node's.
+        return _Open(adapted.session, adapted, (2 + adapted.slots) * adapted.session.weight_bytes)
+
+    def _make_room(self) -> None:
+        """Close the sessions that were used the longest ago; those of an adaptation by their bytes, being small."""
+        settings = self._worker.adaptation
+        if settings is None:
+            while len(self._open) > _OPEN:
+                self._open.popitem(last=False)
+            return
+        limit = self._model_bytes // 4 if settings.session_bytes is None else settings.session_bytes
+        total = sum(held.nbytes for held in self._open.values())
+        for trial_id in [trial_id for trial_id in self._open if trial_id not in self._kept]:
+            if total <= limit:
+                return
+            total -= self._open.pop(trial_id).nbytes
 
     def _check_size(self, session: Session) -> None:
         """Refuse a model before the kernel ends this process for it: the driver has looked at the first one only."""

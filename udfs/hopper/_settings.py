@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from udfs.handlers import Framework
+    from udfs.hopper._adaptation import AdaptationSettings
     from udfs.shards import PreparedData
 
 __all__ = ["WorkerSettings"]
@@ -44,6 +45,8 @@ class WorkerSettings:
         machine's memory by default.
     device : str
         ``"cpu"`` (default), ``"cuda"`` or ``"auto"``.
+    adaptation : AdaptationSettings or None
+        Of a run that trains on outputs of frozen layers. Default ``None``: each trial trains its whole model.
     registered : tuple of Framework
         Frameworks that the driver registered by hand, for the worker to register too.
     """
@@ -58,6 +61,7 @@ class WorkerSettings:
     threads: int
     memory_bytes: int | None = None
     device: str = "cpu"
+    adaptation: AdaptationSettings | None = None
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
 
     def packed(self) -> bytes:

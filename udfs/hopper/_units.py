@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 from udfs.hopper._messages import (
     EvaluatedMember,
     EvaluateReport,
-    MemberFailure,
-    TrainedMember,
     TrainReport,
     TrainUnit,
-    UnitFailure,
 )
 from udfs.shards import ShardError
 from udfs.training import row_order
@@ -20,7 +17,7 @@ from udfs.training import row_order
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from udfs.hopper._messages import EvaluateUnit, Member
+    from udfs.hopper._messages import EvaluateUnit, Member, MemberFailure, TrainedMember, UnitFailure
     from udfs.hopper._outcomes import Outcomes
     from udfs.hopper._sessions import Sessions
     from udfs.shards import Tensors
@@ -39,46 +36,64 @@ class Units:
         Gives the rows of a split's partition.
     sessions : Sessions
     outcomes : Outcomes
+    one_order : bool
+        Whether all trials read the rows of a shard in the same order. Default: each in its own.
     """
 
-    def __init__(self, seed: int, shard: Callable[[str, int], Tensors], sessions: Sessions, outcomes: Outcomes) -> None:
+    def __init__(
+        self,
+        seed: int,
+        shard: Callable[[str, int], Tensors],
+        sessions: Sessions,
+        outcomes: Outcomes,
+        *,
+        one_order: bool = False,
+    ) -> None:
         self._seed = seed
         self._shard = shard
         self._sessions = sessions
         self._outcomes = outcomes
+        self._one_order = one_order
 
-    def run(self, unit: TrainUnit | EvaluateUnit) -> TrainReport | EvaluateReport | UnitFailure:
-        """Run a unit, and say what came of it."""
+    def run(self, unit: TrainUnit | EvaluateUnit, *, fetched: int = 0) -> TrainReport | EvaluateReport | UnitFailure:
+        """Run a unit, and say what came of it.
+
+        Parameters
+        ----------
+        unit : TrainUnit or EvaluateUnit
+        fetched : int
+            Bytes that were fetched before for each of its trials. Default 0.
+        """
         try:
             if isinstance(unit, TrainUnit):
                 rows = self._shard("train", unit.partition)
-                trained = tuple(self._train(unit, member, rows) for member in unit.members)
+                trained = tuple(self._train(unit, member, rows, fetched) for member in unit.members)
                 return TrainReport(unit_id=unit.unit_id, members=trained)
             rows = self._shard("validation", unit.partition)
-            evaluated = tuple(self._evaluate(member, rows) for member in unit.members)
+            evaluated = tuple(self._evaluate(member, rows, fetched) for member in unit.members)
             return EvaluateReport(unit_id=unit.unit_id, members=evaluated)
         except ShardError as error:
-            # No trial's fault: the data are damaged.
-            return UnitFailure(unit_id=unit.unit_id, reason="hop", traceback=str(error))
+            return self._outcomes.unit_failed(unit, error)
 
-    def _train(self, unit: TrainUnit, member: Member, rows: Tensors) -> TrainedMember | MemberFailure:
+    def _train(self, unit: TrainUnit, member: Member, rows: Tensors, fetched: int) -> TrainedMember | MemberFailure:
         try:
-            session, fetched = self._sessions.at(member)
-            order = row_order(self._seed, member.trial_id, unit.epoch, unit.partition, rows.rows)
+            session, nbytes = self._sessions.at(member)
+            name = "" if self._one_order else member.trial_id
+            order = row_order(self._seed, name, unit.epoch, unit.partition, rows.rows)
             begun = time.perf_counter()
             self._sessions.begin(member.trial_id)
             sums = session.train(rows, order, ends_epoch=unit.ends_epoch)
             seconds = time.perf_counter() - begun
-            return self._outcomes.trained(unit, member, session, sums, fetched=fetched, seconds=seconds)
+            return self._outcomes.trained(unit, member, session, sums, fetched=fetched + nbytes, seconds=seconds)
         except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
             return self._outcomes.failed(member, error)
 
-    def _evaluate(self, member: Member, rows: Tensors) -> EvaluatedMember | MemberFailure:
+    def _evaluate(self, member: Member, rows: Tensors, fetched: int) -> EvaluatedMember | MemberFailure:
         try:
-            session, fetched = self._sessions.at(member)
+            session, nbytes = self._sessions.at(member)
             begun = time.perf_counter()
             sums = session.evaluate(rows)
             seconds = time.perf_counter() - begun
-            return EvaluatedMember(trial_id=member.trial_id, seconds=seconds, fetched_bytes=fetched, sums=sums)
+            return EvaluatedMember(trial_id=member.trial_id, seconds=seconds, fetched_bytes=fetched + nbytes, sums=sums)
         except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
             return self._outcomes.failed(member, error)

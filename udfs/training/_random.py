@@ -30,7 +30,8 @@ def take_random() -> dict[str, Any]:
 def apply_random(state: dict[str, Any]) -> None:
     """Set the generators of this process to a state of :func:`take_random`."""
     version, numbers, gauss = state["python"]
-    random.setstate((version, tuple(int(number) for number in np.asarray(numbers)), gauss))
+    # At once: trials that train together change places at every step.
+    random.setstate((version, tuple(np.asarray(numbers).tolist()), gauss))
     kind, keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state((kind, np.asarray(keys), position, has_gauss, cached))  # noqa: NPY002
     for name in imported_frameworks():

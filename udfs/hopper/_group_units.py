@@ -1,0 +1,243 @@
+"""Units of fused groups: one read, one pass of the shared frozen layers, a step for each trial (Nautilus, section 4.3).
+
+Each trial has its own optimizer, schedule, random numbers and checkpoint, and what it learns does not depend on who
+trains beside it: the same features in the same order give the same bits.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udfs.adaptation import FeatureReader, Trunk, batches
+from udfs.hopper._messages import EvaluatedMember, EvaluateReport, TrainReport, TrainUnit
+from udfs.metrics import merge_sums
+from udfs.shards import ShardError, Tensors
+from udfs.training import TrainerError, apply_random, row_order, take_random
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.adaptation import FeatureBatch, FeatureRows
+    from udfs.handlers import Adapted
+    from udfs.hopper._messages import EvaluateUnit, Member, MemberFailure, TrainedMember, UnitFailure
+    from udfs.hopper._outcomes import Outcomes
+    from udfs.hopper._sessions import Sessions
+    from udfs.hopper._settings import WorkerSettings
+    from udfs.hopper._units import Units
+    from udfs.training import Session
+
+__all__ = ["GroupUnits"]
+
+
+@dataclass(slots=True, eq=False)
+class _Branch:
+    """A trial of the unit, open: what it reads, and the seconds that it took."""
+
+    member: Member
+    adapted: Adapted
+    fetched: int
+    feeds: tuple[str, ...]
+    seconds: float = 0.0
+
+    @property
+    def session(self) -> Session:
+        return self.adapted.session
+
+    def inputs(self, known: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], ...]:
+        if set(self.adapted.feeds) == set(self.adapted.graph.inputs):
+            # The user's own forward runs it, and may work in place; others read the same rows.
+            return tuple(known[feed].copy() for feed in self.feeds)
+        return tuple(known[feed] for feed in self.feeds)
+
+
+class GroupUnits:
+    """Trains and evaluates the trials of a unit together.
+
+    Parameters
+    ----------
+    worker : WorkerSettings
+        Of a run of adaptation.
+    units : Units
+        Train a model that could not be opened, on the shard itself.
+    sessions : Sessions
+    outcomes : Outcomes
+    damaged : callable
+        Told of a shard that cannot be read.
+    memory_bytes : int
+        For rows of the networks' inputs; more are mapped from the node's disk.
+    """
+
+    def __init__(
+        self,
+        worker: WorkerSettings,
+        units: Units,
+        sessions: Sessions,
+        outcomes: Outcomes,
+        damaged: Callable[[ShardError], None],
+        *,
+        memory_bytes: int,
+    ) -> None:
+        assert worker.adaptation is not None  # noqa: S101 - the caller looks
+        self._seed = worker.seed
+        self._units = units
+        self._sessions = sessions
+        self._outcomes = outcomes
+        self._damaged = damaged
+        self._reader = FeatureReader(
+            worker.adaptation.features,
+            worker.prepared,  # type: ignore[arg-type]  # growing data, as the settings say
+            batch_size=worker.adaptation.batch_size,
+            memory_bytes=memory_bytes,
+        )
+
+    def run(self, unit: TrainUnit | EvaluateUnit) -> TrainReport | EvaluateReport | UnitFailure:
+        """Run a unit, and say what came of it."""
+        try:
+            failures: dict[str, MemberFailure] = {}
+            branches = self._opened(unit, failures)
+            if len(unit.members) == 1 and branches and branches[0].adapted.whole:
+                return self._units.run(unit, fetched=branches[0].fetched)
+            if isinstance(unit, TrainUnit):
+                trained = self._train(unit, branches, failures)
+                members = tuple(trained.get(each.trial_id) or failures[each.trial_id] for each in unit.members)
+                return TrainReport(unit_id=unit.unit_id, members=members)
+            evaluated = self._evaluate(unit, branches, failures)
+            return EvaluateReport(
+                unit_id=unit.unit_id,
+                members=tuple(evaluated.get(each.trial_id) or failures[each.trial_id] for each in unit.members),
+            )
+        except BaseException as error:  # noqa: BLE001 - of reading, or of the frozen layers
+            if isinstance(error, ShardError):
+                self._damaged(error)
+            return self._outcomes.unit_failed(unit, error)
+
+    def _opened(self, unit: TrainUnit | EvaluateUnit, failures: dict[str, MemberFailure]) -> list[_Branch]:
+        """Bring the trials to their checkpoints."""
+        self._sessions.keep({member.trial_id for member in unit.members})
+        branches = []
+        for member in unit.members:
+            try:
+                _, fetched = self._sessions.at(member)
+                adapted = self._sessions.adapted(member.trial_id)
+                feeds = tuple(adapted.graph.expression(name) for name in adapted.feeds)
+            except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
+                failures[member.trial_id] = self._outcomes.failed(member, error)
+            else:
+                branches.append(_Branch(member, adapted, fetched, feeds))
+        return branches
+
+    def _train(
+        self, unit: TrainUnit, branches: Sequence[_Branch], failures: dict[str, MemberFailure]
+    ) -> dict[str, TrainedMember]:
+        alive = list(branches)
+
+        def each(work: Callable[[_Branch], None]) -> None:
+            for branch in tuple(alive):
+                begun = time.perf_counter()
+                try:
+                    # Whoever came before has drawn from the same generators.
+                    apply_random(branch.session.random)
+                    work(branch)
+                    branch.session.random = take_random()
+                except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
+                    failures[branch.member.trial_id] = self._outcomes.failed(branch.member, error)
+                    alive.remove(branch)
+                branch.seconds += time.perf_counter() - begun
+
+        def begin(branch: _Branch) -> None:
+            self._sessions.begin(branch.member.trial_id)
+            branch.session.begin()
+
+        each(begin)
+        for batch, known in self._batches(unit, "train", alive, _batch_size(branches)):
+            each(lambda branch: branch.session.step(branch.inputs(known), batch.labels, batch.weights))  # noqa: B023 - called at once
+        sums: dict[str, dict[str, NDArray[np.float64]]] = {}
+
+        def end(branch: _Branch) -> None:
+            sums[branch.member.trial_id] = branch.session.end(ends_epoch=unit.ends_epoch)
+
+        each(end)
+        return {
+            branch.member.trial_id: self._outcomes.trained(
+                unit,
+                branch.member,
+                branch.session,
+                sums[branch.member.trial_id],
+                fetched=branch.fetched,
+                seconds=branch.seconds,
+            )
+            for branch in alive
+        }
+
+    def _evaluate(
+        self, unit: EvaluateUnit, branches: Sequence[_Branch], failures: dict[str, MemberFailure]
+    ) -> dict[str, EvaluatedMember]:
+        alive = list(branches)
+        sums: dict[str, dict[str, NDArray[np.float64]]] = {branch.member.trial_id: {} for branch in branches}
+        for batch, known in self._batches(unit, "validation", alive, _batch_size(branches)):
+            for branch in tuple(alive):
+                begun = time.perf_counter()
+                try:
+                    rows = Tensors(branch.inputs(known), batch.labels, batch.rows, batch.weights.own)
+                    trial_id = branch.member.trial_id
+                    sums[trial_id] = merge_sums(sums[trial_id], branch.session.evaluate(rows))
+                except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
+                    failures[branch.member.trial_id] = self._outcomes.failed(branch.member, error)
+                    alive.remove(branch)
+                branch.seconds += time.perf_counter() - begun
+        return {
+            branch.member.trial_id: EvaluatedMember(
+                trial_id=branch.member.trial_id,
+                seconds=branch.seconds,
+                fetched_bytes=branch.fetched,
+                sums=sums[branch.member.trial_id],
+            )
+            for branch in alive
+        }
+
+    def _batches(
+        self, unit: TrainUnit | EvaluateUnit, split: str, alive: Sequence[_Branch], size: int
+    ) -> Iterator[tuple[FeatureBatch, dict[str, NDArray[Any]]]]:
+        """Read batch after batch and run the frozen layers once, until none of the trials goes on.
+
+        Yields
+        ------
+        tuple of FeatureBatch and dict of str to array
+            What all feeds of the trials are, by expression.
+        """
+        if not alive:
+            return
+        begun = time.perf_counter()
+        models = [branch.adapted for branch in alive]
+        trunk = Trunk(models, unit.loads, list(dict.fromkeys(feed for branch in alive for feed in branch.feeds)))
+        data = self._reader.rows(split, unit.partition, trunk.loads, models)
+        order = self._order(unit, data)
+        for batch in batches(data, order, size):
+            known = trunk(batch.inputs)
+            for branch in alive:
+                branch.seconds += (time.perf_counter() - begun) / len(alive)
+            yield batch, known
+            if not alive:
+                return
+            begun = time.perf_counter()
+
+    def _order(self, unit: TrainUnit | EvaluateUnit, data: FeatureRows) -> NDArray[np.int64]:
+        if isinstance(unit, TrainUnit):
+            return row_order(self._seed, "", unit.epoch, unit.partition, data.rows)
+        return np.arange(data.rows)
+
+
+def _batch_size(branches: Sequence[_Branch]) -> int:
+    """Rows of a step, which those that train together have in common."""
+    sizes = {branch.session.batch_size for branch in branches}
+    if len(sizes) > 1:
+        names = ", ".join(f"{branch.member.trial_id}: {branch.session.batch_size}" for branch in branches)
+        raise TrainerError(f"configurations of one batch size train together, and these have several: {names}")
+    # Those that train whole shards alone say so at their first step.
+    return max(1, *sizes) if sizes else 1
