@@ -105,7 +105,7 @@ class NumpySession:
     def __init__(self, trainer: Any) -> None:
         if not isinstance(trainer.optimizer, Momentum):
             raise TrainerError(f"optimizer is a {type(trainer.optimizer).__name__}: a perceptron takes a Momentum")
-        self.model, self._optimizer, self.batch_size = trainer.model, trainer.optimizer, trainer.batch_size
+        self.model, self._optimizer, self._batch_size = trainer.model, trainer.optimizer, trainer.batch_size
         self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
         self.random = take_random()
 
@@ -131,7 +131,7 @@ class NumpySession:
         self.model.weights, self._optimizer.velocity = saved["weights"], saved["velocity"]
 
     def train(self, data: Any, order: Any, *, ends_epoch: bool) -> Arrays:
-        return train_in_steps(self, data, order, self.batch_size, ends_epoch=ends_epoch)
+        return train_in_steps(self, data, order, self._batch_size, ends_epoch=ends_epoch)
 
     def begin(self) -> None:
         self._unit, self._rows = np.zeros(2), 0

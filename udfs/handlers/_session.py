@@ -106,11 +106,8 @@ class Session(Protocol):
         ``"unknown"`` with a loss of the user's own.
     sums : Sums
         Turns the contributions of :meth:`train` and :meth:`evaluate` into numbers.
-    batch_size : int
-        Rows that :meth:`train` gives to a :meth:`step`; 0 where it takes no steps.
     """
 
-    batch_size: int
     random: dict[str, Any]
     model: Any
     threshold: float

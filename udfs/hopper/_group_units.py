@@ -235,9 +235,10 @@ class GroupUnits:
 
 def _batch_size(branches: Sequence[_Branch]) -> int:
     """Rows of a step, which those that train together have in common."""
-    sizes = {branch.session.batch_size for branch in branches}
+    # Those that train whole shards alone have none, and say so at their first step.
+    of_each = {branch.member.trial_id: getattr(branch.adapted.trainer, "batch_size", 1) for branch in branches}
+    sizes = set(of_each.values())
     if len(sizes) > 1:
-        names = ", ".join(f"{branch.member.trial_id}: {branch.session.batch_size}" for branch in branches)
+        names = ", ".join(f"{trial_id}: {size}" for trial_id, size in of_each.items())
         raise TrainerError(f"configurations of one batch size train together, and these have several: {names}")
-    # Those that train whole shards alone say so at their first step.
-    return max(1, *sizes) if sizes else 1
+    return sizes.pop() if sizes else 1

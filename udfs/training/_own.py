@@ -48,7 +48,6 @@ class OwnSession:
         self.sums = Sums([])
         self.threshold = 0.0
         self.output_kind: OutputKind = "unknown"
-        self.batch_size = 0
         self._read: dict[int, tuple[Rows, Any]] = {}
 
     @property

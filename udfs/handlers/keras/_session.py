@@ -74,7 +74,6 @@ class KerasSession:
         first = trainer.loss[0] if isinstance(trainer.loss, (list, tuple)) else trainer.loss
         self.threshold = 0.5 if _of_probabilities(first) else 0.0
         self.output_kind = _output_kind(first)
-        self.batch_size = trainer.batch_size
         self.random = take_random()
         self._gives_row_losses = False
         self.begin()
@@ -119,7 +118,7 @@ class KerasSession:
 
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Run one training unit."""
-        return train_in_steps(self, data, order, self.batch_size, ends_epoch=ends_epoch)
+        return train_in_steps(self, data, order, self._trainer.batch_size, ends_epoch=ends_epoch)
 
     def begin(self) -> None:
         """Begin a unit that is trained step by step."""

@@ -81,7 +81,6 @@ class TorchSession:
         self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
         self.threshold = 0.5 if isinstance(self._losses[0], _OF_PROBABILITIES) else 0.0
         self.output_kind = _output_kind(self._losses[0])
-        self.batch_size = trainer.batch_size
         self.random = take_random()
         self.begin()
 
@@ -147,7 +146,7 @@ class TorchSession:
 
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Run one training unit."""
-        return train_in_steps(self, data, order, self.batch_size, ends_epoch=ends_epoch)
+        return train_in_steps(self, data, order, self._trainer.batch_size, ends_epoch=ends_epoch)
 
     def begin(self) -> None:
         """Begin a unit that is trained step by step."""
