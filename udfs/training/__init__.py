@@ -7,7 +7,7 @@ from udfs.training._functions import TrainingFunctions
 from udfs.training._open import open_adapted, open_session, training_bytes
 from udfs.training._random import apply_random, take_random
 from udfs.training._steps import train_in_steps
-from udfs.training._trainer import ModelTrainer
+from udfs.training._trainer import ModelTrainer, trainer_framework
 from udfs.training._unit import initial_seed, row_order
 from udfs.training._weights import batch_weights
 
@@ -33,5 +33,6 @@ __all__ = [
     "row_order",
     "take_random",
     "train_in_steps",
+    "trainer_framework",
     "training_bytes",
 ]
