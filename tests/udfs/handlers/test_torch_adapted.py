@@ -348,6 +348,8 @@ def test_a_bert_of_transformers_is_opened() -> None:
         def forward(self, ids: Any, mask: Any) -> Any:
             return self.head(self.bert(ids, attention_mask=mask).last_hidden_state[:, 0])
 
+    adapted = open_adapted(trainer_fn(Tagger), {}, 1, inputs=TEXT, columns=["ids", "mask"])
+    assert adapted.feeds[-1] == "bert.encoder.layer.1.output.LayerNorm"
     sample = AdaptationSample("bert", trainer_fn(Tagger), TEXT, TEXTS, weights)
     contract = AdaptationContract()
     contract.test_it_is_opened_or_says_why_not(sample)
