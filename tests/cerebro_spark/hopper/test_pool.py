@@ -172,7 +172,9 @@ def test_a_process_serves_each_run_once(played: Played) -> None:
         played.asks(worker="w7")
 
 
-def test_who_asks_hears_at_once_of_a_run_and_of_the_end(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_asks_hears_at_once_of_a_run_and_of_the_end(
+    played: Played, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_pool, "_POLL_S", 60.0)
     replies: list[Any] = []
 
@@ -192,10 +194,19 @@ def test_who_asks_hears_at_once_of_a_run_and_of_the_end(played: Played, monkeypa
     # Both end at the same time: neither is alone as it leaves.
     first.settle = second.settle = lambda _: both.wait(10) >= 0  # type: ignore[method-assign, assignment]
     both = threading.Barrier(2)
-    for member in played.members:
-        threading.Thread(target=member.leave).start()
-    asking.join(10)
-    assert replies == [Close()]
+    heard: list[Any] = []
+
+    def stop() -> None:
+        asking.join(2)
+        heard.extend(replies)
+
+    monkeypatch.setattr(jobs, "stop", stop)
+    leaving = [threading.Thread(target=member.leave) for member in played.members]
+    for thread in leaving:
+        thread.start()
+    for thread in leaving:
+        thread.join(10)
+    assert heard == [Close()], "before the jobs are ended that it is in"
 
 
 def test_secrets_are_those_of_a_run(played: Played) -> None:
