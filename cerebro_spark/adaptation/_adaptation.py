@@ -7,6 +7,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+
 from cerebro_spark.adaptation._candidates import Candidates, OpenedCandidate
 from cerebro_spark.adaptation._cycle import Cycle, CycleResult
 from cerebro_spark.adaptation._grid import CandidateGrid
@@ -17,7 +19,7 @@ from cerebro_spark.adaptation._planning import Planning
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
-from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, RunError
+from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, NoModelError, RunError
 from cerebro_spark.hopper import ROUNDS, Journal
 from cerebro_spark.tune import Adapted, Search, check_objectives, grid
 from optimizer.adaptation import Costs
@@ -26,7 +28,7 @@ from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
 from optimizer.sizes import size
 from udfs.adaptation import STORAGE_DTYPES, FeatureStore, column_names, input_specs
-from udfs.driver import hint_keywords, interruptible
+from udfs.driver import hint_keywords, interruptible, quoted
 from udfs.hopper import AdaptationSettings
 from udfs.names import check_name
 from udfs.node import memory_limit
@@ -184,6 +186,7 @@ class Adaptation:
         self._opened: Candidates | None = None
         self._measured: Costs | None = None
         self._history: tuple[CycleResult, ...] = ()
+        self._last: Cycle | None = None
 
     def _check(self) -> None:
         check_name(self.name, "an adaptation")
@@ -274,6 +277,39 @@ class Adaptation:
         planning = self._planning(candidates, data, workload, features)
         done = self._materialise(data, candidates, workload, features, last.stored)
         return self._run(search, data, last, candidates, planning, features, done, workload.batch_size)
+
+    def score(self, pool: DataFrame, how: str = "least_confidence") -> DataFrame:
+        """Rank records without labels by how much their labels would teach the best model of the last cycle.
+
+        Parameters
+        ----------
+        pool : DataFrame
+            With the feature columns.
+        how : {"least_confidence", "margin", "entropy", "random"}
+            How uncertain the model is about a record, as :meth:`TunedModel.uncertainty`; or by lot, which follows from
+            the seed and the id.
+
+        Returns
+        -------
+        DataFrame
+            With a column ``score``, the most useful records first: take as many as can be labelled. Those that cannot
+            be read have none, and come last.
+
+        Raises
+        ------
+        NoModelError
+            There was no cycle in this process.
+        InvalidArgumentError, ColumnError
+            As :meth:`TunedModel.uncertainty`.
+        """
+        if how == "random":
+            lot = F.xxhash64(F.lit(self.seed).cast("bigint"), F.col(quoted(self.id_column)).cast("string"))
+            scored = pool.withColumn("score", (lot / F.lit(2.0**64) + F.lit(0.5)))
+        else:
+            if self._last is None:
+                raise NoModelError("there is no model to score with: call fit(batch) or resume() first")
+            scored = self._last.best_model.uncertainty(pool, how)
+        return scored.orderBy(F.col("score").desc_nulls_last())
 
     def explain(self, batch: DataFrame | None = None) -> str:
         """Describe the campaign: what is planned for the next batch, and what was done so far.
@@ -470,6 +506,7 @@ class Adaptation:
         result.plan, result.materialised = groups.plan, done
         self._history = (*self._history, result.line)
         result.history = self._history
+        self._last = result
         return result
 
 
