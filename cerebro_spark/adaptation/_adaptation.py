@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
@@ -185,7 +186,7 @@ class Adaptation:
         self._data: GrowingData | None = None
         self._opened: Candidates | None = None
         self._measured: Costs | None = None
-        self._history: tuple[CycleResult, ...] = ()
+        self._cycles: tuple[CycleResult, ...] = ()
         self._last: Cycle | None = None
 
     def _check(self) -> None:
@@ -210,9 +211,9 @@ class Adaptation:
             )
 
     @property
-    def history(self) -> tuple[CycleResult, ...]:
+    def cycles(self) -> tuple[CycleResult, ...]:
         """The cycles of this object, in their order."""
-        return self._history
+        return self._cycles
 
     @property
     def run_ids(self) -> tuple[str, ...]:
@@ -388,13 +389,22 @@ class Adaptation:
     ) -> Materialised:
         """Compute what is missing of the layers, from the nearest that are stored; then delete all others."""
         wants = {expression: workload.params_with(expression) for expression in stored}
-        settings = {"batch_size": workload.batch_size, "disk_bytes": self.disk_bytes}
+        compute = partial(
+            materialise,
+            self.backend,
+            data,
+            features,
+            wants,
+            candidates.opener,
+            batch_size=workload.batch_size,
+            disk_bytes=self.disk_bytes,
+        )
         try:
-            done = materialise(self.backend, data, features, wants, candidates.opener, **settings)
+            done = compute()
         except FeatureSpaceError:
             # The others may be in the way.
             features.retain(stored)
-            done = materialise(self.backend, data, features, wants, candidates.opener, **settings)
+            done = compute()
         features.retain(stored)
         return done
 
@@ -504,8 +514,8 @@ class Adaptation:
         result = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
         assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
         result.plan, result.materialised = groups.plan, done
-        self._history = (*self._history, result.line)
-        result.history = self._history
+        self._cycles = (*self._cycles, result.line)
+        result.cycles = self._cycles
         self._last = result
         return result
 

@@ -20,7 +20,7 @@ __all__ = ["Cycle", "CycleResult"]
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """A line of a campaign's history.
+    """One cycle in a campaign's course.
 
     Parameters
     ----------
@@ -56,17 +56,17 @@ class Cycle(Selection):
         Layers on disk, and who trained together in the first epoch; None where the run was over before.
     materialised : Materialised
         What was computed for it beforehand.
-    history : tuple of CycleResult
+    cycles : tuple of CycleResult
         All cycles of the campaign in this process, this one last.
     """
 
     plan: AdaptationPlan | None = field(init=False, default=None)
     materialised: Materialised = field(init=False)
-    history: tuple[CycleResult, ...] = field(init=False, default=())
+    cycles: tuple[CycleResult, ...] = field(init=False, default=())
 
     @property
     def line(self) -> CycleResult:
-        """The line of this cycle in the campaign's history.
+        """The line of this cycle in the campaign's course.
 
         Raises
         ------

@@ -49,7 +49,7 @@ def uncertainty(probabilities: NDArray[Any], how: str, present: NDArray[Any] | N
         values = 1 - largest[..., 1] if how == "least_confidence" else 1 - (largest[..., 1] - largest[..., 0])
     values = np.maximum(values, 0.0)
     if values.ndim == 1:
-        return values
+        return np.asarray(values, np.float64)
     weights = np.ones(values.shape) if present is None else present.astype(np.float64)
     counted: NDArray[np.float64] = (values * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
     return counted
