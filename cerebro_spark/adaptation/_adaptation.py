@@ -116,7 +116,7 @@ class Adaptation:
     name : str, optional
         Of the campaign in the store, for :meth:`resume`; a new one by default.
     max_records : int
-        Records to plan for. When there are more, it doubles and the layers are chosen anew. Default 5000.
+        Records to plan for; it doubles as often as there are more. Default 5000.
     disk_bytes : int
         For stored layers; 0 stores none. Default 25 GiB.
     memory_bytes : int, optional
@@ -127,9 +127,6 @@ class Adaptation:
         Switches of the planner: store layers, train candidates together, choose both at once. Default all.
     storage_dtype : {"float32", "bfloat16"}
         Of stored layers. bfloat16 takes half the disk, and :attr:`Cycle.materialised` has its error.
-    warm_start : bool
-        Whether a configuration goes on from its weights of the cycle before. By default each cycle starts from the
-        initial weights.
     costs : Costs, optional
         Rates of a worker. By default they are measured, before the first cycle and in each.
     bytes_per_second : float, optional
@@ -165,7 +162,6 @@ class Adaptation:
     fuse: bool = True
     joint: bool = True
     storage_dtype: str = "float32"
-    warm_start: bool = False
     costs: Costs | None = None
     bytes_per_second: float | None = None
     metric: str | Sequence[str] = "loss"
