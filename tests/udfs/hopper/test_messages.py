@@ -12,19 +12,27 @@ import pytest
 from udfs import hopper
 from udfs.hopper import (
     HOPPER,
+    POOL,
     Abort,
     Acknowledged,
+    AskRuns,
     Beat,
     CheckpointFailed,
     CheckpointStored,
+    Close,
     Ended,
     EvaluateReport,
     EvaluateUnit,
     Hello,
     NextUnit,
+    Noted,
     Obsolete,
+    PooledRun,
     Printed,
+    Queued,
     Record,
+    Runs,
+    ServiceEnded,
     ShardFailed,
     SourceState,
     Stop,
@@ -64,7 +72,8 @@ STORED = CheckpointStored(**SENDER, trial_id="c0", version=3, digest="abc", seco
         NextUnit(**SENDER, report=UnitFailure(unit_id="x", reason="hop", traceback="gone")),
         NextUnit(**SENDER, report=EvaluateReport(**DONE, sums={})),
         NextUnit(**SENDER, report=TrainReport(**DONE, sums={}, digest="d", checkpoint_bytes=9)),
-        NextUnit(**SENDER, printed=PRINTED, report=None),
+        NextUnit(**SENDER, printed=PRINTED, report=None, takes=False),
+        Queued(**SENDER),
         Beat(**SENDER),
         Ended(**SENDER, printed=PRINTED),
         Ended(**SENDER, printed=None),
@@ -91,6 +100,8 @@ def test_a_request_arrives_as_it_was_sent(request_: Request[Any]) -> None:
             NEXT,
             TrainUnit(**UNIT, epoch=1, ends_epoch=True, record=Record("c1", 1, "abc", ((0, 2),), {"loss": [1.0, 2.0]})),
         ),
+        (Queued(**SENDER), Acknowledged()),
+        (Queued(**SENDER), Stop()),
         (Beat(**SENDER), Acknowledged()),
         (Beat(**SENDER), Abort()),
         (STORED, Acknowledged()),
@@ -115,12 +126,38 @@ def test_sums_arrive_bit_for_bit() -> None:
 
 def test_whoever_changes_a_message_raises_the_version() -> None:
     """Then note the new digest here: a driver and a worker of two versions refuse each other instead of guessing."""
+    messages = _messages(Beat, NextUnit, Printed)
+    assert len(messages) == 25
+    assert (HOPPER.version, _digest(messages)) == (5, "c735aaad50c4fa70")
+    messages = _messages(AskRuns)
+    assert len(messages) == 6
+    assert (POOL.version, _digest(messages)) == (1, "e41449ef465b9483")
+
+
+def _messages(*beside: type) -> list[Any]:
+    """The messages of the modules that some are in."""
     kinds = [kind for kind in map(vars(hopper).get, hopper.__all__) if isinstance(kind, type) and is_dataclass(kind)]
-    modules = {Beat.__module__, NextUnit.__module__, Printed.__module__}
-    messages = [kind for kind in kinds if kind.__module__ in modules or kind is Record]
+    modules = {kind.__module__ for kind in beside}
+    return [kind for kind in kinds if kind.__module__ in modules or (kind is Record and NextUnit in beside)]
+
+
+def _digest(messages: list[Any]) -> str:
     lines = [f"{kind.__name__}.{field.name}" for kind in messages for field in fields(kind)]
-    assert len(messages) == 24
-    assert (HOPPER.version, hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()) == (
-        4,
-        "4f4ce2b96d601b0f",
-    )
+    return hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
+
+
+ASKED = AskRuns(worker="w0", process="p", after=3)
+
+
+@pytest.mark.parametrize(
+    ("request_", "reply"),
+    [
+        (ASKED, Runs(())),
+        (ASKED, Runs((PooledRun("run 1", 4, "tcp://h:1"), PooledRun("run 2", 5, "tcp://h:2")))),
+        (ASKED, Close()),
+        (ServiceEnded(worker="w0", process="p", start=4, error="gone", cpu_seconds=0.5), Noted()),
+    ],
+)
+def test_messages_of_a_pool_arrive_as_they_were_sent(request_: Request[Any], reply: Any) -> None:
+    assert POOL.decode_request(POOL.encode(request_)) == request_
+    assert POOL.decode_reply(request_, POOL.encode(reply)) == reply
