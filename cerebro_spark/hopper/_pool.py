@@ -81,6 +81,7 @@ class Pool:
 
     def __init__(self, slots: Slots, backend: SparkBackend) -> None:
         self.closing = False
+        self._stopping = False
         self.workers = backend.most_workers
         self._slots = slots
         self._changed = slots.changed
@@ -159,20 +160,24 @@ class Pool:
             run = next((run for run in self._runs if run.coordinator is coordinator), None)
             if run is not None:
                 run.leaving = True
-            alone = all(each is run for each in self._runs)
-            self.closing |= alone
+            alone = self._closes(without=run)
             self._share()
-            self._changed.notify_all()
         if run is not None and not alone:
             self._end(run)
             with self._changed:
                 self._former.update({name: self._uncharged(run, name) for name in self._names})
                 self._runs.remove(run)
-                alone = not self._runs
-                self.closing |= alone
-                self._changed.notify_all()
+                alone = self._closes(without=run)
         if alone:
             self._close()
+
+    def _closes(self, *, without: _Run | None) -> bool:
+        """Whether the caller is to close the pool, there being no run besides; one caller is."""
+        last = not self._stopping and all(run is without for run in self._runs)
+        self._stopping |= last
+        self.closing |= last
+        self._changed.notify_all()
+        return last
 
     def _end(self, run: _Run) -> None:
         """Wait until no process serves a run; end those that train a unit of it for too long."""
@@ -392,11 +397,10 @@ class Member:
         slots, backend = self._slots, self._backend
         with slots.changed:
             slots.changed.wait_for(self._may_join)
-            if slots.pool is None:
-                slots.pool = Pool(slots, backend)
-            slots.pool.check(backend)
-            self._pool = slots.pool
-            self._run = self._pool.add(self._coordinator)
+            pool = self._opened() or Pool(slots, backend)
+            slots.pool = self._pool = pool
+            pool.check(backend)
+            self._run = pool.add(self._coordinator)
             return self._run.credentials
 
     def announce(self, location: str) -> None:
@@ -415,7 +419,7 @@ class Member:
     def leave(self) -> None:
         """End the run's part; with the last one the workers end."""
         # An interrupt may have come before the pool was noted here.
-        pool = self._pool or self._slots.pool
+        pool = self._pool or self._opened()
         if pool is not None:
             pool.leave(self._coordinator)
 
@@ -423,6 +427,11 @@ class Member:
     def cpu_seconds(self) -> dict[str, float]:
         """By worker, seconds of the CPU that its process took for the run."""
         return {} if self._run is None else dict(self._run.cpu_seconds)
+
+    def _opened(self) -> Pool | None:
+        pool = self._slots.pool
+        assert pool is None or isinstance(pool, Pool)  # noqa: S101 - there are no others
+        return pool
 
     def _may_join(self) -> bool:
         slots = self._slots

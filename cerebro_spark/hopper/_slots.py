@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from cerebro_spark.errors import BusyError
@@ -23,6 +23,16 @@ _SESSIONS: WeakKeyDictionary[SparkSession, Slots] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
+class Holder(Protocol):
+    """Workers that hold slots until the last run is over; :class:`Pool` is one."""
+
+    closing: bool
+    workers: int
+
+    def check(self, backend: Any) -> None:
+        """Raise ``BusyError`` where a backend's workers are not like these."""
+
+
 class Slots:
     """The task slots of one session, as far as this process uses them. Whoever reads or changes it holds ``changed``.
 
@@ -34,7 +44,7 @@ class Slots:
     ----------
     changed : threading.Condition
         The lock of the session's pool as well.
-    pool : Pool or None
+    pool : Holder or None
     count : int or None
         Slots, as counted last.
     users : int
@@ -43,8 +53,7 @@ class Slots:
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
-        # A Pool: its module has this class, so this one has no name for it.
-        self.pool: Any = None
+        self.pool: Holder | None = None
         self.count: int | None = None
         self.users = 0
 
@@ -52,7 +61,7 @@ class Slots:
         """Whether a slot is free beside so many workers."""
         return self.count is not None and self.count > workers
 
-    def settled(self) -> Any:
+    def settled(self) -> Holder | None:
         """Wait while a pool closes, and give the one that is open."""
         self.changed.wait_for(lambda: self.pool is None or not self.pool.closing)
         return self.pool

@@ -12,11 +12,14 @@ import pytest
 from udfs import hopper
 from udfs.hopper import (
     HOPPER,
+    POOL,
     Abort,
     Acknowledged,
+    AskRuns,
     Beat,
     CheckpointFailed,
     CheckpointStored,
+    Close,
     Ended,
     EvaluatedMember,
     EvaluateReport,
@@ -25,9 +28,14 @@ from udfs.hopper import (
     Member,
     MemberFailure,
     NextUnit,
+    Noted,
     Obsolete,
+    PooledRun,
     Printed,
+    Queued,
     Record,
+    Runs,
+    ServiceEnded,
     ShardFailed,
     SourceState,
     Stop,
@@ -79,7 +87,8 @@ STORED = CheckpointStored(**SENDER, trial_id="c0", version=3, digest="abc", seco
                 unit_id="x", members=(FAILED, TrainedMember(**DONE, sums={}, digest="d", checkpoint_bytes=9))
             ),
         ),
-        NextUnit(**SENDER, printed=PRINTED, report=None),
+        NextUnit(**SENDER, printed=PRINTED, report=None, takes=False),
+        Queued(**SENDER),
         Beat(**SENDER),
         Ended(**SENDER, printed=PRINTED),
         Ended(**SENDER, printed=None),
@@ -102,6 +111,8 @@ def test_a_request_arrives_as_it_was_sent(request_: Request[Any]) -> None:
         (NEXT, Wait(**ORDERS)),
         (NEXT, EvaluateUnit(**UNIT, members=(Member(**MEMBER), CLONE))),
         (NEXT, TrainUnit(**UNIT, members=(TRAINED, TRAINED), epoch=1, ends_epoch=True)),
+        (Queued(**SENDER), Acknowledged()),
+        (Queued(**SENDER), Stop()),
         (Beat(**SENDER), Acknowledged()),
         (Beat(**SENDER), Abort()),
         (STORED, Acknowledged()),
@@ -130,12 +141,38 @@ def test_sums_arrive_bit_for_bit() -> None:
 
 def test_whoever_changes_a_message_raises_the_version() -> None:
     """Then note the new digest here: a driver and a worker of two versions refuse each other instead of guessing."""
-    kinds = [kind for kind in map(vars(hopper).get, hopper.__all__) if isinstance(kind, type) and is_dataclass(kind)]
-    modules = {Beat.__module__, NextUnit.__module__, Printed.__module__}
-    messages = [kind for kind in kinds if kind.__module__ in modules or kind is Record]
-    lines = [f"{kind.__name__}.{field.name}" for kind in messages for field in fields(kind)]
+    messages = _messages(Beat, NextUnit, Printed)
     assert len(messages) == 29
-    assert (HOPPER.version, hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()) == (
-        5,
-        "b61e7b25f1fda6f0",
-    )
+    assert (HOPPER.version, _digest(messages)) == (5, "b61e7b25f1fda6f0")
+    messages = _messages(AskRuns)
+    assert len(messages) == 6
+    assert (POOL.version, _digest(messages)) == (1, "e41449ef465b9483")
+
+
+def _messages(*beside: type) -> list[Any]:
+    """The messages of the modules that some are in."""
+    kinds = [kind for kind in map(vars(hopper).get, hopper.__all__) if isinstance(kind, type) and is_dataclass(kind)]
+    modules = {kind.__module__ for kind in beside}
+    return [kind for kind in kinds if kind.__module__ in modules or (kind is Record and NextUnit in beside)]
+
+
+def _digest(messages: list[Any]) -> str:
+    lines = [f"{kind.__name__}.{field.name}" for kind in messages for field in fields(kind)]
+    return hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
+
+
+ASKED = AskRuns(worker="w0", process="p", after=3)
+
+
+@pytest.mark.parametrize(
+    ("request_", "reply"),
+    [
+        (ASKED, Runs(())),
+        (ASKED, Runs((PooledRun("run 1", 4, "tcp://h:1"), PooledRun("run 2", 5, "tcp://h:2")))),
+        (ASKED, Close()),
+        (ServiceEnded(worker="w0", process="p", start=4, error="gone", cpu_seconds=0.5), Noted()),
+    ],
+)
+def test_messages_of_a_pool_arrive_as_they_were_sent(request_: Request[Any], reply: Any) -> None:
+    assert POOL.decode_request(POOL.encode(request_)) == request_
+    assert POOL.decode_reply(request_, POOL.encode(reply)) == reply
