@@ -30,7 +30,7 @@ from udfs.driver import hint_keywords, interruptible
 from udfs.hopper import AdaptationSettings
 from udfs.names import check_name
 from udfs.node import memory_limit
-from udfs.shards import SPLITS, GrowingData, load_prepared
+from udfs.shards import FOLDER, SPLITS, GrowingData, load_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -205,6 +205,12 @@ class Adaptation:
             raise InvalidArgumentError(
                 f"id_column={self.id_column!r} is a label or the weight too: give it a column of its own"
             )
+        if self.search is not None and not callable(self.search):
+            raise InvalidArgumentError(
+                f"search={self.search!r}: what makes a search, as partial(Hyperband, max_epochs=9)"
+            )
+        # A search says what is wrong with its settings as it is made: now, not after the first batch is written.
+        self._new_search([1] * len(grid(self.search_space)) if self.search is None else ())
 
     @property
     def history(self) -> tuple[CycleResult, ...]:
@@ -245,8 +251,9 @@ class Adaptation:
         self.backend.admit()
         before = self._load_data()
         name = f"{self.name}-{len(self._record.cycles):04d}"
+        # Of a cycle that was refused before it began: this batch may be another one.
+        self.store.delete(FOLDER, name)
         data = interruptible(self.backend.spark, lambda: self._prepare(batch, name, before))
-        self._data = data
         return self._begin(data, name)
 
     def resume(self) -> Cycle:
@@ -263,11 +270,10 @@ class Adaptation:
             There is no cycle of that name, or its run cannot go on.
         """
         self._check()
-        last = self._record.last
-        if last is None:
-            raise RunError(f"{self.store.uri} has no cycle of an adaptation {self.name!r}: begin one with fit(batch)")
         data = self._load_data()
-        assert data is not None  # noqa: S101 - the record has a cycle
+        last = self._record.last
+        if last is None or data is None:
+            raise RunError(f"{self.store.uri} has no cycle of an adaptation {self.name!r}: begin one with fit(batch)")
         self.backend.admit()
         search, candidates, workload = self._searching(data)
         features = self._features(candidates)
@@ -281,7 +287,7 @@ class Adaptation:
         Parameters
         ----------
         batch : DataFrame, optional
-            A first batch, whose columns say what the networks read. It is written to the store under a name of its own.
+            A first batch, whose columns say what the networks read. It is written to the store, and deleted in the end.
             Not needed once there was a cycle.
 
         Raises
@@ -290,6 +296,7 @@ class Adaptation:
             As for :meth:`fit`.
         """
         self._check()
+        data = self._load_data()
         head = (
             f"adaptation {self.name!r}: {len(self._record.cycles)} cycles so far, planned for {self._capacity(0):,} "
             f"records, {size(self.disk_bytes)} of disk"
@@ -298,19 +305,27 @@ class Adaptation:
             head,
             *(f"  {cycle.run}: {cycle.records:,} records" for cycle in self._record.cycles),
         ]
-        data = self._load_data()
-        if data is None and batch is not None:
-            data = interruptible(self.backend.spark, lambda: self._prepare(batch, f"{self.name}-sample", None))
-        if data is None:
+        if data is not None:
+            return "\n".join([*lines, self._planned(data)])
+        if batch is None:
             return "\n".join(
                 [*lines, "the networks are opened with the first batch: explain(batch) tells the plan before"]
             )
+        sample = f"{self.name}-sample"
+        try:
+            data = interruptible(self.backend.spark, lambda: self._prepare(batch, sample, None))
+            return "\n".join([*lines, self._planned(data)])
+        finally:
+            self.store.delete(FOLDER, sample)
+
+    def _planned(self, data: GrowingData) -> str:
+        """Describe the plan of the next cycle."""
         _, candidates, workload = self._searching(data)
         features = self._features(candidates)
         plan = self._planning(candidates, data, workload, features).choose(
             workload.candidates, self._capacity(_records(data))
         )
-        return "\n".join([*lines, plan.explain()])
+        return plan.explain()
 
     def _begin(self, data: GrowingData, run: str) -> Cycle:
         search, candidates, workload = self._searching(data)
@@ -320,6 +335,7 @@ class Adaptation:
         stored, done = self._choose(data, candidates, workload, planning, features, capacity)
         cycle = CycleRecord(run, data.name, _records(data), capacity, list(stored))
         self._record = self._record.begin(cycle)
+        self._data = data
         return self._run(search, data, cycle, candidates, planning, features, done, workload.batch_size)
 
     def _choose(
@@ -381,8 +397,9 @@ class Adaptation:
 
     def _load_data(self) -> GrowingData | None:
         """Read the data of the last cycle that began, in this process or another one."""
+        self._record = CampaignRecord.load(self.store, self.name)
         last = self._record.last
-        if self._data is None and last is not None:
+        if last is not None and (self._data is None or self._data.name != last.data):
             data = load_prepared(self.store, last.data)
             if not isinstance(data, GrowingData):
                 raise RunError(f"{last.data!r} in {self.store.uri} is no data of an adaptation")
@@ -402,15 +419,23 @@ class Adaptation:
         if self._opened is None:
             self._opened = Candidates(self.trainer_fn, data, seed=self.seed)
         candidates = self._opened
-        settings = {name: getattr(self, name) for name in _OF_A_SEARCH}
-        if self.search is None:
-            opened = [candidates.open(params) for params in grid(self.search_space)]
-            search: Search = CandidateGrid(**settings, epochs=[_epochs(one) for one in opened])
-        else:
-            search = self.search(**settings)
+        opened = [candidates.open(params) for params in grid(self.search_space)] if self.search is None else []
+        search = self._new_search([_epochs(one) for one in opened])
         procedure = search.procedure(**check_objectives(self.metric, self.mode))
         starts = [each for each in procedure.ask(idle=self.backend.num_workers) if isinstance(each, Start)]
         return search, candidates, Workload(tuple((candidates.open(each.params), each.epochs) for each in starts))
+
+    def _new_search(self, epochs: Sequence[int]) -> Search:
+        """Make the search of a cycle; the epochs are those of a grid's configurations."""
+        settings = {name: getattr(self, name) for name in _OF_A_SEARCH}
+        if self.search is None:
+            return CandidateGrid(**settings, epochs=epochs)
+        search = self.search(**settings)
+        if not isinstance(search, Search):
+            raise InvalidArgumentError(
+                f"search made a {type(search).__name__}: give what makes a search, as partial(Hyperband, max_epochs=9)"
+            )
+        return search
 
     def _features(self, candidates: Candidates) -> FeatureStore:
         return FeatureStore(

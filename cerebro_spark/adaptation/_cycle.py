@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cerebro_spark.errors import NoModelError
 from cerebro_spark.tune import Selection
 from udfs.adaptation import column_names, input_specs
 from udfs.training import initial_seed, open_adapted, trainer_framework
@@ -28,9 +30,9 @@ class CycleResult:
     records : int
         Labelled records.
     best : str
-        Id of the best configuration.
+        Id of the best configuration; ``""`` where none finished.
     score : float
-        Its metric.
+        Its metric; NaN where none finished.
     seconds, materialising_seconds : float
         Of training, and of computing the new records' layers before.
     trunk_rows : int
@@ -66,19 +68,17 @@ class Cycle(Selection):
 
     @property
     def line(self) -> CycleResult:
-        """The line of this cycle in the campaign's history.
-
-        Raises
-        ------
-        NoModelError
-            No configuration finished.
-        """
-        best = self.best
+        """The line of this cycle in the campaign's history."""
+        try:
+            best, score = self.best.trial_id, self.best.metric
+        except NoModelError:
+            # The trials say why: a cycle that came to nothing is a result too.
+            best, score = "", math.nan
         return CycleResult(
             run=self.run_id,
             records=sum(shard.rows for shard in self.prepared.shards),
-            best=best.trial_id,
-            score=best.metric,
+            best=best,
+            score=score,
             seconds=self.outcome.seconds,
             materialising_seconds=self.materialised.seconds,
             trunk_rows=self.materialised.trunk_rows,
