@@ -41,7 +41,7 @@ __all__ = [
 # The workers have no such module: its functions go to them by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-WIDE, INNER, NARROW, CLASSES = 8, 128, 96, 3
+WIDE, INNER, NARROW, HIDDEN, CLASSES = 8, 128, 96, 384, 3
 BATCH, EPOCHS, SEED = 16, 2, 5
 SCHEMA = "id long, x array<double>, y int"
 
@@ -64,11 +64,11 @@ def network(params: dict[str, Any]) -> torch.nn.Sequential:
     wide = INNER if depth == 2 else NARROW
     return torch.nn.Sequential(
         *trunk_of()[:depth],
-        torch.nn.Linear(wide, 16),
-        torch.nn.BatchNorm1d(16),
+        torch.nn.Linear(wide, HIDDEN),
+        torch.nn.BatchNorm1d(HIDDEN),
         torch.nn.ReLU(),
         torch.nn.Dropout(0.3),
-        torch.nn.Linear(16, CLASSES),
+        torch.nn.Linear(HIDDEN, CLASSES),
     )
 
 
