@@ -21,11 +21,10 @@ from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, RunErr
 from cerebro_spark.hopper import ROUNDS, Journal
 from cerebro_spark.tune import Adapted, Search, check_objectives, grid
 from optimizer.adaptation import Costs
-from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
 from optimizer.sizes import size
-from udfs.adaptation import STORAGE_DTYPES, FeatureStore, column_names, input_specs
+from udfs.adaptation import FeatureStore, column_names, input_specs
 from udfs.driver import hint_keywords, interruptible
 from udfs.hopper import AdaptationSettings
 from udfs.names import check_name
@@ -195,11 +194,8 @@ class Adaptation:
         ):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise InvalidArgumentError(f"{name}={value!r}: a whole number from {least} on")
-        if self.storage_dtype not in STORAGE_DTYPES:
-            hint = nearest(str(self.storage_dtype), STORAGE_DTYPES)
-            raise InvalidArgumentError(
-                f"storage_dtype={self.storage_dtype!r}{hint}; one of: {', '.join(STORAGE_DTYPES)}"
-            )
+        # It says what is wrong with the name, storage_dtype and bytes_per_second.
+        FeatureStore(self.store, self.name, self.storage_dtype, bytes_per_second=self.bytes_per_second)
         columns = [self.id_column, *self.label_columns, *([self.weight_column] if self.weight_column else [])]
         if len(set(columns)) < len(columns):
             raise InvalidArgumentError(
@@ -325,7 +321,7 @@ class Adaptation:
         plan = self._planning(candidates, data, workload, features).choose(
             workload.candidates, self._capacity(_records(data))
         )
-        return plan.explain()
+        return "\n".join([plan.explain(), *candidates.notes])
 
     def _begin(self, data: GrowingData, run: str) -> Cycle:
         search, candidates, workload = self._searching(data)
@@ -492,8 +488,8 @@ class Adaptation:
         begun = Journal(self.store, cycle.run).begun
         result = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
         assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
-        result.plan, result.materialised = groups.plan, done
-        self._history = (*self._history, result.line)
+        result.plan, result.materialised, result.notes = groups.plan, done, candidates.notes
+        self._history = (*(line for line in self._history if line.run != cycle.run), result.line)
         result.history = self._history
         return result
 

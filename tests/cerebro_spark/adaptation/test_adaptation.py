@@ -137,6 +137,9 @@ def test_another_object_goes_on_with_the_campaign(cycles: Cycles, spark: SparkSe
     assert cycle.materialised.trunk_rows == 0
     score = {trial.trial_id: (trial.metric, trial.history) for trial in cycle.trials}
     assert score == {trial.trial_id: (trial.metric, trial.history) for trial in cycles.second.trials}
+    assert [line.run for line in again.resume().history] == [cycle.run_id]
+    with pytest.raises(RunError, match="no replay repeats"):
+        cycle.replay(backend=again.backend)
     with pytest.raises(RunError, match=r"no cycle of an adaptation 'other'.*fit\(batch\)"):
         campaign(spark, cycles.store, name="other").resume()
 
@@ -203,6 +206,7 @@ def test_bad_trainers_are_refused_before_training(
         ({"memory_bytes": True}, "memory_bytes=True"),
         ({"name": "../up"}, "name"),
         ({"materialize": False}, "materialise"),
+        ({"bytes_per_second": 0}, "bytes_per_second=0"),
         ({"schedule": "fast"}, "schedule='fast'"),
         ({"search": "hyperband"}, r"search='hyperband'.*partial\(Hyperband"),
         ({"search": dict}, r"made a dict.*partial\(Hyperband"),
@@ -261,7 +265,9 @@ def test_a_network_of_which_nothing_is_frozen_trains_whole(spark: SparkSession, 
     (trial,) = cycle.trials
     assert trial.status == "finished", trial.traceback
     assert cycle.materialised.trunk_rows == 0
-    assert "frozen" in cycle.explain()
+    note = "1 of 1 configurations train whole: nothing below what learns is frozen"
+    assert note in cycle.explain()
+    assert note in made.explain()
     assert set(learned(cycle)[trial.trial_id]) == set(network(trial.params).state_dict())
 
 
@@ -339,6 +345,47 @@ def test_a_procedure_stops_members_of_groups(spark: SparkSession, store: Store) 
     assert {len(trial.history) for trial in cycle.trials} == {1, 3}
     assert any(event.members > 1 for event in cycle.outcome.events)
     check_against_plain_loop(cycle)
+
+
+def _another_trunk(params: dict[str, Any]) -> ModelTrainer:
+    made = trainer(params)
+    with torch.no_grad():
+        made.model[0].weight.mul_(0.5)
+    return made
+
+
+@pytest.mark.extended
+def test_what_is_stored_is_of_these_weights_and_records(spark: SparkSession, store: Store) -> None:
+    """A corrected label has nothing computed; another trunk under the same name has all records pass."""
+    space = {"lr": [0.01], "layers": [4]}
+    made = campaign(spark, store, search_space=space)
+    assert made.fit(frame(spark, *FIRST)).materialised.trunk_rows == 90
+    label = made.fit(frame(spark, CORRECTED))
+    assert label.materialised.trunk_rows == 0
+    check_against_plain_loop(label)
+    # The same batch again has nothing new, and is a cycle all the same.
+    again = made.fit(frame(spark, CORRECTED))
+    assert again.prepared == label.prepared
+    check_against_plain_loop(again)
+    other = campaign(spark, store, search_space=space, trainer_fn=_another_trunk).fit(frame(spark, *records(90, 91)))
+    assert other.materialised.trunk_rows == 91
+    assert FeatureStore(store, "campaign").expressions() == tuple(
+        other.plan.trunk.expression(name) for name in other.plan.materialised
+    )
+
+
+@pytest.mark.extended
+def test_a_full_disk_stores_less_and_goes_on(
+    spark: SparkSession, store: Store, small_disk: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The features' folder is on a disk that the first plan does not fit on."""
+    (tmp_path / "store").mkdir(exist_ok=True)
+    (tmp_path / "store" / "features").symlink_to(small_disk("64k"))
+    cycle = campaign(spark, store, search_space={"lr": [0.01], "layers": [2, 4]}).fit(frame(spark, *FIRST))
+    assert [trial.status for trial in cycle.trials] == ["finished"] * 2
+    assert cycle.plan is not None
+    assert cycle.plan.materialised == ()
+    assert FeatureStore(store, "campaign").used_bytes() == 0
 
 
 def _all_diverge(params: dict[str, Any]) -> ModelTrainer:
