@@ -351,8 +351,10 @@ class Adaptation:
             try:
                 return stored, self._materialise(data, candidates, workload, features, stored)
             except FeatureSpaceError as error:
-                _LOG.warning("%s; planning with half the disk", error)
-                disk = 0 if disk < _LEAST_DISK else disk // 2
+                # Of what was planned, not of what was allowed, which may be far more than the disk has.
+                half = min(disk, plan.materialised_bytes) // 2
+                disk = half if half >= _LEAST_DISK else 0
+                _LOG.warning("%s; planning with %s", error, size(disk))
 
     def _materialise(
         self,
