@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from cerebro_spark.adaptation._candidates import Candidates, OpenedCandidate
 from cerebro_spark.adaptation._cycle import Cycle, CycleResult
@@ -17,7 +20,7 @@ from cerebro_spark.adaptation._planning import Planning
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
-from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, RunError
+from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, NoModelError, RunError
 from cerebro_spark.hopper import ROUNDS, Journal
 from cerebro_spark.tune import Adapted, Search, check_objectives, grid
 from optimizer.adaptation import Costs
@@ -25,7 +28,7 @@ from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
 from optimizer.sizes import size
 from udfs.adaptation import FeatureStore, column_names, input_specs
-from udfs.driver import hint_keywords, interruptible
+from udfs.driver import hint_keywords, interruptible, quoted
 from udfs.hopper import AdaptationSettings
 from udfs.names import check_name
 from udfs.node import memory_limit
@@ -182,7 +185,8 @@ class Adaptation:
         self._data: GrowingData | None = None
         self._opened: Candidates | None = None
         self._measured: Costs | None = None
-        self._history: tuple[CycleResult, ...] = ()
+        self._cycles: tuple[CycleResult, ...] = ()
+        self._last: Cycle | None = None
 
     def _check(self) -> None:
         check_name(self.name, "an adaptation")
@@ -209,9 +213,9 @@ class Adaptation:
         self._new_search([1] * len(grid(self.search_space)) if self.search is None else ())
 
     @property
-    def history(self) -> tuple[CycleResult, ...]:
+    def cycles(self) -> tuple[CycleResult, ...]:
         """The cycles of this object, in their order."""
-        return self._history
+        return self._cycles
 
     @property
     def run_ids(self) -> tuple[str, ...]:
@@ -276,6 +280,39 @@ class Adaptation:
         planning = self._planning(candidates, data, workload, features)
         done = self._materialise(data, candidates, workload, features, last.stored)
         return self._run(search, data, last, candidates, planning, features, done, workload.batch_size)
+
+    def score(self, pool: DataFrame, how: str = "least_confidence") -> DataFrame:
+        """Rank records without labels by how much their labels would teach the best model of the last cycle.
+
+        Parameters
+        ----------
+        pool : DataFrame
+            With the feature columns.
+        how : {"least_confidence", "margin", "entropy", "random"}
+            How uncertain the model is about a record, as :meth:`TunedModel.uncertainty`; or by lot, which follows from
+            the seed and the id.
+
+        Returns
+        -------
+        DataFrame
+            With a column ``score``, the most useful records first: take as many as can be labelled. Those that cannot
+            be read have none, and come last.
+
+        Raises
+        ------
+        NoModelError
+            There was no cycle in this process.
+        InvalidArgumentError, ColumnError
+            As :meth:`TunedModel.uncertainty`.
+        """
+        if how == "random":
+            lot = F.xxhash64(F.lit(self.seed).cast("bigint"), F.col(quoted(self.id_column)).cast("string"))
+            scored = pool.withColumn("score", (lot / F.lit(2.0**64) + F.lit(0.5)))
+        else:
+            if self._last is None:
+                raise NoModelError("there is no model to score with: call fit(batch) or resume() first")
+            scored = self._last.best_model.uncertainty(pool, how)
+        return scored.orderBy(F.col("score").desc_nulls_last())
 
     def explain(self, batch: DataFrame | None = None) -> str:
         """Describe the campaign: what is planned for the next batch, and what was done so far.
@@ -366,13 +403,22 @@ class Adaptation:
     ) -> Materialised:
         """Compute what is missing of the layers, from the nearest that are stored; then delete all others."""
         wants = {expression: workload.params_with(expression) for expression in stored}
-        settings = {"batch_size": workload.batch_size, "disk_bytes": self.disk_bytes}
+        compute = partial(
+            materialise,
+            self.backend,
+            data,
+            features,
+            wants,
+            candidates.opener,
+            batch_size=workload.batch_size,
+            disk_bytes=self.disk_bytes,
+        )
         try:
-            done = materialise(self.backend, data, features, wants, candidates.opener, **settings)
+            done = compute()
         except FeatureSpaceError:
             # The others may be in the way.
             features.retain(stored)
-            done = materialise(self.backend, data, features, wants, candidates.opener, **settings)
+            done = compute()
         features.retain(stored)
         return done
 
@@ -491,8 +537,9 @@ class Adaptation:
         result = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
         assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
         result.plan, result.materialised, result.notes = groups.plan, done, candidates.notes
-        self._history = (*(line for line in self._history if line.run != cycle.run), result.line)
-        result.history = self._history
+        self._cycles = (*(line for line in self._cycles if line.run != cycle.run), result.line)
+        result.cycles = self._cycles
+        self._last = result
         return result
 
 

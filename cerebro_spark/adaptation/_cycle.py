@@ -25,7 +25,7 @@ __all__ = ["Cycle", "CycleResult"]
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """A line of a campaign's history.
+    """One cycle in a campaign's course.
 
     Parameters
     ----------
@@ -63,18 +63,18 @@ class Cycle(Selection):
         What was computed for it beforehand.
     notes : tuple of str
         How many configurations train whole, and why.
-    history : tuple of CycleResult
+    cycles : tuple of CycleResult
         All cycles of the campaign in this process, this one last.
     """
 
     plan: AdaptationPlan | None = field(init=False, default=None)
     materialised: Materialised = field(init=False)
     notes: tuple[str, ...] = field(init=False, default=())
-    history: tuple[CycleResult, ...] = field(init=False, default=())
+    cycles: tuple[CycleResult, ...] = field(init=False, default=())
 
     @property
     def line(self) -> CycleResult:
-        """The line of this cycle in the campaign's history."""
+        """The line of this cycle in the campaign's course."""
         try:
             best, score = self.best.trial_id, self.best.metric
         except NoModelError:

@@ -170,6 +170,7 @@ class Pool:
                 self._runs.remove(run)
                 alone = not self._runs
                 self.closing |= alone
+                self._changed.notify_all()
         if alone:
             self._close()
 
@@ -309,6 +310,7 @@ class Pool:
         with self._changed:
             # Whoever comes now waits for the next pool.
             self.closing = True
+            self._changed.notify_all()
         for run in self._going_on():
             run.coordinator.fail(error)
 

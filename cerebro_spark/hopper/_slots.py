@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from cerebro_spark.errors import BusyError
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
-
-    from cerebro_spark.hopper._pool import Pool
 
 __all__ = ["Slots", "slots_of", "uses_slots"]
 
@@ -45,7 +43,8 @@ class Slots:
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
-        self.pool: Pool | None = None
+        # A Pool: its module has this class, so this one has no name for it.
+        self.pool: Any = None
         self.count: int | None = None
         self.users = 0
 
@@ -53,7 +52,7 @@ class Slots:
         """Whether a slot is free beside so many workers."""
         return self.count is not None and self.count > workers
 
-    def settled(self) -> Pool | None:
+    def settled(self) -> Any:
         """Wait while a pool closes, and give the one that is open."""
         self.changed.wait_for(lambda: self.pool is None or not self.pool.closing)
         return self.pool

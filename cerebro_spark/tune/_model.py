@@ -13,9 +13,11 @@ from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from cerebro_spark.data import choose_features
+from cerebro_spark.errors import InvalidArgumentError
+from optimizer.errors import nearest
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import UNBOUND, NetworkReader, NetworkWriter, as_vector, at_least, check_absent, map_rows, quoted
-from udfs.inference import PortableNetwork, Prediction
+from udfs.inference import UNCERTAINTIES, PoolScore, PortableNetwork, Prediction
 from udfs.shards import TensorColumn, TensorGroup, load_rows
 
 if TYPE_CHECKING:
@@ -130,6 +132,49 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
     def read(cls) -> NetworkReader:
         """Return a reader."""
         return NetworkReader(cls)
+
+    def uncertainty(self, dataset: DataFrame, how: str = UNCERTAINTIES[0], *, output: str = "score") -> DataFrame:
+        """Add a column that says how uncertain the network is about a row: its label would teach it most.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+        how : {"least_confidence", "margin", "entropy"}
+            As :func:`udfs.inference.uncertainty`. Of a tagger, the mean over its tokens; where it reads an
+            ``attention_mask``, over those that are no padding.
+        output : str
+            Column to add, from 0 on; null where the row cannot be read. Default ``"score"``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            No such way, or the label is a value and not a class.
+        ColumnError
+            A column is missing, or there already.
+        """
+        if how not in UNCERTAINTIES:
+            raise InvalidArgumentError(f"how={how!r}{nearest(how, UNCERTAINTIES)}; one of: {', '.join(UNCERTAINTIES)}")
+        kind = self._facts["kind"]
+        if kind == "value":
+            raise InvalidArgumentError(
+                f"the label {self._facts['label']!r} is a value: a network says how sure it is of classes alone"
+            )
+        check_absent(dataset, [output], "name another column, or drop it")
+        inputs = tuple(_group(group) for group in self._facts["inputs"])
+        sources = choose_features(dataset, inputs)
+        images = tuple(source.name for source in sources if source.kind == "image")
+        mask = next((source.name for source in sources if source.name == "attention_mask"), None)
+        function = PoolScore(
+            Prediction(self.network, inputs, images, output, self.getBatchSize()),
+            how,
+            kind,
+            self._gives_probabilities,
+            output,
+            tokens=tuple(self._facts["tokens"]) if kind == "tags" else None,
+            mask=mask,
+        )
+        rows = RowMap(function, tuple(dataset.columns), RowPolicy("null"))
+        return map_rows(dataset, rows, reads={source.name: source.encoded for source in sources})
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         inputs = tuple(_group(group) for group in self._facts["inputs"])

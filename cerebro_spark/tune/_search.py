@@ -7,7 +7,7 @@ from abc import abstractmethod
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 from pyspark.ml import Estimator
@@ -167,10 +167,9 @@ class Search(Estimator[Selection]):
     progress: bool = True
     seed: int = 0
 
-    _adapted: ClassVar[Adapted | None] = None
-
     def __post_init__(self) -> None:
         super().__init__()
+        self._adapted: Adapted | None = None
         self._check()
 
     def _check(self) -> None:
@@ -484,8 +483,9 @@ class Search(Estimator[Selection]):
         interrupts: Interrupts,
         begun: Callable[[Coordinator, RunSpec], None] | None = None,
     ) -> Selection:
+        kind: type[Selection] = Selection if self._adapted is None else self._adapted.kind
         return train(
-            Selection if self._adapted is None else self._adapted.kind,
+            kind,
             spec,
             prepared,
             self.procedure(**metric_and_mode(spec)),

@@ -17,7 +17,7 @@ from cerebro_spark import GridSearch, ModelTrainer, SparkBackend, Store
 from udfs.handlers import TensorSpec, framework, register_framework, unregister_framework
 from udfs.images import Preprocessing
 from udfs.shards import Tensors
-from udfs.testing import FrameworkContract, Refusal, Sample, TrainingSample
+from udfs.testing import AdaptationContract, AdaptationSample, FrameworkContract, Refusal, Sample, TrainingSample
 from vista_spark import CNNFeaturizer, explain_image, roster
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.roster import FeatureLayer, ModelCard
@@ -73,7 +73,7 @@ def rows(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_the_framework_is_short() -> None:
-    assert len(Path(numpy_perceptron.__file__).read_text().splitlines()) < 210
+    assert len(Path(numpy_perceptron.__file__).read_text().splitlines()) < 220
 
 
 class TestNumpy(FrameworkContract):
@@ -98,6 +98,19 @@ class TestNumpy(FrameworkContract):
         trainer,
         Tensors((rows(64)[0],), (rows(64)[1],), 64),
         lambda model: {name: array.copy() for name, array in model.weights.items()},
+    )
+
+
+class TestAdaptation(AdaptationContract):
+    samples = (
+        AdaptationSample(
+            "perceptron",
+            trainer,
+            (TensorSpec((4,)),),
+            Tensors((rows(64)[0],), (rows(64)[1],), 64),
+            lambda model: {name: array.copy() for name, array in model.weights.items()},
+            "models of numpy are not opened",
+        ),
     )
 
 

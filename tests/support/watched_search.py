@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from cerebro_spark import GridSearch, ModelTrainer, SparkBackend, Store
 from cerebro_spark.callbacks import Callback, UnitFinished
-from cerebro_spark.hopper import _run
+from cerebro_spark.hopper import _pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -199,17 +199,18 @@ def main() -> None:
 
     drawn: list[Credentials] = []
     secret: list[bytes] = []
-    draw = _run.new_credentials
+    draw = _pool.new_credentials
 
     def noted(*, encrypted: bool) -> Credentials:
         drawn.append(draw(encrypted=encrypted))
-        secret.append(drawn[-1].secret)
+        # The workers', and that of the run, which they derive.
+        secret.extend((drawn[-1].secret, drawn[-1].derived("run 1").secret))
         body = "".join(drawn[-1].key.splitlines()[1:-1])
         # Behind what every key of the curve begins with; in base64 as it stands in the PEM, and as bytes.
         secret.extend((base64.b64decode(body)[36:68], body[52:84].encode()))
         return drawn[-1]
 
-    _run.new_credentials = noted  # type: ignore[assignment]
+    _pool.new_credentials = noted  # type: ignore[assignment]
     found: set[str] = set()
     watcher = Watcher(places, found, secret)
     with watched(places.files, found, secret):

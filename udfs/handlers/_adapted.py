@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from optimizer.graph import Layer, LayerGraph
@@ -75,7 +75,7 @@ class Adapted(Protocol):
         """
 
 
-@dataclass(frozen=True)
+@dataclass
 class AdaptedModel:
     """The :class:`Adapted` of a model that trains whole; a framework that opens models subclasses it."""
 
@@ -100,10 +100,9 @@ def with_columns(graph: LayerGraph, inputs: Sequence[TensorSpec], columns: Seque
     for layer in graph:
         if layer.name in described:
             spec, column = described[layer.name]
-            layer = replace(  # noqa: PLW2901 - the same layer, read from a column
-                layer, dtype=spec.dtype, activation_bytes=None, inner_bytes=None, fingerprint=f"column:{column}"
-            )
-        layers.append(layer)
+            layers.append(Layer(layer.name, layer.op, (), spec.shape, spec.dtype, fingerprint=f"column:{column}"))
+        else:
+            layers.append(layer)
     return LayerGraph(layers, graph.outputs)
 
 

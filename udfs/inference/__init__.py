@@ -15,17 +15,20 @@ from udfs.inference._inference import (
 )
 from udfs.inference._model import ModelSource, check_model, open_model
 from udfs.inference._network_file import NetworkFile, files_of_this_process
+from udfs.inference._pool_score import PoolScore
 from udfs.inference._pooling import POOLINGS, Pooling, feature_length, pool
 from udfs.inference._portable import NotPortableError, PortableNetwork
 from udfs.inference._prediction import Prediction
 from udfs.inference._tagged_text import UNTAGGED, TokenColumns
 from udfs.inference._text import TOKENIZER, TextError, TextFeed, Tokenization, open_tokenizer
+from udfs.inference._uncertainty import UNCERTAINTIES, uncertainty
 
 __all__ = [
     "COMBINATIONS",
     "POOLINGS",
     "REDUCTIONS",
     "TOKENIZER",
+    "UNCERTAINTIES",
     "UNTAGGED",
     "Combination",
     "Combined",
@@ -39,6 +42,7 @@ __all__ = [
     "NetworkFile",
     "NotPortableError",
     "NumbersFeed",
+    "PoolScore",
     "Pooling",
     "PortableNetwork",
     "Prediction",
@@ -55,4 +59,5 @@ __all__ = [
     "open_model",
     "open_tokenizer",
     "pool",
+    "uncertainty",
 ]

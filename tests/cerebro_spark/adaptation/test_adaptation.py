@@ -81,7 +81,7 @@ def test_two_cycles_equal_a_plain_loop(cycles: Cycles) -> None:
         assert sum(shard.rows for shard in cycle.prepared.shards) == rows
         assert any(event.members > 1 for event in cycle.outcome.events), "nobody trained together"
         check_against_plain_loop(cycle)
-    assert [line.run for line in cycles.second.history] == list(cycles.campaign.run_ids)
+    assert [line.run for line in cycles.second.cycles] == list(cycles.campaign.run_ids)
 
 
 def test_a_record_passes_the_trunk_once(cycles: Cycles) -> None:
@@ -89,8 +89,8 @@ def test_a_record_passes_the_trunk_once(cycles: Cycles) -> None:
     assert cycles.first.plan is not None
     assert len(cycles.first.plan.materialised) == 2
     assert [each.materialised.trunk_rows for each in (cycles.first, cycles.second)] == [90, 51]
-    assert [line.trunk_rows for line in cycles.second.history] == [90, 51]
-    assert [line.records for line in cycles.second.history] == [90, 140]
+    assert [line.trunk_rows for line in cycles.second.cycles] == [90, 51]
+    assert [line.records for line in cycles.second.cycles] == [90, 140]
 
 
 def test_only_what_learns_hops(cycles: Cycles) -> None:
@@ -137,7 +137,7 @@ def test_another_object_goes_on_with_the_campaign(cycles: Cycles, spark: SparkSe
     assert cycle.materialised.trunk_rows == 0
     score = {trial.trial_id: (trial.metric, trial.history) for trial in cycle.trials}
     assert score == {trial.trial_id: (trial.metric, trial.history) for trial in cycles.second.trials}
-    assert [line.run for line in again.resume().history] == [cycle.run_id]
+    assert [line.run for line in again.resume().cycles] == [cycle.run_id]
     with pytest.raises(RunError, match="no replay repeats"):
         cycle.replay(backend=again.backend)
     with pytest.raises(RunError, match=r"no cycle of an adaptation 'other'.*fit\(batch\)"):

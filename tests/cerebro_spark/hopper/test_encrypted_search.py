@@ -15,7 +15,7 @@ from searches import adult, search, states
 
 from cerebro_spark import SparkBackend, Store
 from cerebro_spark.errors import InvalidArgumentError
-from cerebro_spark.hopper import _run
+from cerebro_spark.hopper import _pool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,13 +31,13 @@ def test_an_encrypted_search_trains_the_same_models(
 ) -> None:
     """Bit for bit; the second one hops, beats and reports over TLS alone, for a plain caller would be refused."""
     drawn: list[Credentials] = []
-    draw = _run.new_credentials
+    draw = _pool.new_credentials
 
     def noted(*, encrypted: bool) -> Credentials:
         drawn.append(draw(encrypted=encrypted))
         return drawn[-1]
 
-    monkeypatch.setattr(_run, "new_credentials", noted)
+    monkeypatch.setattr(_pool, "new_credentials", noted)
     table = adult(spark, 400)
     weights = []
     for encrypt in (None, True):

@@ -172,6 +172,43 @@ def test_a_process_serves_each_run_once(played: Played) -> None:
         played.asks(worker="w7")
 
 
+def test_who_asks_hears_at_once_of_a_run_and_of_the_end(
+    played: Played, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_pool, "_POLL_S", 60.0)
+    replies: list[Any] = []
+
+    def ask(after: int) -> threading.Thread:
+        thread = threading.Thread(target=lambda: replies.append(played.asks(after=after)))
+        thread.start()
+        thread.join(0.1)
+        return thread
+
+    first, last = played.begins(), 0
+    last = played.asks().runs[0].start
+    asking = ask(last)
+    second = played.begins()
+    asking.join(10)
+    last = replies.pop().runs[0].start
+    asking = ask(last)
+    # Both end at the same time: neither is alone as it leaves.
+    first.settle = second.settle = lambda _: both.wait(10) >= 0  # type: ignore[method-assign, assignment]
+    both = threading.Barrier(2)
+    heard: list[Any] = []
+
+    def stop() -> None:
+        asking.join(2)
+        heard.extend(replies)
+
+    monkeypatch.setattr(jobs, "stop", stop)
+    leaving = [threading.Thread(target=member.leave) for member in played.members]
+    for thread in leaving:
+        thread.start()
+    for thread in leaving:
+        thread.join(10)
+    assert heard == [Close()], "before the jobs are ended that it is in"
+
+
 def test_secrets_are_those_of_a_run(played: Played) -> None:
     credentials = [Member(played.backend, Coordinator()).join() for _ in range(2)]  # type: ignore[arg-type]
     assert len({each.secret for each in (*credentials, played.pool._credentials)}) == 3

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BATCH, ROWS, CLASSES = 8, 24, 3
 
 
-def frozen(module: nn.Module) -> nn.Module:
+def frozen(module: Any) -> Any:
     return module.requires_grad_(False)
 
 
@@ -179,6 +179,7 @@ class Counting(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.trunk, self.fc = frozen(nn.Linear(6, 5)), nn.Linear(5, CLASSES)
+        self.seen: Any
         self.register_buffer("seen", torch.zeros(()))
 
     def forward(self, x: Any) -> Any:
@@ -274,7 +275,7 @@ def test_one_trunk_has_one_expression_under_different_branches() -> None:
                 torch.manual_seed(3)
                 trunk = nn.Sequential(*(nn.Linear(6, 6) for _ in range(4)))
             frozen(trunk)
-            for layer in trunk[4 - top :]:
+            for layer in list(trunk)[4 - top :]:
                 layer.requires_grad_(True)
             return nn.Sequential(trunk, nn.Linear(6, CLASSES))
 
@@ -341,12 +342,14 @@ def test_a_bert_of_transformers_is_opened() -> None:
             super().__init__()
             sizes = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 16}
             self.bert = frozen(transformers.BertModel(transformers.BertConfig(vocab_size=50, **sizes)))
-            self.bert.encoder.layer[2].requires_grad_(True)
+            self.bert.get_submodule("encoder.layer.2").requires_grad_(True)
             self.head = nn.Linear(16, CLASSES)
 
         def forward(self, ids: Any, mask: Any) -> Any:
             return self.head(self.bert(ids, attention_mask=mask).last_hidden_state[:, 0])
 
+    adapted = open_adapted(trainer_fn(Tagger), {}, 1, inputs=TEXT, columns=["ids", "mask"])
+    assert adapted.feeds[-1] == "bert.encoder.layer.1.output.LayerNorm"
     sample = AdaptationSample("bert", trainer_fn(Tagger), TEXT, TEXTS, weights)
     contract = AdaptationContract()
     contract.test_it_is_opened_or_says_why_not(sample)

@@ -38,7 +38,9 @@ def test_another_checkpoint_of_the_same_version_is_restored(tmp_path: Path, held
     checkpoints, states = Checkpoints(Store.from_uri(str(tmp_path)), "run"), States(1 << 20)
     checkpoints.write(Record("c0", 1, digest_of(second), ((0, 1),)), second)
     prepared = SimpleNamespace(weights=None)
-    worker: Any = SimpleNamespace(trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared)
+    worker: Any = SimpleNamespace(
+        trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared, adaptation=None
+    )
     sessions = Sessions(worker, states, checkpoints, new_credentials(encrypted=False))
 
     def member(version: int, digest: str) -> Member:
@@ -65,7 +67,9 @@ def test_a_clone_is_built_from_its_own_seed_and_adopts_its_source(tmp_path: Path
     states.put("c3", 2, other)
     states.put("c0", 2, other)  # of an attempt that was taken for lost
     prepared = SimpleNamespace(weights=None)
-    worker: Any = SimpleNamespace(trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared)
+    worker: Any = SimpleNamespace(
+        trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared, adaptation=None
+    )
     sessions = Sessions(worker, states, checkpoints, new_credentials(encrypted=False))
 
     def member(source: SourceState | None) -> Member:

@@ -47,7 +47,7 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
         return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _TorchAdapted(AdaptedModel):
     traced: TorchModel = field(kw_only=True)
 

@@ -18,7 +18,7 @@ _RATES = ("dropout_p", "dropout")
 _FLAGS = ("training", "train")
 
 
-class Effects(TorchDispatchMode):
+class Effects(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own is untyped
     """Watches the operations within a ``with`` block.
 
     Parameters
@@ -37,7 +37,7 @@ class Effects(TorchDispatchMode):
     """
 
     def __init__(self, held: Collection[int]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._held = held
         # Held until the end: an address that is free again would look like a tensor that is known.
         self._made: dict[int, torch.UntypedStorage] = {}
@@ -63,7 +63,8 @@ class Effects(TorchDispatchMode):
 
 
 def _key(value: torch.Tensor) -> int:
-    return value.untyped_storage()._cdata  # noqa: SLF001 - the one name that a storage has
+    key: int = value.untyped_storage()._cdata  # noqa: SLF001 - the one name that a storage has
+    return key
 
 
 def _named(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

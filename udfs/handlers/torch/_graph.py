@@ -91,7 +91,7 @@ def layer_graph(
                 fingerprint=fingerprint(module, folded, read, parameters),
                 window=_window(module, node, small.values),
                 random=learning is not None and any(effect.draws for effect in effects),
-                inner_bytes=None if learning is None else max(_bytes(small.values[node.name]), -(-made // _MORE)),
+                inner_bytes=max(_bytes(small.values[node.name]), 0 if learning is None else -(-made // _MORE)),
             )
         )
     if not returned:

@@ -1,0 +1,101 @@
+"""Score the records of a pool by how uncertain a network is about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from udfs.arrow import NewColumns
+from udfs.inference._uncertainty import uncertainty
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from udfs.inference._prediction import Prediction
+
+__all__ = ["PoolScore"]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolScore:
+    """Uncertainty of a network's predictions, a number for each row. A :class:`udfs.arrow.BatchFunction`.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        Its outputs are of the labels' classes; one output is of the second of two classes.
+    how : str
+        One of :data:`UNCERTAINTIES`.
+    kind : {"classes", "positive", "tags"}
+        Whether a row has a class of several, of two, or one for each token.
+    probabilities : bool
+        Whether the outputs are probabilities; otherwise scores.
+    output : str
+        Column to add, ``double``.
+    tokens : tuple of int, optional
+        Of tags, how many tokens and classes.
+    mask : str, optional
+        Of tags, the column that is 0 where a token is padding.
+    """
+
+    prediction: Prediction
+    how: str
+    kind: str
+    probabilities: bool
+    output: str
+    tokens: tuple[int, int] | None = None
+    mask: str | None = None
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
+        return self.prediction.batch_size
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns that the network reads."""
+        return self.prediction.reads
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """The column of scores."""
+        return (pa.field(self.output, pa.float64()),)
+
+    def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
+        """Open the network, once a process."""
+        return partial(self._score, self.prediction.open(threads))
+
+    def _score(self, predict: Callable[[pa.RecordBatch], NewColumns], batch: pa.RecordBatch) -> NewColumns:
+        new = predict(batch)
+        outputs = new.columns[0]
+        good = outputs.is_valid().to_numpy(zero_copy_only=False)
+        scores = np.zeros(batch.num_rows)
+        if good.any():
+            flat = outputs.drop_null().flatten().to_numpy().reshape(int(good.sum()), -1)
+            outputs_of = flat if self.tokens is None else flat.reshape(-1, *self.tokens)
+            scores[good] = uncertainty(self._chances(outputs_of), self.how, self._present(batch, good))
+        return NewColumns([pa.array(scores, mask=~good)], new.reasons, new.details)
+
+    def _present(self, batch: pa.RecordBatch, good: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+        if self.tokens is None or self.mask is None:
+            return None
+        mask = batch.column(self.mask).filter(pa.array(good)).flatten().to_numpy(zero_copy_only=False)
+        present: NDArray[np.bool_] = mask.reshape(-1, self.tokens[0]) > 0
+        return present
+
+    def _chances(self, given: NDArray[Any]) -> NDArray[np.float64]:
+        outputs = given.astype(np.float64)
+        if self.kind == "positive":
+            chance = outputs[:, :1] if self.probabilities else 1 / (1 + np.exp(-outputs[:, :1]))
+            return np.concatenate([1 - chance, chance], axis=1)
+        if self.probabilities:
+            return outputs
+        powers = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
+        chances: NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
+        return chances
