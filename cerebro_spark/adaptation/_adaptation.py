@@ -127,10 +127,10 @@ class Adaptation:
     storage_dtype : {"float32", "bfloat16"}
         Of stored layers. bfloat16 takes half the disk, and :attr:`Cycle.materialised` has its error.
     warm_start : bool
-        Whether a configuration goes on from its weights of the cycle before. By default each cycle starts from the
+        Whether a configuration goes on from its weights of the cycle before. Not built yet: each cycle starts from the
         initial weights.
     costs : Costs, optional
-        Rates of a worker. By default they are measured, before the first cycle and in each.
+        Rates of a worker. By default they are measured once, before the first cycle of this object.
     bytes_per_second : float, optional
         Rate that the reader of stored layers is held to, to see the planner decide. Default none.
     metric, mode, errors, callbacks, experiment, tensorboard, progress, unit_timeout_s, schedule, rounds
@@ -205,6 +205,8 @@ class Adaptation:
             raise InvalidArgumentError(
                 f"id_column={self.id_column!r} is a label or the weight too: give it a column of its own"
             )
+        if self.warm_start:
+            raise InvalidArgumentError("warm_start=True: this release begins each cycle with the initial weights")
         if self.search is not None and not callable(self.search):
             raise InvalidArgumentError(
                 f"search={self.search!r}: what makes a search, as partial(Hyperband, max_epochs=9)"

@@ -206,6 +206,7 @@ def test_bad_trainers_are_refused_before_training(
         ({"memory_bytes": True}, "memory_bytes=True"),
         ({"name": "../up"}, "name"),
         ({"materialize": False}, "materialise"),
+        ({"warm_start": True}, "warm_start=True"),
         ({"bytes_per_second": 0}, "bytes_per_second=0"),
         ({"schedule": "fast"}, "schedule='fast'"),
         ({"search": "hyperband"}, r"search='hyperband'.*partial\(Hyperband"),
