@@ -24,16 +24,15 @@ from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, NoMode
 from cerebro_spark.hopper import ROUNDS, Journal
 from cerebro_spark.tune import Adapted, Search, check_objectives, grid
 from optimizer.adaptation import Costs
-from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
 from optimizer.sizes import size
-from udfs.adaptation import STORAGE_DTYPES, FeatureStore, column_names, input_specs
+from udfs.adaptation import FeatureStore, column_names, input_specs
 from udfs.driver import hint_keywords, interruptible, quoted
 from udfs.hopper import AdaptationSettings
 from udfs.names import check_name
 from udfs.node import memory_limit
-from udfs.shards import SPLITS, GrowingData, load_prepared
+from udfs.shards import FOLDER, SPLITS, GrowingData, load_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -128,7 +127,7 @@ class Adaptation:
     storage_dtype : {"float32", "bfloat16"}
         Of stored layers. bfloat16 takes half the disk, and :attr:`Cycle.materialised` has its error.
     costs : Costs, optional
-        Rates of a worker. By default they are measured, before the first cycle and in each.
+        Rates of a worker. By default they are measured once, before the first cycle of this object.
     bytes_per_second : float, optional
         Rate that the reader of stored layers is held to, to see the planner decide. Default none.
     metric, mode, errors, callbacks, experiment, tensorboard, progress, unit_timeout_s, schedule, rounds
@@ -195,16 +194,19 @@ class Adaptation:
         ):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise InvalidArgumentError(f"{name}={value!r}: a whole number from {least} on")
-        if self.storage_dtype not in STORAGE_DTYPES:
-            hint = nearest(str(self.storage_dtype), STORAGE_DTYPES)
-            raise InvalidArgumentError(
-                f"storage_dtype={self.storage_dtype!r}{hint}; one of: {', '.join(STORAGE_DTYPES)}"
-            )
+        # It says what is wrong with the name, storage_dtype and bytes_per_second.
+        FeatureStore(self.store, self.name, self.storage_dtype, bytes_per_second=self.bytes_per_second)
         columns = [self.id_column, *self.label_columns, *([self.weight_column] if self.weight_column else [])]
         if len(set(columns)) < len(columns):
             raise InvalidArgumentError(
                 f"id_column={self.id_column!r} is a label or the weight too: give it a column of its own"
             )
+        if self.search is not None and not callable(self.search):
+            raise InvalidArgumentError(
+                f"search={self.search!r}: what makes a search, as partial(Hyperband, max_epochs=9)"
+            )
+        # A search says what is wrong with its settings as it is made: now, not after the first batch is written.
+        self._new_search([1] * len(grid(self.search_space)) if self.search is None else ())
 
     @property
     def cycles(self) -> tuple[CycleResult, ...]:
@@ -245,8 +247,9 @@ class Adaptation:
         self.backend.admit()
         before = self._load_data()
         name = f"{self.name}-{len(self._record.cycles):04d}"
+        # Of a cycle that was refused before it began: this batch may be another one.
+        self.store.delete(FOLDER, name)
         data = interruptible(self.backend.spark, lambda: self._prepare(batch, name, before))
-        self._data = data
         return self._begin(data, name)
 
     def resume(self) -> Cycle:
@@ -263,11 +266,10 @@ class Adaptation:
             There is no cycle of that name, or its run cannot go on.
         """
         self._check()
-        last = self._record.last
-        if last is None:
-            raise RunError(f"{self.store.uri} has no cycle of an adaptation {self.name!r}: begin one with fit(batch)")
         data = self._load_data()
-        assert data is not None  # noqa: S101 - the record has a cycle
+        last = self._record.last
+        if last is None or data is None:
+            raise RunError(f"{self.store.uri} has no cycle of an adaptation {self.name!r}: begin one with fit(batch)")
         self.backend.admit()
         search, candidates, workload = self._searching(data)
         features = self._features(candidates)
@@ -314,7 +316,7 @@ class Adaptation:
         Parameters
         ----------
         batch : DataFrame, optional
-            A first batch, whose columns say what the networks read. It is written to the store under a name of its own.
+            A first batch, whose columns say what the networks read. It is written to the store, and deleted in the end.
             Not needed once there was a cycle.
 
         Raises
@@ -323,6 +325,7 @@ class Adaptation:
             As for :meth:`fit`.
         """
         self._check()
+        data = self._load_data()
         head = (
             f"adaptation {self.name!r}: {len(self._record.cycles)} cycles so far, planned for {self._capacity(0):,} "
             f"records, {size(self.disk_bytes)} of disk"
@@ -331,19 +334,27 @@ class Adaptation:
             head,
             *(f"  {cycle.run}: {cycle.records:,} records" for cycle in self._record.cycles),
         ]
-        data = self._load_data()
-        if data is None and batch is not None:
-            data = interruptible(self.backend.spark, lambda: self._prepare(batch, f"{self.name}-sample", None))
-        if data is None:
+        if data is not None:
+            return "\n".join([*lines, self._planned(data)])
+        if batch is None:
             return "\n".join(
                 [*lines, "the networks are opened with the first batch: explain(batch) tells the plan before"]
             )
+        sample = f"{self.name}-sample"
+        try:
+            data = interruptible(self.backend.spark, lambda: self._prepare(batch, sample, None))
+            return "\n".join([*lines, self._planned(data)])
+        finally:
+            self.store.delete(FOLDER, sample)
+
+    def _planned(self, data: GrowingData) -> str:
+        """Describe the plan of the next cycle."""
         _, candidates, workload = self._searching(data)
         features = self._features(candidates)
         plan = self._planning(candidates, data, workload, features).choose(
             workload.candidates, self._capacity(_records(data))
         )
-        return "\n".join([*lines, plan.explain()])
+        return "\n".join([plan.explain(), *candidates.notes])
 
     def _begin(self, data: GrowingData, run: str) -> Cycle:
         search, candidates, workload = self._searching(data)
@@ -353,6 +364,7 @@ class Adaptation:
         stored, done = self._choose(data, candidates, workload, planning, features, capacity)
         cycle = CycleRecord(run, data.name, _records(data), capacity, list(stored))
         self._record = self._record.begin(cycle)
+        self._data = data
         return self._run(search, data, cycle, candidates, planning, features, done, workload.batch_size)
 
     def _choose(
@@ -372,8 +384,10 @@ class Adaptation:
             try:
                 return stored, self._materialise(data, candidates, workload, features, stored)
             except FeatureSpaceError as error:
-                _LOG.warning("%s; planning with half the disk", error)
-                disk = 0 if disk < _LEAST_DISK else disk // 2
+                # Of what was planned, not of what was allowed, which may be far more than the disk has.
+                half = min(disk, plan.materialised_bytes) // 2
+                disk = half if half >= _LEAST_DISK else 0
+                _LOG.warning("%s; planning with %s", error, size(disk))
 
     def _materialise(
         self,
@@ -423,8 +437,9 @@ class Adaptation:
 
     def _load_data(self) -> GrowingData | None:
         """Read the data of the last cycle that began, in this process or another one."""
+        self._record = CampaignRecord.load(self.store, self.name)
         last = self._record.last
-        if self._data is None and last is not None:
+        if last is not None and (self._data is None or self._data.name != last.data):
             data = load_prepared(self.store, last.data)
             if not isinstance(data, GrowingData):
                 raise RunError(f"{last.data!r} in {self.store.uri} is no data of an adaptation")
@@ -444,15 +459,23 @@ class Adaptation:
         if self._opened is None:
             self._opened = Candidates(self.trainer_fn, data, seed=self.seed)
         candidates = self._opened
-        settings = {name: getattr(self, name) for name in _OF_A_SEARCH}
-        if self.search is None:
-            opened = [candidates.open(params) for params in grid(self.search_space)]
-            search: Search = CandidateGrid(**settings, epochs=[_epochs(one) for one in opened])
-        else:
-            search = self.search(**settings)
+        opened = [candidates.open(params) for params in grid(self.search_space)] if self.search is None else []
+        search = self._new_search([_epochs(one) for one in opened])
         procedure = search.procedure(**check_objectives(self.metric, self.mode))
         starts = [each for each in procedure.ask(idle=self.backend.num_workers) if isinstance(each, Start)]
         return search, candidates, Workload(tuple((candidates.open(each.params), each.epochs) for each in starts))
+
+    def _new_search(self, epochs: Sequence[int]) -> Search:
+        """Make the search of a cycle; the epochs are those of a grid's configurations."""
+        settings = {name: getattr(self, name) for name in _OF_A_SEARCH}
+        if self.search is None:
+            return CandidateGrid(**settings, epochs=epochs)
+        search = self.search(**settings)
+        if not isinstance(search, Search):
+            raise InvalidArgumentError(
+                f"search made a {type(search).__name__}: give what makes a search, as partial(Hyperband, max_epochs=9)"
+            )
+        return search
 
     def _features(self, candidates: Candidates) -> FeatureStore:
         return FeatureStore(
@@ -509,8 +532,8 @@ class Adaptation:
         begun = Journal(self.store, cycle.run).begun
         result = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
         assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
-        result.plan, result.materialised = groups.plan, done
-        self._cycles = (*self._cycles, result.line)
+        result.plan, result.materialised, result.notes = groups.plan, done, candidates.notes
+        self._cycles = (*(line for line in self._cycles if line.run != cycle.run), result.line)
         result.cycles = self._cycles
         self._last = result
         return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -140,6 +141,19 @@ class Candidates:
             inputs=input_specs(self._data),
             columns=column_names(self._data),
             weighted=self._data.weights is not None,
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say how many of the configurations opened so far train whole, and why."""
+        reasons = Counter(
+            one.whole or "nothing below what learns is frozen"
+            for one in self._opened.values()
+            if one.whole or not one.feeds
+        )
+        return tuple(
+            f"note: {count} of {len(self._opened)} configurations train whole: {reason}"
+            for reason, count in reasons.items()
         )
 
     @property

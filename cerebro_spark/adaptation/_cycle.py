@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cerebro_spark.errors import NoModelError, RunError
 from cerebro_spark.tune import Selection
 from udfs.adaptation import column_names, input_specs
 from udfs.training import initial_seed, open_adapted, trainer_framework
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cerebro_spark.adaptation._materialise import Materialised
-    from cerebro_spark.hopper import Trial
+    from cerebro_spark.callbacks import Callback
+    from cerebro_spark.hopper import SparkBackend, Trial
     from optimizer.adaptation import AdaptationPlan
     from udfs.training import Session
 
@@ -28,9 +33,9 @@ class CycleResult:
     records : int
         Labelled records.
     best : str
-        Id of the best configuration.
+        Id of the best configuration; ``""`` where none finished.
     score : float
-        Its metric.
+        Its metric; NaN where none finished.
     seconds, materialising_seconds : float
         Of training, and of computing the new records' layers before.
     trunk_rows : int
@@ -56,29 +61,30 @@ class Cycle(Selection):
         Layers on disk, and who trained together in the first epoch; None where the run was over before.
     materialised : Materialised
         What was computed for it beforehand.
+    notes : tuple of str
+        How many configurations train whole, and why.
     cycles : tuple of CycleResult
         All cycles of the campaign in this process, this one last.
     """
 
     plan: AdaptationPlan | None = field(init=False, default=None)
     materialised: Materialised = field(init=False)
+    notes: tuple[str, ...] = field(init=False, default=())
     cycles: tuple[CycleResult, ...] = field(init=False, default=())
 
     @property
     def line(self) -> CycleResult:
-        """The line of this cycle in the campaign's course.
-
-        Raises
-        ------
-        NoModelError
-            No configuration finished.
-        """
-        best = self.best
+        """The line of this cycle in the campaign's course."""
+        try:
+            best, score = self.best.trial_id, self.best.metric
+        except NoModelError:
+            # The trials say why: a cycle that came to nothing is a result too.
+            best, score = "", math.nan
         return CycleResult(
             run=self.run_id,
             records=sum(shard.rows for shard in self.prepared.shards),
-            best=best.trial_id,
-            score=best.metric,
+            best=best,
+            score=score,
             seconds=self.outcome.seconds,
             materialising_seconds=self.materialised.seconds,
             trunk_rows=self.materialised.trunk_rows,
@@ -91,7 +97,29 @@ class Cycle(Selection):
             f"measured: {self.outcome.seconds:,.1f} s of training; {done.trunk_rows:,} records passed the frozen "
             f"layers in {done.seconds:,.1f} s and left {done.bytes:,} bytes"
         )
-        return measured if self.plan is None else f"{self.plan.explain()}\n{measured}"
+        plan = [] if self.plan is None else [self.plan.explain()]
+        return "\n".join([*plan, *self.notes, measured])
+
+    def replay(
+        self,
+        *,
+        backend: SparkBackend,
+        run_id: str | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: bool = True,
+    ) -> Selection:
+        """Refuse: a replay trains whole models on rows, and these were trained on features.
+
+        Raises
+        ------
+        RunError
+            Always.
+        """
+        del backend, run_id, callbacks, progress
+        raise RunError(
+            f"run {self.run_id!r} is a cycle of an adaptation, which no replay repeats: give its batches to a new one "
+            'with the same seed and schedule="fixed", which makes the same models'
+        )
 
     def _restored(self, trial: Trial, state: bytes) -> Session:
         adapted = open_adapted(

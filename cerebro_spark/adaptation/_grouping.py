@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PlannedGroups"]
 
+# Of the first trial of any run. With schedule="fixed" all visit the shards in its order: one of a group's own would
+# depend on who trains together, and so on measured rates.
+_FIRST = "c000"
+
 
 class PlannedGroups:
     """Groups trials as they enter an epoch, by a plan over the layers that lie on disk.
@@ -54,7 +58,7 @@ class PlannedGroups:
     def groups(self, trials: Sequence[Trial]) -> list[Group]:
         """See :class:`cerebro_spark.hopper.Grouping`."""
         opened, alone = self._opened(trials)
-        groups = [Group((trial,)) for trial in alone]
+        groups = [Group((trial,), order=_FIRST) for trial in alone]
         if not opened:
             return groups
         numbers = {self._together.get(trial.trial_id) for trial in opened}
@@ -63,7 +67,7 @@ class PlannedGroups:
         by_number: dict[int, list[Trial]] = {}
         for trial in opened:
             by_number.setdefault(self._together[trial.trial_id], []).append(trial)
-        return groups + [Group(tuple(members), self._read_by(members)) for members in by_number.values()]
+        return groups + [Group(tuple(members), self._read_by(members), _FIRST) for members in by_number.values()]
 
     def split(self, group: Group, why: str) -> None:
         """Do nothing: they train together again in their next epoch."""
