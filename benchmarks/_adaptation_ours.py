@@ -52,6 +52,8 @@ class Setting:
         With one thread each.
     costs : Costs, optional
         Measured by default.
+    bytes_per_second : float, optional
+        That the reader of stored layers is held to.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Setting:
     memory_bytes: int = 4 << 30
     workers: int = 2
     costs: Costs | None = None
+    bytes_per_second: float | None = None
 
 
 OURS = Setting("ours")
@@ -111,6 +114,7 @@ def ours(spark: SparkSession, work: Workload, setting: Setting, *, cold: bool = 
             materialise=setting.materialise,
             fuse=setting.fuse,
             costs=setting.costs,
+            bytes_per_second=setting.bytes_per_second,
             metric=work.metric,
             progress=False,
         )

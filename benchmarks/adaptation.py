@@ -57,6 +57,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--figure", default="", help=f"all, or some of {', '.join(FIGURES)}, with commas")
     parser.add_argument("--bare", action="store_true", help="without the arms on Spark")
     parser.add_argument("--brief", action="store_true", help="on Spark only ours and MAT-ALL, on two workers")
+    parser.add_argument("--reader", type=float, metavar="MB/S", help="rate that the arms on Spark may read layers at")
     parser.add_argument("--cold", action="store_true", help="each cycle begins with a cold page cache: bytes read")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("artifacts/figures"), help="folder of the pictures")
@@ -66,6 +67,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.figure = _chosen(parser, "--figure", options.figure.lower(), tuple(FIGURES))
     if min(options.cycles, options.repeats) < 1 or options.records < 20:
         parser.error("--cycles and --repeats: at least 1; --records: at least 20, some of which validate")
+    if options.reader is not None and options.reader <= 0:
+        parser.error("--reader: more than 0 MB/s")
     return options
 
 
@@ -98,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 FIGURES[number](report, runs, options.out)
             if not options.figure:
                 for name in options.workloads:
-                    _workload(report, runs, name, cold=options.cold, brief=options.brief)
+                    _workload(report, runs, name, options)
                 if spark is not None and not options.brief:
                     _nothing_frozen(report, runs)
             for what, seconds in runs.probes.items():
@@ -108,8 +111,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report.show(as_json=options.json)
 
 
-def _workload(report: Report, runs: Runs, name: str, *, cold: bool, brief: bool) -> None:
+def _workload(report: Report, runs: Runs, name: str, options: argparse.Namespace) -> None:
     """Run all arms of a workload, and add their table and ratios."""
+    cold: bool = options.cold
+    rate = options.reader and options.reader * 1e6
     work = runs.workload(name)
     speedup = runs.speedup(work)
     current = runs.current(work, cold=cold)
@@ -117,8 +122,8 @@ def _workload(report: Report, runs: Runs, name: str, *, cold: bool, brief: bool)
     optimal = flops_optimal(current, speedup)
     arms = [current, optimal, best]
     if runs.spark is not None:
-        ours = runs.ours(work, OURS, cold=cold)
-        every = runs.ours(work, MAT_ALL, cold=cold)
+        ours = runs.ours(work, replace(OURS, bytes_per_second=rate), cold=cold)
+        every = runs.ours(work, replace(MAT_ALL, bytes_per_second=rate), cold=cold)
         arms += [every, ours]
         report.ratio(f"over_flops_optimal.{name}", optimal.total / ours.total, "FLOPs optimal / ours", 1.0)
         report.ratio(f"vs_mat_all.{name}", every.total / ours.total, "MAT-ALL / ours", 1.0)
@@ -126,8 +131,9 @@ def _workload(report: Report, runs: Runs, name: str, *, cold: bool, brief: bool)
         report.ratio(f"written.{name}", current.written / max(1, ours.written), "bytes, current practice / ours", 4.0)
         if cold:
             report.ratio(f"read.{name}", current.read / max(1, ours.read), "bytes, current practice / ours", 10.0)
-        if not brief:
-            one = runs.ours(work, replace(OURS, name="ours, one worker", workers=1), cold=cold)
+        if not options.brief:
+            single = replace(OURS, name="ours, one worker", workers=1, bytes_per_second=rate)
+            one = runs.ours(work, single, cold=cold)
             arms.append(one)
             report.ratio(f"two_workers.{name}", one.total / ours.total, "one worker / two", 1.8)
         report.ratio(f"over_time_optimal.{name}", best.total / ours.total, "time optimal / ours")
