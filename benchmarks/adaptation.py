@@ -56,6 +56,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--theory", action="store_true", help="equation 11 of the paper's networks alone")
     parser.add_argument("--figure", default="", help=f"all, or some of {', '.join(FIGURES)}, with commas")
     parser.add_argument("--bare", action="store_true", help="without the arms on Spark")
+    parser.add_argument("--candidates", type=int, default=0, help="at most so many of a workload, spread; 0: all")
     parser.add_argument("--brief", action="store_true", help="on Spark only ours and MAT-ALL, on two workers")
     parser.add_argument("--reader", type=float, metavar="MB/S", help="rate that the arms on Spark may read layers at")
     parser.add_argument("--cold", action="store_true", help="each cycle begins with a cold page cache: bytes read")
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"of the epochs, {scale.tokens} tokens, {scale.pixels} pixels; medians of {options.repeats}"
         )
         spark = None if options.bare else opened(_WORKERS)
-        with Runs(options.workloads, scale, options.repeats, spark) as runs:
+        with Runs(options.workloads, scale, options.repeats, spark, options.candidates) as runs:
             if options.figure:
                 options.out.mkdir(parents=True, exist_ok=True)
             for number in options.figure:

@@ -351,7 +351,7 @@ class Adaptation:
         stored: Sequence[str],
     ) -> Materialised:
         """Compute what is missing of the layers, from the nearest that are stored; then delete all others."""
-        wants = {expression: workload.params_with(expression) for expression in stored}
+        wants = workload.params_with(stored)
         settings = {"batch_size": workload.batch_size, "disk_bytes": self.disk_bytes}
         try:
             done = materialise(self.backend, data, features, wants, candidates.opener, **settings)
