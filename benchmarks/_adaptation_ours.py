@@ -15,8 +15,7 @@ from _adaptation_meter import Meter, forget
 from _adaptation_outcome import Cycle, Measured
 from pyspark import cloudpickle
 
-import cerebro_spark
-from cerebro_spark import GridSearch, ModelTrainer, SparkBackend, Store
+from cerebro_spark import Adaptation, GridSearch, ModelTrainer, SparkBackend, Store
 from optimizer.adaptation import Costs
 from vista_spark import session
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from _adaptation_workloads import Trainer, Workload
     from pyspark.sql import SparkSession
 
-__all__ = ["MAT_ALL", "NO_FUSE", "NO_MAT", "OURS", "Setting", "Unfrozen", "grid_search", "missing", "opened", "ours"]
+__all__ = ["MAT_ALL", "NO_FUSE", "NO_MAT", "OURS", "Setting", "Unfrozen", "grid_search", "opened", "ours"]
 
 # Goes to the workers by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -53,6 +52,8 @@ class Setting:
         With one thread each.
     costs : Costs, optional
         Measured by default.
+    bytes_per_second : float, optional
+        That the reader of stored layers is held to.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Setting:
     memory_bytes: int = 4 << 30
     workers: int = 2
     costs: Costs | None = None
+    bytes_per_second: float | None = None
 
 
 OURS = Setting("ours")
@@ -77,11 +79,6 @@ def opened(workers: int) -> SparkSession:
     return session(f"local[{workers}]", conf=settings)
 
 
-def missing() -> str:
-    """Say why the arms on Spark cannot run; empty where they can."""
-    return "" if hasattr(cerebro_spark, "Adaptation") else "cerebro_spark has no Adaptation yet"
-
-
 def ours(spark: SparkSession, work: Workload, setting: Setting, *, cold: bool = False) -> Measured:
     """Run all cycles of an arm on Spark; a cycle's clock starts with its DataFrame, which lies on disk as Parquet.
 
@@ -94,7 +91,6 @@ def ours(spark: SparkSession, work: Workload, setting: Setting, *, cold: bool = 
     cold : bool
         Whether the page cache has no file of the store when a cycle begins.
     """
-    adaptation: Any = cerebro_spark.Adaptation  # type: ignore[attr-defined] # see missing()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         size = work.scale.records
@@ -102,7 +98,7 @@ def ours(spark: SparkSession, work: Workload, setting: Setting, *, cold: bool = 
             work.records.frame(spark, cycle * size, (cycle + 1) * size, folder) for cycle in range(work.scale.cycles)
         ]
         started = time.perf_counter()
-        campaign = adaptation(
+        campaign = Adaptation(
             backend=SparkBackend(spark, num_workers=setting.workers, threads=1),
             store=Store.from_uri(str(folder / "store")),
             trainer_fn=work.trainer,
@@ -118,6 +114,7 @@ def ours(spark: SparkSession, work: Workload, setting: Setting, *, cold: bool = 
             materialise=setting.materialise,
             fuse=setting.fuse,
             costs=setting.costs,
+            bytes_per_second=setting.bytes_per_second,
             metric=work.metric,
             progress=False,
         )

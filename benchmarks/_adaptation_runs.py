@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import _adaptation_ours
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Runs"]
 
+_Key = tuple[str, tuple["Hashable", ...]]
+"""A workload's name, and its candidates."""
+
 
 @dataclass
 class Runs:
@@ -43,12 +47,15 @@ class Runs:
         The one of median time counts.
     spark : SparkSession or None
         None runs the bare arms alone.
+    most : int
+        Candidates of a workload; 0 takes all.
     """
 
     names: tuple[str, ...]
     scale: Scale
     repeats: int = 1
     spark: SparkSession | None = None
+    most: int = 0
     cores: int = field(default_factory=lambda: os.cpu_count() or 1)
     probes: dict[str, dict[str, float]] = field(default_factory=dict)
 
@@ -58,6 +65,7 @@ class Runs:
         self._traced: dict[Hashable, list[Candidate]] = {}
         self._chosen: dict[tuple[str, Mode], tuple[Fleet, Arrangement]] = {}
         self._fleets: dict[str, list[Fleet]] = {}
+        self._warm: set[str] = set()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -69,7 +77,10 @@ class Runs:
     def workload(self, name: str) -> Workload:
         """Make a workload, once."""
         if name not in self._works:
-            self._works[name] = workload(name, self.scale)
+            work = workload(name, self.scale)
+            # Spread over the schemes.
+            step = -(-len(work.space) // self.most) if self.most else 1
+            self._works[name] = replace(work, space=work.space[::step])
         return self._works[name]
 
     def speedup(self, work: Workload) -> float:
@@ -98,7 +109,17 @@ class Runs:
         spark = self.spark
         if spark is None:
             raise ValueError("no Spark session: the bare arms alone were asked for")
-        return self._once((setting, _key(work), cold), lambda: _adaptation_ours.ours(spark, work, setting, cold=cold))
+
+        def run() -> Measured:
+            if work.framework not in self._warm:
+                # As for the bare arms, whose processes have trained before the clock runs: workers import a framework.
+                few = replace(work, space=work.space[:1], scale=replace(work.scale, cycles=1))
+                first = _adaptation_ours.ours(spark, few, _adaptation_ours.OURS)
+                self.probes[f"first campaign in {work.framework}, of one candidate"] = {"as ours": first.total}
+                self._warm.add(work.framework)
+            return _adaptation_ours.ours(spark, work, setting, cold=cold)
+
+        return self._once((setting, _key(work), cold), run)
 
     def _bare(self, arm: str, work: Workload, mode: Mode, *, cold: bool) -> Measured:
         def run() -> Measured:
@@ -120,13 +141,17 @@ class Runs:
             self._fleets[framework] = [self._stack.enter_context(Fleet(*shape)) for shape in shapes]
         return self._fleets[framework]
 
-    def _once(self, key: Hashable, run: Callable[[], Measured]) -> Measured:
+    def _once(self, key: tuple[Hashable, _Key, bool], run: Callable[[], Measured]) -> Measured:
         if key not in self._done:
-            rounds = [run() for _ in range(self.repeats)]
+            rounds = []
+            for _ in range(self.repeats):
+                rounds.append(run())
+                # The table comes last; a run that is broken off has said what it measured.
+                print(key[1][0], rounds[-1], file=sys.stderr, flush=True)
             middle = statistics.median_low(each.total for each in rounds)
             self._done[key] = next(each for each in rounds if each.total == middle)
         return self._done[key]
 
 
-def _key(work: Workload) -> Hashable:
+def _key(work: Workload) -> _Key:
     return work.name, tuple(tuple(params.items()) for params in work.space)

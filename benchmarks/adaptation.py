@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from _adaptation_figures import FIGURES, flops_optimal
-from _adaptation_ours import MAT_ALL, OURS, Unfrozen, grid_search, missing, opened
+from _adaptation_ours import MAT_ALL, OURS, Unfrozen, grid_search, opened
 from _adaptation_runs import Runs
 from _adaptation_theory import PUBLISHED, theory
 from _adaptation_workloads import WORKLOADS, Scale
@@ -56,6 +56,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--theory", action="store_true", help="equation 11 of the paper's networks alone")
     parser.add_argument("--figure", default="", help=f"all, or some of {', '.join(FIGURES)}, with commas")
     parser.add_argument("--bare", action="store_true", help="without the arms on Spark")
+    parser.add_argument("--candidates", type=int, default=0, help="at most so many of a workload, spread; 0: all")
+    parser.add_argument("--brief", action="store_true", help="on Spark only ours and MAT-ALL, on two workers")
+    parser.add_argument("--reader", type=float, metavar="MB/S", help="rate that the arms on Spark may read layers at")
     parser.add_argument("--cold", action="store_true", help="each cycle begins with a cold page cache: bytes read")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("artifacts/figures"), help="folder of the pictures")
@@ -65,8 +68,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.figure = _chosen(parser, "--figure", options.figure.lower(), tuple(FIGURES))
     if min(options.cycles, options.repeats) < 1 or options.records < 20:
         parser.error("--cycles and --repeats: at least 1; --records: at least 20, some of which validate")
-    if not options.bare and not options.theory and (reason := missing()):
-        parser.error(f"{reason}: --bare runs the arms without it")
+    if options.reader is not None and options.reader <= 0:
+        parser.error("--reader: more than 0 MB/s")
     return options
 
 
@@ -92,15 +95,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"of the epochs, {scale.tokens} tokens, {scale.pixels} pixels; medians of {options.repeats}"
         )
         spark = None if options.bare else opened(_WORKERS)
-        with Runs(options.workloads, scale, options.repeats, spark) as runs:
+        with Runs(options.workloads, scale, options.repeats, spark, options.candidates) as runs:
             if options.figure:
                 options.out.mkdir(parents=True, exist_ok=True)
             for number in options.figure:
                 FIGURES[number](report, runs, options.out)
             if not options.figure:
                 for name in options.workloads:
-                    _workload(report, runs, name, cold=options.cold)
-                if spark is not None:
+                    _workload(report, runs, name, options)
+                if spark is not None and not options.brief:
                     _nothing_frozen(report, runs)
             for what, seconds in runs.probes.items():
                 tried = ", ".join(f"{how} {taken:.2f} s" for how, taken in seconds.items())
@@ -109,8 +112,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report.show(as_json=options.json)
 
 
-def _workload(report: Report, runs: Runs, name: str, *, cold: bool) -> None:
+def _workload(report: Report, runs: Runs, name: str, options: argparse.Namespace) -> None:
     """Run all arms of a workload, and add their table and ratios."""
+    cold: bool = options.cold
+    rate = options.reader and options.reader * 1e6
     work = runs.workload(name)
     speedup = runs.speedup(work)
     current = runs.current(work, cold=cold)
@@ -118,17 +123,20 @@ def _workload(report: Report, runs: Runs, name: str, *, cold: bool) -> None:
     optimal = flops_optimal(current, speedup)
     arms = [current, optimal, best]
     if runs.spark is not None:
-        ours = runs.ours(work, OURS, cold=cold)
-        every = runs.ours(work, MAT_ALL, cold=cold)
-        one = runs.ours(work, replace(OURS, name="ours, one worker", workers=1), cold=cold)
-        arms += [every, ours, one]
+        ours = runs.ours(work, replace(OURS, bytes_per_second=rate), cold=cold)
+        every = runs.ours(work, replace(MAT_ALL, bytes_per_second=rate), cold=cold)
+        arms += [every, ours]
         report.ratio(f"over_flops_optimal.{name}", optimal.total / ours.total, "FLOPs optimal / ours", 1.0)
         report.ratio(f"vs_mat_all.{name}", every.total / ours.total, "MAT-ALL / ours", 1.0)
         report.ratio(f"vs_current.{name}", current.total / ours.total, "current practice / ours")
         report.ratio(f"written.{name}", current.written / max(1, ours.written), "bytes, current practice / ours", 4.0)
         if cold:
             report.ratio(f"read.{name}", current.read / max(1, ours.read), "bytes, current practice / ours", 10.0)
-        report.ratio(f"two_workers.{name}", one.total / ours.total, "one worker / two", 1.8)
+        if not options.brief:
+            single = replace(OURS, name="ours, one worker", workers=1, bytes_per_second=rate)
+            one = runs.ours(work, single, cold=cold)
+            arms.append(one)
+            report.ratio(f"two_workers.{name}", one.total / ours.total, "one worker / two", 1.8)
         report.ratio(f"over_time_optimal.{name}", best.total / ours.total, "time optimal / ours")
     report.ratio(f"equation_11.{name}", speedup, "FLOPs of current practice / of what is not materialisable")
     report.ratio(f"time_optimal.{name}", current.total / best.total, "current practice / time optimal")

@@ -398,7 +398,7 @@ class Adaptation:
         stored: Sequence[str],
     ) -> Materialised:
         """Compute what is missing of the layers, from the nearest that are stored; then delete all others."""
-        wants = {expression: workload.params_with(expression) for expression in stored}
+        wants = workload.params_with(stored)
         compute = partial(
             materialise,
             self.backend,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.graph import materialisable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from cerebro_spark.adaptation._candidates import OpenedCandidate
     from optimizer.adaptation import Candidate
@@ -38,18 +38,30 @@ class Workload:
         """Rows that pass the frozen layers at a time: the smallest batch of all."""
         return min(opened.batch_size for opened, _ in self.configurations)
 
-    def params_with(self, expression: str) -> Mapping[str, Any]:
-        """Give the params of a configuration that has a frozen layer.
+    def params_with(self, expressions: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        """Give for each of some frozen layers the params of a configuration that has it.
+
+        Of as few configurations as can be found quickly, for a worker opens each.
 
         Raises
         ------
         KeyError
-            None has it.
+            None has a layer.
         """
-        for opened, _ in self.configurations:
-            if any(opened.graph.expression(name) == expression for name in materialisable(opened.graph)):
-                return opened.params
-        raise KeyError(expression)
+        left = list(dict.fromkeys(expressions))
+        has = [
+            ({opened.graph.expression(name) for name in materialisable(opened.graph)}, opened.params)
+            for opened, _ in self.configurations
+        ]
+        found: dict[str, Mapping[str, Any]] = {}
+        while left:
+            own, params = max(has, key=lambda each: len(each[0].intersection(left)))
+            covered = own.intersection(left)
+            if not covered:
+                raise KeyError(left[0])
+            found |= dict.fromkeys((one for one in left if one in covered), params)
+            left = [one for one in left if one not in covered]
+        return found
 
     @property
     def deepest(self) -> tuple[Mapping[str, Any], list[str]] | None:
