@@ -68,6 +68,7 @@ class All:
         """Do nothing."""
 
 
+@pytest.mark.slow
 def test_two_workers_train_a_group_as_a_plain_loop_does(spark: SparkSession, tmp_path: Path) -> None:
     store = Store.from_uri(str(tmp_path))
     table = adult(spark, 400).selectExpr("*", "row_number() over (order by age, hours_per_week, capital_gain) as id")

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from pyspark.sql import functions as F  # noqa: N812
 from searches import FEATURES, adult, common, plain_loop, search, states, trainer
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from udfs.store import Store
 
 
+@pytest.mark.slow
 def test_a_run_keeps_to_the_rows_of_its_cycle(spark: SparkSession, store: Store) -> None:
     """Growing data train as any others do, and a run that goes on later finds them by name, whatever came since."""
     table = adult(spark, 500).withColumn("id", F.monotonically_increasing_id()).cache()
