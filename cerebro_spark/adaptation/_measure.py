@@ -62,7 +62,7 @@ def measure(
     *,
     batch_size: int,
     seconds: float = 1.0,
-    nbytes: int = 1 << 26,
+    nbytes: int = 1 << 24,
 ) -> Measured:
     """Run a part of a configuration's trunk, and read stored outputs, in all workers at once: one small job.
 
@@ -82,7 +82,7 @@ def measure(
     seconds : float
         For each stop. Default 1.
     nbytes : int
-        To write and to read in each worker. Default 64 MiB.
+        To write and to read in each worker. Default 16 MiB.
 
     Returns
     -------
