@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import importlib.util
 import io
 import sys
@@ -21,6 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import demo_data
 from _photos import labelled
 from search_data import FASHION, FASHION_FILES  # a program of the examples, not a package
+
+from udfs.shards import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,9 +71,9 @@ class Records:
         return sum(array.nbytes for array in arrays) // len(self)
 
     def train(self, until: int, held_out: float = 0.2, seed: int = 0) -> NDArray[np.bool_]:
-        """Say which of the first records train; the others validate. A record's place never changes."""
-        digests = (hashlib.blake2b(f"{seed}:{number}".encode(), digest_size=8).digest() for number in range(until))
-        return np.array([int.from_bytes(digest) / 2**64 >= held_out for digest in digests])
+        """Say which of the first records train; the others validate, as in the arms on Spark."""
+        places = (place_of(str(number), seed=seed, num_shards=1, test_fraction=held_out) for number in range(until))
+        return np.array([split == "train" for split, _ in places])
 
     def frame(self, spark: SparkSession, start: int, stop: int, folder: Path) -> DataFrame:
         """Give new records as a DataFrame of ``id``, inputs and ``label``: images as PNG, the rest as arrays."""
