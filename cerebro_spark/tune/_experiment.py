@@ -36,6 +36,8 @@ class Experiment:
     procedure decides nothing about configurations that the user adds: they train the epochs that they were given.
     Stoppers and limits hold for them, and the best of all may be one.
 
+    Several experiments on equal backends of one session share the workers.
+
     Every method may be called from any thread. The first ones wait until the data are prepared.
 
     Parameters
