@@ -128,6 +128,34 @@ def test_the_best_model_predicts_saves_and_loads(cycles: Cycles, spark: SparkSes
         assert [found[number] for number, _, _ in new] == expected
 
 
+@pytest.mark.parametrize("how", ["least_confidence", "margin", "entropy"])
+def test_a_pool_is_ranked_by_what_the_best_model_is_unsure_of(cycles: Cycles, spark: SparkSession, how: str) -> None:
+    pool = frame(spark, *records(600, 612)).drop("y")
+    chances = {
+        row["id"]: np.sort(row["probability"].toArray())
+        for row in cycles.second.best_model.transform(pool).select("id", "probability").collect()
+    }
+    expected = {
+        "least_confidence": {number: 1 - of[-1] for number, of in chances.items()},
+        "margin": {number: 1 - of[-1] + of[-2] for number, of in chances.items()},
+        "entropy": {number: -float((of * np.log(of)).sum()) for number, of in chances.items()},
+    }[how]
+    ranked = cycles.campaign.score(pool, how).select("id", "score").collect()
+    assert [row["id"] for row in ranked] == sorted(expected, key=expected.__getitem__, reverse=True)
+    np.testing.assert_allclose([row["score"] for row in ranked], sorted(expected.values(), reverse=True), rtol=1e-5)
+
+
+def test_a_pool_by_lot_is_the_same_lot_again(cycles: Cycles, spark: SparkSession) -> None:
+    pool = frame(spark, *records(600, 640)).drop("y")
+    drawn = [row["id"] for row in cycles.campaign.score(pool, "random").collect()]
+    assert drawn == [row["id"] for row in cycles.campaign.score(pool.repartition(3), "random").collect()]
+    assert drawn != sorted(drawn)
+    with pytest.raises(InvalidArgumentError, match="how='margins', did you mean 'margin'"):
+        cycles.campaign.score(pool, "margins")
+    with pytest.raises(NoModelError, match=r"fit\(batch\)"):
+        campaign(spark, cycles.store, name="none yet").score(pool)
+
+
 def test_another_object_goes_on_with_the_campaign(cycles: Cycles, spark: SparkSession) -> None:
     """A cycle that is over is read again: nothing is computed or trained."""
     again = campaign(spark, cycles.store)

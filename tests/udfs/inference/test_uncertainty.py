@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from udfs.inference import UNCERTAINTIES, uncertainty
+
+
+@pytest.mark.parametrize("how", UNCERTAINTIES)
+def test_padding_does_not_count(how: str) -> None:
+    """Two tokens and two of padding, which the network is unsure of."""
+    sure, half, even = [1.0, 0.0], [0.5, 0.5], [0.5, 0.5]
+    chances = np.array([[sure, half, even, even], [half, half, even, even]])
+    present = np.array([[True, True, False, False], [True, True, False, False]])
+    first, second = uncertainty(chances, how, present)
+    assert first == pytest.approx(second / 2)
+    assert uncertainty(chances, how)[0] > first
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=6), st.sampled_from(UNCERTAINTIES))
+def test_nothing_is_less_certain_than_an_even_chance(weights: list[float], how: str) -> None:
+    chances = np.array([weights]) / sum(weights)
+    even = np.full((1, len(weights)), 1 / len(weights))
+    sure = np.eye(1, len(weights))
+    assert 0 == uncertainty(sure, how)[0] <= uncertainty(chances, how)[0] <= uncertainty(even, how)[0] + 1e-9
