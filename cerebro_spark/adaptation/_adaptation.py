@@ -24,12 +24,14 @@ from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, NoMode
 from cerebro_spark.hopper import ROUNDS, Journal
 from cerebro_spark.tune import Adapted, Search, check_objectives, grid
 from optimizer.adaptation import Costs
+from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
 from optimizer.sizes import size
 from udfs.adaptation import FeatureStore, column_names, input_specs
 from udfs.driver import hint_keywords, interruptible, quoted
 from udfs.hopper import AdaptationSettings
+from udfs.inference import UNCERTAINTIES
 from udfs.names import check_name
 from udfs.node import memory_limit
 from udfs.shards import FOLDER, SPLITS, GrowingData, load_prepared
@@ -54,6 +56,9 @@ _LEAST_DISK = 1 << 20
 
 # Where nothing is frozen, nothing is decided by rates.
 _ANY_COSTS = Costs(flops_per_second=1e10, bytes_per_second=1e9)
+
+# Ways to rank a pool.
+_HOW = (*UNCERTAINTIES, "random")
 
 # For each layer that is timed.
 _MEASURED_S = 0.3
@@ -298,9 +303,13 @@ class Adaptation:
         ------
         NoModelError
             There was no cycle in this process.
-        InvalidArgumentError, ColumnError
-            As :meth:`TunedModel.uncertainty`.
+        InvalidArgumentError
+            No such way, or the label is a value and not a class.
+        ColumnError
+            A column is missing, or ``score`` is there already.
         """
+        if how not in _HOW:
+            raise InvalidArgumentError(f"how={how!r}{nearest(how, _HOW)}; one of: {', '.join(_HOW)}")
         if how == "random":
             lot = F.xxhash64(F.lit(self.seed).cast("bigint"), F.col(quoted(self.id_column)).cast("string"))
             scored = pool.withColumn("score", (lot / F.lit(2.0**64) + F.lit(0.5)))
