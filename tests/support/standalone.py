@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import psutil
 import pyspark
 import pytest
 from sessions import CONNECT
@@ -318,11 +319,15 @@ class StandaloneCluster:
         return [executor for executor in executors if application in (None, executor.application)]
 
     def python_workers(self, application: str | None = None) -> list[int]:
-        """List the process ids of the Python workers that run now, without their daemon, the executor's child."""
+        """List the process ids of the Python workers that run now, without their daemon, the executor's child.
+
+        Those that have computed most come first: some of those that prepared the data stay idle beside those that train.
+        """
         processes = list(_processes())
         executors = {executor.pid for executor in self.executors(application)}
         daemons = {process.pid for process in processes if process.parent in executors}
-        return [process.pid for process in processes if process.parent in daemons]
+        workers = [process.pid for process in processes if process.parent in daemons]
+        return sorted(workers, key=_cpu_seconds, reverse=True)
 
     def kill(self, pid: int) -> None:
         """Kill an executor or a Python worker of this cluster by ``kill -9``."""
@@ -433,6 +438,12 @@ def _tail(log: Path) -> str:
 def _signal(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):  # it has ended already
         os.kill(pid, number)
+
+
+def _cpu_seconds(pid: int) -> float:
+    with suppress(psutil.Error):
+        return float(psutil.Process(pid).cpu_times().user)
+    return 0.0
 
 
 def _processes() -> Iterator[_Process]:
