@@ -321,7 +321,7 @@ class StandaloneCluster:
     def python_workers(self, application: str | None = None) -> list[int]:
         """List the process ids of the Python workers that run now, without their daemon, the executor's child.
 
-        Those that have computed most come first: some of those that prepared the data stay idle beside those that train.
+        Those that have computed most come first: some that prepared the data stay idle beside those that train.
         """
         processes = list(_processes())
         executors = {executor.pid for executor in self.executors(application)}
