@@ -153,7 +153,7 @@ def test_a_pool_by_lot_is_the_same_lot_again(cycles: Cycles, spark: SparkSession
     with pytest.raises(InvalidArgumentError, match=r"how='margins'; did you mean 'margin'\?; one of: .*, random"):
         cycles.campaign.score(pool, "margins")
     with pytest.raises(NoModelError, match=r"fit\(batch\)"):
-        campaign(spark, cycles.store, name="none yet").score(pool)
+        campaign(spark, cycles.store, name="new").score(pool)
 
 
 def test_another_object_goes_on_with_the_campaign(cycles: Cycles, spark: SparkSession) -> None:
