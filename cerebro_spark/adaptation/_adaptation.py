@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
 from cerebro_spark.adaptation._candidates import Candidates, OpenedCandidate
 from cerebro_spark.adaptation._cycle import Cycle, CycleResult
 from cerebro_spark.adaptation._grid import CandidateGrid
 from cerebro_spark.adaptation._grouping import PlannedGroups
-from cerebro_spark.adaptation._materialise import Materialised, materialise
-from cerebro_spark.adaptation._measure import measure
+from cerebro_spark.adaptation._layers import StoredLayers
 from cerebro_spark.adaptation._planning import Planning
+from cerebro_spark.adaptation._ranking import ranked
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
-from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, NoModelError, RunError
+from cerebro_spark.errors import InvalidArgumentError, RunError
 from cerebro_spark.hopper import ROUNDS, Journal
 from cerebro_spark.tune import Adapted, Search, check_objectives, grid
-from optimizer.adaptation import Costs
-from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
 from optimizer.sizes import size
 from udfs.adaptation import FeatureStore, column_names, input_specs
-from udfs.driver import hint_keywords, interruptible, quoted
+from udfs.driver import hint_keywords, interruptible
 from udfs.hopper import AdaptationSettings
-from udfs.inference import UNCERTAINTIES
 from udfs.names import check_name
 from udfs.node import memory_limit
 from udfs.shards import FOLDER, SPLITS, GrowingData, load_prepared
@@ -41,27 +34,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from cerebro_spark.adaptation._materialise import Materialised
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper import SparkBackend
+    from optimizer.adaptation import Costs
     from optimizer.space import Space
     from udfs.store import Store
     from udfs.training import ModelTrainer
 
 __all__ = ["Adaptation"]
-
-_LOG = logging.getLogger(__name__)
-
-# Of a disk that is smaller, nothing is tried.
-_LEAST_DISK = 1 << 20
-
-# Where nothing is frozen, nothing is decided by rates.
-_ANY_COSTS = Costs(flops_per_second=1e10, bytes_per_second=1e9)
-
-# Ways to rank a pool.
-_HOW = (*UNCERTAINTIES, "random")
-
-# For each layer that is timed.
-_MEASURED_S = 0.3
 
 # Settings that a campaign and the searches of its cycles have in common.
 _OF_A_SEARCH = (
@@ -276,11 +257,9 @@ class Adaptation:
         if last is None or data is None:
             raise RunError(f"{self.store.uri} has no cycle of an adaptation {self.name!r}: begin one with fit(batch)")
         self.backend.admit()
-        search, candidates, workload = self._searching(data)
-        features = self._features(candidates)
-        planning = self._planning(candidates, data, workload, features)
-        done = self._materialise(data, candidates, workload, features, last.stored)
-        return self._run(search, data, last, candidates, planning, features, done, workload.batch_size)
+        search, layers = self._searching(data)
+        planning = self._planning(layers)
+        return self._run(search, layers, planning, last, layers.compute(last.stored))
 
     def score(self, pool: DataFrame, how: str = "least_confidence") -> DataFrame:
         """Rank records without labels by how much their labels would teach the best model of the last cycle.
@@ -308,16 +287,7 @@ class Adaptation:
         ColumnError
             A column is missing, or ``score`` is there already.
         """
-        if how not in _HOW:
-            raise InvalidArgumentError(f"how={how!r}{nearest(how, _HOW)}; one of: {', '.join(_HOW)}")
-        if how == "random":
-            lot = F.xxhash64(F.lit(self.seed).cast("bigint"), F.col(quoted(self.id_column)).cast("string"))
-            scored = pool.withColumn("score", (lot / F.lit(2.0**64) + F.lit(0.5)))
-        else:
-            if self._last is None:
-                raise NoModelError("there is no model to score with: call fit(batch) or resume() first")
-            scored = self._last.best_model.uncertainty(pool, how)
-        return scored.orderBy(F.col("score").desc_nulls_last())
+        return ranked(pool, how, selection=self._last, id_column=self.id_column, seed=self.seed)
 
     def explain(self, batch: DataFrame | None = None) -> str:
         """Describe the campaign: what is planned for the next batch, and what was done so far.
@@ -358,74 +328,19 @@ class Adaptation:
 
     def _planned(self, data: GrowingData) -> str:
         """Describe the plan of the next cycle."""
-        _, candidates, workload = self._searching(data)
-        features = self._features(candidates)
-        plan = self._planning(candidates, data, workload, features).choose(
-            workload.candidates, self._capacity(_records(data))
-        )
-        return "\n".join([plan.explain(), *candidates.notes])
+        _, layers = self._searching(data)
+        plan = self._planning(layers).choose(layers.workload.candidates, self._capacity(_records(data)))
+        return "\n".join([plan.explain(), *layers.candidates.notes])
 
     def _begin(self, data: GrowingData, run: str) -> Cycle:
-        search, candidates, workload = self._searching(data)
-        features = self._features(candidates)
-        planning = self._planning(candidates, data, workload, features)
+        search, layers = self._searching(data)
+        planning = self._planning(layers)
         capacity = self._capacity(_records(data))
-        stored, done = self._choose(data, candidates, workload, planning, features, capacity)
+        stored, done = layers.choose(planning, capacity)
         cycle = CycleRecord(run, data.name, _records(data), capacity, list(stored))
         self._record = self._record.begin(cycle)
         self._data = data
-        return self._run(search, data, cycle, candidates, planning, features, done, workload.batch_size)
-
-    def _choose(
-        self,
-        data: GrowingData,
-        candidates: Candidates,
-        workload: Workload,
-        planning: Planning,
-        features: FeatureStore,
-        capacity: int,
-    ) -> tuple[tuple[str, ...], Materialised]:
-        """Choose the layers to store, and compute them; with less disk where they do not fit."""
-        disk = self.disk_bytes
-        while True:
-            plan = planning.within(disk).choose(workload.candidates, capacity)
-            stored = tuple(plan.trunk.expression(name) for name in plan.materialised)
-            try:
-                return stored, self._materialise(data, candidates, workload, features, stored)
-            except FeatureSpaceError as error:
-                # Of what was planned, not of what was allowed, which may be far more than the disk has.
-                half = min(disk, plan.materialised_bytes) // 2
-                disk = half if half >= _LEAST_DISK else 0
-                _LOG.warning("%s; planning with %s", error, size(disk))
-
-    def _materialise(
-        self,
-        data: GrowingData,
-        candidates: Candidates,
-        workload: Workload,
-        features: FeatureStore,
-        stored: Sequence[str],
-    ) -> Materialised:
-        """Compute what is missing of the layers, from the nearest that are stored; then delete all others."""
-        wants = workload.params_with(stored)
-        compute = partial(
-            materialise,
-            self.backend,
-            data,
-            features,
-            wants,
-            candidates.opener,
-            batch_size=workload.batch_size,
-            disk_bytes=self.disk_bytes,
-        )
-        try:
-            done = compute()
-        except FeatureSpaceError:
-            # The others may be in the way.
-            features.retain(stored)
-            done = compute()
-        features.retain(stored)
-        return done
+        return self._run(search, layers, planning, cycle, done)
 
     def _prepare(self, batch: DataFrame, name: str, previous: GrowingData | None) -> GrowingData:
         return prepare_increment(
@@ -463,7 +378,7 @@ class Adaptation:
             capacity *= 2
         return capacity
 
-    def _searching(self, data: GrowingData) -> tuple[Search, Candidates, Workload]:
+    def _searching(self, data: GrowingData) -> tuple[Search, StoredLayers]:
         """Make the search of a cycle, and open what it starts with."""
         if self._opened is None:
             self._opened = Candidates(self.trainer_fn, data, seed=self.seed)
@@ -472,7 +387,11 @@ class Adaptation:
         search = self._new_search([_epochs(one) for one in opened])
         procedure = search.procedure(**check_objectives(self.metric, self.mode))
         starts = [each for each in procedure.ask(idle=self.backend.num_workers) if isinstance(each, Start)]
-        return search, candidates, Workload(tuple((candidates.open(each.params), each.epochs) for each in starts))
+        workload = Workload(tuple((candidates.open(each.params), each.epochs) for each in starts))
+        features = FeatureStore(
+            self.store, self.name, self.storage_dtype, candidates.made_with, bytes_per_second=self.bytes_per_second
+        )
+        return search, StoredLayers(self.backend, data, candidates, workload, features, self.disk_bytes)
 
     def _new_search(self, epochs: Sequence[int]) -> Search:
         """Make the search of a cycle; the epochs are those of a grid's configurations."""
@@ -486,16 +405,9 @@ class Adaptation:
             )
         return search
 
-    def _features(self, candidates: Candidates) -> FeatureStore:
-        return FeatureStore(
-            self.store, self.name, self.storage_dtype, candidates.made_with, bytes_per_second=self.bytes_per_second
-        )
-
-    def _planning(
-        self, candidates: Candidates, data: GrowingData, workload: Workload, features: FeatureStore
-    ) -> Planning:
+    def _planning(self, layers: StoredLayers) -> Planning:
         if self._measured is None:
-            self._measured = self.costs or self._measure(candidates, data, workload, features)
+            self._measured = self.costs or layers.rates()
         return Planning(
             disk_bytes=self.disk_bytes,
             memory_bytes=self.memory_bytes or self.backend.memory_bytes or memory_limit()[0] // 4,
@@ -507,35 +419,16 @@ class Adaptation:
             joint=self.joint,
         )
 
-    def _measure(self, candidates: Candidates, data: GrowingData, workload: Workload, features: FeatureStore) -> Costs:
-        """Measure the workers' rates; where nothing is frozen, nothing is planned by them."""
-        deepest = workload.deepest
-        if deepest is None:
-            return _ANY_COSTS
-        params, stops = deepest
-        batch = workload.batch_size
-        found = measure(
-            self.backend, data, features, params, candidates.opener, stops, batch_size=batch, seconds=_MEASURED_S
-        )
-        return found.costs()
-
     def _run(
-        self,
-        search: Search,
-        data: GrowingData,
-        cycle: CycleRecord,
-        candidates: Candidates,
-        planning: Planning,
-        features: FeatureStore,
-        done: Materialised,
-        batch_size: int,
+        self, search: Search, layers: StoredLayers, planning: Planning, cycle: CycleRecord, done: Materialised
     ) -> Cycle:
+        candidates, data = layers.candidates, layers.data
         groups = PlannedGroups(candidates, planning, records=cycle.capacity, stored=cycle.stored)
         settings = AdaptationSettings(
-            features=features,
+            features=layers.features,
             inputs=tuple(input_specs(data)),
             columns=tuple(column_names(data)),
-            batch_size=batch_size,
+            batch_size=layers.workload.batch_size,
         )
         adapted = search.adapted(Adapted(groups, settings, Cycle))
         begun = Journal(self.store, cycle.run).begun

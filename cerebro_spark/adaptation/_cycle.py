@@ -12,11 +12,8 @@ from udfs.adaptation import column_names, input_specs
 from udfs.training import initial_seed, open_adapted, trainer_framework
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cerebro_spark.adaptation._materialise import Materialised
-    from cerebro_spark.callbacks import Callback
-    from cerebro_spark.hopper import SparkBackend, Trial
+    from cerebro_spark.hopper import Trial
     from optimizer.adaptation import AdaptationPlan
     from udfs.training import Session
 
@@ -100,22 +97,7 @@ class Cycle(Selection):
         plan = [] if self.plan is None else [self.plan.explain()]
         return "\n".join([*plan, *self.notes, measured])
 
-    def replay(
-        self,
-        *,
-        backend: SparkBackend,
-        run_id: str | None = None,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
-    ) -> Selection:
-        """Refuse: a replay trains whole models on rows, and these were trained on features.
-
-        Raises
-        ------
-        RunError
-            Always.
-        """
-        del backend, run_id, callbacks, progress
+    def _check_replayable(self) -> None:
         raise RunError(
             f"run {self.run_id!r} is a cycle of an adaptation, which no replay repeats: give its batches to a new one "
             'with the same seed and schedule="fixed", which makes the same models'

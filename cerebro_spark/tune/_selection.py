@@ -230,11 +230,7 @@ class Selection(Results, Model, MLWritable):
             There is a run of that id; the replay stopped, and is to be begun again; a configuration has failed this
             time that others were cloned from; or configurations trained in groups, whose units no replay repeats.
         """
-        if any(event.members > 1 for event in self.outcome.events):
-            raise RunError(
-                f"run {self.spec.run!r} trained configurations in groups, and a replay trains them one by one: run it "
-                'again with its seed and schedule="fixed", which gives the same models'
-            )
+        self._check_replayable()
         followers = Followers(callbacks=callbacks, progress=progress)
         spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay", replays=self.spec.run)
         backend.admit()
@@ -256,6 +252,14 @@ class Selection(Results, Model, MLWritable):
                 followers=followers,
                 parameters={},
                 recorded=recorded,
+            )
+
+    def _check_replayable(self) -> None:
+        """Refuse a run that a replay, which trains whole models one by one, does not repeat."""
+        if any(event.members > 1 for event in self.outcome.events):
+            raise RunError(
+                f"run {self.spec.run!r} trained configurations in groups, and a replay trains them one by one: run it "
+                'again with its seed and schedule="fixed", which gives the same models'
             )
 
     def _version(self, trial: Trial, epoch: int | None) -> int:

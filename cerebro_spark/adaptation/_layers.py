@@ -1,0 +1,125 @@
+"""The layers that a cycle keeps on disk: which, at what rates, and computed for whom they lack."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cerebro_spark.adaptation._materialise import Materialised, materialise
+from cerebro_spark.adaptation._measure import measure
+from cerebro_spark.errors import FeatureSpaceError
+from optimizer.adaptation import Costs
+from optimizer.sizes import size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cerebro_spark.adaptation._candidates import Candidates
+    from cerebro_spark.adaptation._planning import Planning
+    from cerebro_spark.adaptation._workload import Workload
+    from cerebro_spark.hopper import SparkBackend
+    from udfs.adaptation import FeatureStore
+    from udfs.shards import GrowingData
+
+__all__ = ["StoredLayers"]
+
+_LOG = logging.getLogger(__name__)
+
+# Of a disk that is smaller, nothing is tried.
+_LEAST_DISK = 1 << 20
+
+# Where nothing is frozen, nothing is decided by rates.
+_ANY_COSTS = Costs(flops_per_second=1e10, bytes_per_second=1e9)
+
+# For each layer that is timed.
+_MEASURED_S = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLayers:
+    """Outputs of frozen layers of a cycle's data.
+
+    Parameters
+    ----------
+    backend : SparkBackend
+    data : GrowingData
+    candidates : Candidates
+    workload : Workload
+    features : FeatureStore
+    disk_bytes : int
+        For all of them.
+    """
+
+    backend: SparkBackend
+    data: GrowingData
+    candidates: Candidates
+    workload: Workload
+    features: FeatureStore
+    disk_bytes: int
+
+    def rates(self) -> Costs:
+        """Measure what the workers compute and read a second; any rates will do where nothing is frozen."""
+        deepest = self.workload.deepest
+        if deepest is None:
+            return _ANY_COSTS
+        params, stops = deepest
+        found = measure(
+            self.backend,
+            self.data,
+            self.features,
+            params,
+            self.candidates.opener,
+            stops,
+            batch_size=self.workload.batch_size,
+            seconds=_MEASURED_S,
+        )
+        return found.costs()
+
+    def choose(self, planning: Planning, capacity: int) -> tuple[tuple[str, ...], Materialised]:
+        """Choose layers for a number of records, and compute them; with less disk where they do not fit.
+
+        Returns
+        -------
+        tuple of tuple of str and Materialised
+            Their expressions, and what was computed.
+        """
+        disk = self.disk_bytes
+        while True:
+            plan = planning.within(disk).choose(self.workload.candidates, capacity)
+            stored = tuple(plan.trunk.expression(name) for name in plan.materialised)
+            try:
+                return stored, self.compute(stored)
+            except FeatureSpaceError as error:
+                # Of what was planned, not of what was allowed, which may be far more than the disk has.
+                half = min(disk, plan.materialised_bytes) // 2
+                disk = half if half >= _LEAST_DISK else 0
+                _LOG.warning("%s; planning with %s", error, size(disk))
+
+    def compute(self, stored: Sequence[str]) -> Materialised:
+        """Compute what is missing of some layers, from the nearest that are stored; then delete all others.
+
+        Raises
+        ------
+        FeatureSpaceError
+            They do not fit.
+        """
+        run = partial(
+            materialise,
+            self.backend,
+            self.data,
+            self.features,
+            self.workload.params_with(stored),
+            self.candidates.opener,
+            batch_size=self.workload.batch_size,
+            disk_bytes=self.disk_bytes,
+        )
+        try:
+            done = run()
+        except FeatureSpaceError:
+            # The others may be in the way.
+            self.features.retain(stored)
+            done = run()
+        self.features.retain(stored)
+        return done
