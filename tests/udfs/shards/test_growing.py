@@ -151,7 +151,8 @@ def test_only_new_features_are_rows_of_a_batch(store: Store, batches: list[dict[
     assert changes == [(0, 0), (2, 1), (0, 3)]
     assert data.rows("train") + data.rows("validation") == 17
     check(data, batches)
-    assert "17" not in data.increments[0].data.explain()
+    first = data.increments[0].data
+    assert "17" not in first.explain().replace(first.store.uri, "")  # the folder of a test has a number in its name
     text = data.explain()
     assert "taken out" in text
     assert "corrected" in text
