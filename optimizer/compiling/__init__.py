@@ -1,0 +1,59 @@
+"""Classical pipelines as programs of a few dozen operators on tables of numbers (Hummingbird, thesis chapter 5).
+
+A parser per library lowers a fitted model to a :class:`Program`; ``udfs.compiling`` runs it. So N libraries and K
+engines need N + K translations. A program is data: numbers in JSON, arrays beside them, no code.
+"""
+
+from ._arithmetic import (
+    Above,
+    ArgMax,
+    Arithmetic,
+    Cast,
+    Clip,
+    Compare,
+    Complement,
+    Linear,
+    Negate,
+    Normalise,
+    Sigmoid,
+    Softmax,
+)
+from ._builder import Builder
+from ._columns import Concatenate, Finite, Impute, Select
+from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
+from ._operator import OPERATORS, Operator
+from ._program import INPUT, Node, Output, Program
+from ._strategy import STRATEGIES, choose_strategy
+from ._trees import Trees
+
+__all__ = [
+    "INPUT",
+    "OPERATORS",
+    "STRATEGIES",
+    "Above",
+    "ArgMax",
+    "Arithmetic",
+    "Builder",
+    "Cast",
+    "Clip",
+    "Compare",
+    "CompilingError",
+    "Complement",
+    "Concatenate",
+    "Finite",
+    "Impute",
+    "Linear",
+    "Negate",
+    "Node",
+    "Normalise",
+    "Operator",
+    "Output",
+    "Program",
+    "ProgramError",
+    "Select",
+    "Sigmoid",
+    "Softmax",
+    "Trees",
+    "UnsupportedOperatorError",
+    "choose_strategy",
+]

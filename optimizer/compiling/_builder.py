@@ -1,0 +1,62 @@
+"""How a parser writes a program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._program import INPUT, Node, Output, Program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ._operator import Operator
+
+__all__ = ["Builder"]
+
+
+class Builder:
+    """A program under way: each operator that is added gets a name, and is checked at once.
+
+    Parameters
+    ----------
+    width : int
+        Columns of the table.
+    columns : iterable of str, optional
+        Their names.
+
+    Examples
+    --------
+    >>> from optimizer.compiling import Cast, INPUT, Output
+    >>> build = Builder(2)
+    >>> rounded = build.add(Cast("float32"), INPUT)
+    >>> build.program({"transform": Output(rounded)}).nodes[0].name
+    'cast'
+    """
+
+    def __init__(self, width: int, columns: Iterable[str] | None = None) -> None:
+        self._width, self._columns = width, None if columns is None else tuple(columns)
+        self._nodes: list[Node] = []
+        self._widths = {INPUT: width}
+
+    def add(self, operator: Operator, *inputs: str) -> str:
+        """Add an operator, and give the name of its result.
+
+        Raises
+        ------
+        ProgramError
+            The operator does not take inputs of these widths.
+        """
+        kind = type(operator).__name__.lower()
+        number = sum(node.name.split("_")[0] == kind for node in self._nodes)
+        name = f"{kind}_{number + 1}" if number else kind
+        self._widths[name] = operator.width([self._widths[one] for one in inputs])
+        self._nodes.append(Node(name, operator, inputs))
+        return name
+
+    def width(self, name: str) -> int:
+        """Columns of a result so far."""
+        return self._widths[name]
+
+    def program(self, outputs: Mapping[str, Output]) -> Program:
+        """Finish, with the results that the program is to give."""
+        return Program(self._width, self._columns, self._nodes, outputs)

@@ -1,0 +1,218 @@
+"""A program: operators in a DAG, and what it gives."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ._errors import ProgramError
+from ._operator import OPERATORS, Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+__all__ = ["INPUT", "Node", "Output", "Program"]
+
+INPUT = "input"
+"""The name of the table that a program is given."""
+_VERSION = 1
+_LABEL_KINDS = "biufU"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator with the names of what it reads.
+
+    Parameters
+    ----------
+    name : str
+    operator : Operator
+    inputs : tuple of str
+    """
+
+    name: str
+    operator: Operator
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Output:
+    """A result of a program.
+
+    Parameters
+    ----------
+    node : str
+        The node that gives it.
+    flat : bool
+        Whether the library gives an array of shape (rows,), for the one column.
+    labels : array of shape (classes,) or None
+        Names of classes, if the node gives their places.
+    """
+
+    node: str
+    flat: bool = False
+    labels: NDArray[Any] | None = None
+
+
+class Program:
+    """Operators on one table, each after what it reads.
+
+    Parameters
+    ----------
+    width : int
+        Columns of the table.
+    columns : sequence of str, or None
+        Their names, where the model knows them.
+    nodes : iterable of Node
+    outputs : mapping of str to Output
+        By the name of the library's method, as ``"predict_proba"``. Nodes that no output needs are left out.
+
+    Raises
+    ------
+    ProgramError
+        A name comes twice or is not there yet, an operator does not fit its inputs, or there is no output.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from optimizer.compiling import Arithmetic
+    >>> halved = Node("halved", Arithmetic("divide", np.float64([2, 2])), ("input",))
+    >>> program = Program(2, None, [halved], {"transform": Output("halved")})
+    >>> print(program.explain())
+    2 columns -> transform (2 columns)
+      halved = Arithmetic(kind='divide', operand (2,)) of input
+    """
+
+    def __init__(
+        self, width: int, columns: Iterable[str] | None, nodes: Iterable[Node], outputs: Mapping[str, Output]
+    ) -> None:
+        self.width = int(width)
+        self.columns = None if columns is None else tuple(columns)
+        if self.columns is not None and len(self.columns) != self.width:
+            raise ProgramError(f"{len(self.columns)} names for {self.width} columns")
+        if not outputs:
+            raise ProgramError("a program without an output")
+        self.outputs = dict(outputs)
+        self.nodes = _needed(tuple(nodes), {output.node for output in self.outputs.values()})
+        self.widths = {INPUT: self.width}
+        for node in self.nodes:
+            self._enter(node)
+        for name, output in self.outputs.items():
+            if output.node not in self.widths:
+                raise ProgramError(f"output {name!r} is to come from {output.node!r}, which is not in the program")
+
+    def _enter(self, node: Node) -> None:
+        unknown = [name for name in node.inputs if name not in self.widths]
+        if unknown or node.name in self.widths:
+            raise ProgramError(f"node {node.name!r} comes twice" if not unknown else f"{node.name!r} reads {unknown}")
+        arity = node.operator.arity
+        if not node.inputs or (arity is not None and len(node.inputs) != arity):
+            raise ProgramError(f"{node.operator.explain()} takes {arity} inputs, not {len(node.inputs)}")
+        self.widths[node.name] = node.operator.width([self.widths[name] for name in node.inputs])
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the document and all arrays: 64 hexadecimal digits."""
+        document, arrays = self.document()
+        seen = hashlib.sha256(json.dumps(document, sort_keys=True).encode())
+        for name in sorted(arrays):
+            array = np.ascontiguousarray(arrays[name])
+            seen.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            seen.update(array.tobytes())
+        return seen.hexdigest()
+
+    def document(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give the program as a JSON document, and its arrays by name."""
+        arrays = {f"{node.name}/{name}": value for node in self.nodes for name, value in node.operator.arrays().items()}
+        return {
+            "version": _VERSION,
+            "width": self.width,
+            "columns": None if self.columns is None else list(self.columns),
+            "nodes": [
+                {
+                    "name": node.name,
+                    "operator": type(node.operator).__name__,
+                    "inputs": list(node.inputs),
+                    "numbers": _plain(node.operator.numbers()),
+                }
+                for node in self.nodes
+            ],
+            "outputs": {
+                name: {"node": output.node, "flat": output.flat, "labels": _labels(output.labels)}
+                for name, output in self.outputs.items()
+            },
+        }, arrays
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Program:
+        """Build the program again from what :meth:`document` gave.
+
+        Raises
+        ------
+        ProgramError
+            Of another version, damaged, or with an operator that does not exist.
+        """
+        if document.get("version") != _VERSION:
+            raise ProgramError(f"a program of version {document.get('version')!r}; this package reads {_VERSION}")
+        try:
+            nodes = [_node(entry, arrays) for entry in document["nodes"]]
+            outputs = {
+                name: Output(entry["node"], bool(entry["flat"]), _labels_of(entry["labels"]))
+                for name, entry in document["outputs"].items()
+            }
+            return cls(document["width"], document["columns"], nodes, outputs)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ProgramError(f"a damaged program: {error!r}") from error
+
+    def explain(self) -> str:
+        """Describe the operators, one a line."""
+        given = ", ".join(f"{name} ({self.widths[output.node]} columns)" for name, output in self.outputs.items())
+        lines = [f"{self.width} columns -> {given}"]
+        lines += [f"  {node.name} = {node.operator.explain()} of {', '.join(node.inputs)}" for node in self.nodes]
+        return "\n".join(lines)
+
+
+def _needed(nodes: tuple[Node, ...], wanted: set[str]) -> tuple[Node, ...]:
+    kept = []
+    for node in reversed(nodes):
+        if node.name in wanted:
+            kept.append(node)
+            wanted |= set(node.inputs)
+    return tuple(reversed(kept))
+
+
+def _plain(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    # JSON has neither NaN nor infinities: a number is written as Python's repr of it, which reads back to the same bits.
+    return {name: {"float": repr(value)} if isinstance(value, float) else value for name, value in numbers.items()}
+
+
+def _node(entry: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Node:
+    kind = OPERATORS.get(entry["operator"])
+    if kind is None:
+        raise ProgramError(f"there is no operator {entry['operator']!r}; there are {', '.join(sorted(OPERATORS))}")
+    numbers = {
+        name: float(value["float"]) if isinstance(value, dict) else value for name, value in entry["numbers"].items()
+    }
+    own = {key.partition("/")[2]: value for key, value in arrays.items() if key.partition("/")[0] == entry["name"]}
+    return Node(entry["name"], kind.build(numbers, own), tuple(entry["inputs"]))
+
+
+def _labels(labels: NDArray[Any] | None) -> dict[str, Any] | None:
+    if labels is None:
+        return None
+    if labels.dtype.kind not in _LABEL_KINDS:
+        if not all(isinstance(label, str) for label in labels):
+            raise ProgramError(f"labels of type {labels.dtype}: numbers, booleans and texts can be kept")
+        return {"dtype": "object", "values": list(labels)}
+    return {"dtype": labels.dtype.str, "values": labels.tolist()}
+
+
+def _labels_of(document: Mapping[str, Any] | None) -> NDArray[Any] | None:
+    return None if document is None else np.array(document["values"], dtype=document["dtype"])

@@ -1,0 +1,53 @@
+"""Which tensor program runs trees: the heuristics of Hummingbird, thesis section 5.5.1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._errors import UnsupportedOperatorError
+
+if TYPE_CHECKING:
+    from ._trees import Trees
+
+__all__ = ["STRATEGIES", "choose_strategy"]
+
+STRATEGIES = ("gemm", "traversal", "perfect")
+"""GEMM, TreeTraversal, PerfectTreeTraversal: Algorithms 3 to 5."""
+
+_GEMM_DEPTH = 3
+_PERFECT_DEPTH = 10
+_PERFECT_BYTES = 2**30
+
+
+def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
+    """Choose how trees run: GEMM up to depth 3, perfect trees up to depth 10, traversal beyond.
+
+    Parameters
+    ----------
+    trees : Trees
+    strategy : str
+        ``"auto"``, or one of :data:`STRATEGIES` to have that one.
+
+    Returns
+    -------
+    str
+        One of :data:`STRATEGIES`.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        The strategy does not exist, or the trees, made perfect, would take more than 1 GiB.
+    """
+    if strategy not in {"auto", *STRATEGIES}:
+        raise UnsupportedOperatorError(f"tree_strategy={strategy!r} is none of auto, {', '.join(STRATEGIES)}")
+    depths = trees.depths()
+    depth = int(depths.max()) if len(depths) else 0
+    if strategy == "auto":
+        return "gemm" if depth <= _GEMM_DEPTH else "perfect" if depth <= _PERFECT_DEPTH else "traversal"
+    # A perfect tree of depth d has 2^d leaves; a slot of each holds a place of the node table.
+    if strategy == "perfect" and (len(depths) * 2.0**depth * 16) > _PERFECT_BYTES:
+        raise UnsupportedOperatorError(
+            f"tree_strategy='perfect': {len(depths)} perfect trees of depth {depth} take more than 1 GiB: "
+            "use 'traversal' or 'auto'"
+        )
+    return strategy

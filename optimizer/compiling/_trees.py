@@ -1,0 +1,205 @@
+"""An ensemble of decision trees, in the one form that all libraries lower to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ._errors import ProgramError
+from ._operator import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+__all__ = ["Trees"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Trees(Operator):
+    """Leaves of trees, added up: ``base + sum of values``, then over `divisor`.
+
+    A node sends a number to the left where ``x <= threshold``, in the type of `threshold`, else to the right; NaN goes
+    where `missing_left` says. A library that compares by ``<`` has each threshold lowered to the next number below,
+    which decides the same for each number of that type. Values are added one tree after the other, as
+    the libraries do: with the same order come the same bits, and so the same class where two classes are all but equal.
+
+    Nodes of all trees lie in one table. A leaf is its own left child, and so has depth 0 below it.
+
+    Parameters
+    ----------
+    feature : int32 array of shape (nodes,)
+        Column that a node looks at; 0 for a leaf.
+    threshold : float32 or float64 array of shape (nodes,)
+        Infinite for a leaf, so that every number stays.
+    left, right : int32 arrays of shape (nodes,)
+        Children in the table.
+    missing_left : bool array of shape (nodes,)
+        Where NaN goes; true for a leaf.
+    value : float64 array of shape (nodes, values)
+        What a leaf adds.
+    node_id : int32 array of shape (nodes,)
+        The library's own number of a node in its tree, for ``apply``.
+    root : int32 array of shape (trees,)
+    target : int32 array of shape (trees,)
+        The first column of the result to which a tree adds its values.
+    base : float64 array of shape (columns,)
+        What the sum begins with.
+    divisor : float
+        1 for boosting, the number of trees for the mean of a forest.
+    features : int
+        Columns of the input.
+    missing : bool
+        Whether NaN may come.
+
+    Raises
+    ------
+    ProgramError
+        The arrays are no trees: lengths differ, a child is outside of the table or comes twice, a column is not there.
+
+    Examples
+    --------
+    One tree with one split:
+
+    >>> import numpy as np
+    >>> tree = Trees.of_nodes(
+    ...     feature=[0, 0, 0], threshold=np.float64([0.5, 0, 0]), left=[1, -1, -1], right=[2, -1, -1],
+    ...     missing_left=[False] * 3, value=[[0.0], [1.0], [2.0]], root=[0], target=[0], base=[0.0], divisor=1.0,
+    ...     features=1, missing=False,
+    ... )
+    >>> tree.depths().tolist(), tree.width([1])
+    ([1], 1)
+    """
+
+    feature: NDArray[np.int32]
+    threshold: NDArray[Any]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    missing_left: NDArray[np.bool_]
+    value: NDArray[np.float64]
+    node_id: NDArray[np.int32]
+    root: NDArray[np.int32]
+    target: NDArray[np.int32]
+    base: NDArray[np.float64]
+    divisor: float
+    features: int
+    missing: bool
+
+    def __post_init__(self) -> None:
+        nodes = len(self.feature)
+        columns = (self.threshold, self.left, self.right, self.missing_left, self.value, self.node_id)
+        if any(len(column) != nodes for column in columns) or len(self.root) != len(self.target):
+            raise ProgramError("Trees: the columns of the table of nodes have unequal lengths")
+        if self.threshold.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
+            raise ProgramError(
+                f"Trees: thresholds of type {self.threshold.dtype}, which is neither float32 nor float64"
+            )
+        self._check_places(nodes)
+        inner = self.left != np.arange(nodes)
+        children = np.concatenate([self.left[inner], self.right[inner], self.root])
+        if len(np.unique(children)) != len(children) or len(children) != nodes:
+            raise ProgramError("Trees: a node is nobody's child, or the child of two")
+
+    def _check_places(self, nodes: int) -> None:
+        bounds = (
+            ("feature", self.feature, self.features),
+            ("left", self.left, nodes),
+            ("right", self.right, nodes),
+            ("root", self.root, nodes),
+            ("target", self.target, len(self.base) - self.value.shape[1] + 1),
+        )
+        for name, places, end in bounds:
+            if len(places) and not 0 <= int(places.min()) <= int(places.max()) < end:
+                raise ProgramError(
+                    f"Trees: {name} has {int(places.min())} to {int(places.max())}, and 0 to {end - 1} are there"
+                )
+
+    @classmethod
+    def of_nodes(  # noqa: PLR0913 - the columns of the table
+        cls,
+        *,
+        feature: Iterable[int],
+        threshold: NDArray[Any],
+        left: Iterable[int],
+        right: Iterable[int],
+        missing_left: Iterable[bool],
+        value: Any,
+        root: Iterable[int],
+        target: Iterable[int],
+        base: Iterable[float],
+        divisor: float,
+        features: int,
+        missing: bool,
+        strict: bool = False,
+        node_id: Iterable[int] | None = None,
+    ) -> Trees:
+        """Build from a table as libraries have it: a leaf has -1 for its children, and anything as threshold.
+
+        Parameters
+        ----------
+        feature, threshold, left, right, missing_left, value, root, target, base, divisor, features, missing
+            As of the class; ``left`` and ``right`` are -1 at a leaf.
+        strict : bool
+            Whether the library sends ``x < threshold`` to the left, instead of ``x <= threshold``.
+        node_id : iterable of int, optional
+            The place in the tree by default.
+        """
+        left_of, right_of = (np.asarray(list(children), np.int32) for children in (left, right))
+        roots = np.asarray(list(root), np.int32)
+        here = np.arange(len(left_of), dtype=np.int32)
+        leaf = left_of < 0
+        limits = np.nextafter(threshold, threshold.dtype.type(-np.inf)) if strict else threshold
+        if strict:  # nothing is below minus infinity: a comparison with NaN sends all to the right
+            limits = np.where(np.isneginf(threshold), threshold.dtype.type(np.nan), limits)
+        starts = np.sort(roots)
+        own = here - starts[np.searchsorted(starts, here, side="right") - 1] if len(roots) else here
+        return cls(
+            feature=np.where(leaf, 0, np.asarray(list(feature), np.int32)).astype(np.int32),
+            threshold=np.where(leaf, threshold.dtype.type(np.inf), limits).astype(threshold.dtype),
+            left=np.where(leaf, here, left_of).astype(np.int32),
+            right=np.where(leaf, here, right_of).astype(np.int32),
+            missing_left=np.asarray(list(missing_left), np.bool_) | leaf,
+            value=np.ascontiguousarray(value, np.float64),
+            node_id=(own if node_id is None else np.asarray(list(node_id))).astype(np.int32),
+            root=roots,
+            target=np.asarray(list(target), np.int32),
+            base=np.asarray(list(base), np.float64),
+            divisor=float(divisor),
+            features=int(features),
+            missing=bool(missing),
+        )
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        if inputs[0] != self.features:
+            raise ProgramError(f"Trees take {self.features} columns, not {inputs[0]}")
+        return len(self.base)
+
+    def depths(self) -> NDArray[np.int64]:
+        """Depth of each tree: the splits on its longest path.
+
+        Raises
+        ------
+        ProgramError
+            The children go round in a circle.
+        """
+        depth = np.zeros(len(self.root), np.int64)
+        trees, at = np.arange(len(self.root)), self.root
+        for level in range(len(self.feature) + 1):
+            inner = self.left[at] != at
+            if not inner.any():
+                return depth
+            trees, at = trees[inner], at[inner]
+            depth[trees] = level + 1
+            trees, at = np.concatenate([trees, trees]), np.concatenate([self.left[at], self.right[at]])
+        raise ProgramError("Trees: a node is below itself")
+
+    def explain(self) -> str:
+        """Describe the trees in a few words."""
+        depths = self.depths()
+        deep = f"depth {int(depths.min())} to {int(depths.max())}" if len(depths) else "none"
+        return f"Trees({len(self.root)} trees, {deep}, {len(self.feature):,} nodes, {len(self.base)} columns)"

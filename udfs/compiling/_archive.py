@@ -1,0 +1,52 @@
+"""A program as bytes: a JSON document and its arrays in one safetensors file. Data, no code."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.compiling import Program, ProgramError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+__all__ = ["from_bytes", "to_bytes"]
+
+_DOCUMENT = "document"
+_DIGEST = "digest"
+
+
+def to_bytes(program: Program) -> bytes:
+    """Write a program, with its digest, as a safetensors file whose metadata are the document."""
+    from safetensors.numpy import save  # noqa: PLC0415 - an optional extra
+
+    document, arrays = program.document()
+    held: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return save(held, metadata={_DOCUMENT: json.dumps(document, sort_keys=True), _DIGEST: program.digest})
+
+
+def from_bytes(data: bytes) -> Program:
+    """Read what :func:`to_bytes` wrote.
+
+    Raises
+    ------
+    ProgramError
+        The bytes are no program, or have been altered: the digest is another one.
+    """
+    from safetensors import SafetensorError  # noqa: PLC0415
+    from safetensors.numpy import load  # noqa: PLC0415
+
+    try:
+        arrays = load(data)
+        metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+        document = json.loads(metadata[_DOCUMENT])
+    except (SafetensorError, KeyError, ValueError, UnicodeDecodeError) as error:
+        raise ProgramError(f"not a compiled pipeline, or cut off: {error}") from error
+    program = Program.of_document(document, arrays)
+    if program.digest != metadata.get(_DIGEST):
+        raise ProgramError("a compiled pipeline that has been altered since it was saved: compile it again")
+    return program

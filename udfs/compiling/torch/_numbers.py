@@ -1,0 +1,219 @@
+"""Operators that compute with each number, choose columns and make classes of scores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from optimizer.compiling import (
+        Above,
+        Arithmetic,
+        Cast,
+        Clip,
+        Compare,
+        Impute,
+        Linear,
+        Normalise,
+        Select,
+    )
+
+__all__ = [
+    "AboveModule",
+    "ArgMaxModule",
+    "ArithmeticModule",
+    "CastModule",
+    "ClipModule",
+    "CompareModule",
+    "ComplementModule",
+    "ConcatenateModule",
+    "ImputeModule",
+    "LinearModule",
+    "NegateModule",
+    "NormaliseModule",
+    "SelectModule",
+    "SigmoidModule",
+    "SoftmaxModule",
+    "tensor_of",
+]
+
+_OPERATIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "add": torch.add,
+    "subtract": torch.sub,
+    "multiply": torch.mul,
+    "divide": torch.div,
+}
+_ORDERS = {"l1": 1, "l2": 2, "max": float("inf")}
+
+
+def tensor_of(array: object) -> torch.Tensor:
+    """Copy an array into a tensor, for arrays that are read-only."""
+    return torch.from_numpy(np.array(array))
+
+
+class SelectModule(torch.nn.Module):
+    """Gather columns."""
+
+    def __init__(self, operator: Select) -> None:
+        super().__init__()
+        self.register_buffer("columns", tensor_of(operator.columns.astype(np.int64)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        return x.index_select(1, self.columns)
+
+
+class ConcatenateModule(torch.nn.Module):
+    """Join columns, in the widest of their types."""
+
+    def forward(self, *tables: torch.Tensor) -> torch.Tensor:
+        """Run on batches of shape (rows, columns)."""
+        return torch.cat(tables, dim=1)
+
+
+class CastModule(torch.nn.Module):
+    """Change the type."""
+
+    def __init__(self, operator: Cast) -> None:
+        super().__init__()
+        self.dtype = getattr(torch, operator.dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        return x.to(self.dtype)
+
+
+class ArithmeticModule(torch.nn.Module):
+    """Compute in the wider type, and round to the input's."""
+
+    def __init__(self, operator: Arithmetic) -> None:
+        super().__init__()
+        self.operation = _OPERATIONS[operator.kind]
+        self.register_buffer("operand", tensor_of(operator.operand))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        return self.operation(x, self.operand).to(x.dtype)
+
+
+class ClipModule(torch.nn.Module):
+    """Clip to bounds."""
+
+    def __init__(self, operator: Clip) -> None:
+        super().__init__()
+        self.low, self.high = operator.low, operator.high
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        return x.clamp(self.low, self.high)
+
+
+class CompareModule(torch.nn.Module):
+    """One above the threshold, else zero."""
+
+    def __init__(self, operator: Compare) -> None:
+        super().__init__()
+        self.threshold = operator.threshold
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        # As a tensor of float64: a number of Python would be rounded to float32 before a table of float32 is compared.
+        return (x > torch.tensor([self.threshold], dtype=torch.float64)).to(x.dtype)
+
+
+class ImputeModule(torch.nn.Module):
+    """Fill what is missing."""
+
+    def __init__(self, operator: Impute) -> None:
+        super().__init__()
+        self.missing = operator.missing
+        self.register_buffer("values", tensor_of(operator.values))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        holes = torch.isnan(x) if self.missing != self.missing else x == self.missing  # noqa: PLR0124 - NaN
+        return torch.where(holes, self.values.to(x.dtype), x)
+
+
+class LinearModule(torch.nn.Module):
+    """Multiply by a matrix in the widest type, and add a bias."""
+
+    def __init__(self, operator: Linear) -> None:
+        super().__init__()
+        self.register_buffer("weights", tensor_of(operator.weights))
+        self.register_buffer("bias", tensor_of(operator.bias))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        dtype = torch.promote_types(x.dtype, self.weights.dtype)
+        return x.to(dtype) @ self.weights.to(dtype) + self.bias
+
+
+class NormaliseModule(torch.nn.Module):
+    """Divide each row by its norm."""
+
+    def __init__(self, operator: Normalise) -> None:
+        super().__init__()
+        self.order = _ORDERS[operator.norm]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        norm = torch.linalg.vector_norm(x, self.order, dim=1, keepdim=True)
+        # scikit-learn takes a norm below ten times the type's step for zero.
+        return x / torch.where(norm < 10 * torch.finfo(x.dtype).eps, torch.ones_like(norm), norm)
+
+
+class NegateModule(torch.nn.Module):
+    """Change the sign."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        return -x
+
+
+class SigmoidModule(torch.nn.Module):
+    """Map scores to probabilities."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        return torch.sigmoid(x)
+
+
+class SoftmaxModule(torch.nn.Module):
+    """Map the scores of a row to probabilities."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        return torch.softmax(x, dim=1)
+
+
+class ComplementModule(torch.nn.Module):
+    """Put ``1 - p`` before ``p``."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, 1)."""
+        return torch.cat([1 - x, x], dim=1)
+
+
+class ArgMaxModule(torch.nn.Module):
+    """The place of the greatest number, the first of equals."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        return torch.argmax(x, dim=1, keepdim=True)
+
+
+class AboveModule(torch.nn.Module):
+    """The class of a score between two."""
+
+    def __init__(self, operator: Above) -> None:
+        super().__init__()
+        self.threshold, self.or_equal = operator.threshold, operator.or_equal
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, 1)."""
+        return (x >= self.threshold if self.or_equal else x > self.threshold).to(torch.int64)

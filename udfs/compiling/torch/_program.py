@@ -1,0 +1,82 @@
+"""A program as one module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+import optimizer.compiling as ops
+from udfs.compiling.torch import _numbers as numbers
+from udfs.compiling.torch._trees import TreesModule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from optimizer.compiling import Operator, Program
+
+__all__ = ["ProgramModule"]
+
+_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    ops.Above: numbers.AboveModule,
+    ops.ArgMax: lambda _: numbers.ArgMaxModule(),
+    ops.Arithmetic: numbers.ArithmeticModule,
+    ops.Cast: numbers.CastModule,
+    ops.Clip: numbers.ClipModule,
+    ops.Compare: numbers.CompareModule,
+    ops.Complement: lambda _: numbers.ComplementModule(),
+    ops.Concatenate: lambda _: numbers.ConcatenateModule(),
+    ops.Finite: lambda _: torch.nn.Identity(),
+    ops.Impute: numbers.ImputeModule,
+    ops.Linear: numbers.LinearModule,
+    ops.Negate: lambda _: numbers.NegateModule(),
+    ops.Normalise: numbers.NormaliseModule,
+    ops.Select: numbers.SelectModule,
+    ops.Sigmoid: lambda _: numbers.SigmoidModule(),
+    ops.Softmax: lambda _: numbers.SoftmaxModule(),
+}
+
+
+class ProgramModule(torch.nn.Module):
+    """The operators of a program, in its order, on a table with the rows leading.
+
+    Parameters
+    ----------
+    program : Program
+    strategies : mapping of str to str
+        For each node of trees, one of ``optimizer.compiling.STRATEGIES``.
+    """
+
+    def __init__(self, program: Program, strategies: Mapping[str, str]) -> None:
+        super().__init__()
+        self.program = program
+        self.steps = torch.nn.ModuleList(
+            TreesModule(node.operator, strategies[node.name])
+            if isinstance(node.operator, ops.Trees)
+            else _MODULES[type(node.operator)](node.operator)
+            for node in program.nodes
+        )
+
+    def forward(self, x: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Run on a table of shape (rows, columns), float32 or float64.
+
+        Returns
+        -------
+        outputs : dict of str to torch.Tensor
+            Of shape (rows, columns of the output).
+        bad : dict of str to torch.Tensor
+            By the name of a node that holds rows to something: which of them fail, bool of shape (rows,).
+        """
+        values, bad = {ops.INPUT: x}, {}
+        for node, step in zip(self.program.nodes, self.steps, strict=True):
+            values[node.name] = step(*(values[name] for name in node.inputs))
+            if isinstance(node.operator, ops.Finite):
+                bad[node.name] = _fails(values[node.name], node.operator)
+        return {name: values[output.node] for name, output in self.program.outputs.items()}, bad
+
+
+def _fails(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:
+    seen = x if rule.dtype == "as given" else x.to(getattr(torch, rule.dtype))
+    wrong = torch.isinf(seen) if rule.nan else torch.logical_not(torch.isfinite(seen))
+    return wrong.any(dim=1)

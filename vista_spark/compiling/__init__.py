@@ -1,0 +1,8 @@
+"""Compiled pipelines: the predictions of classical models by tensor programs (Hummingbird)."""
+
+from ._compile import compile_pipeline
+from ._compiled import CompiledPipeline
+from ._registry import register
+from ._stage import TensorPipeline
+
+__all__ = ["CompiledPipeline", "TensorPipeline", "compile_pipeline", "register"]

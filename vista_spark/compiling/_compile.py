@@ -1,0 +1,68 @@
+"""``compile_pipeline``: a fitted model becomes a program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from optimizer.compiling import INPUT, STRATEGIES, Builder, UnsupportedOperatorError
+from vista_spark.compiling._compiled import CompiledPipeline
+from vista_spark.compiling._registry import lower
+from vista_spark.errors import InvalidArgumentError
+
+__all__ = ["compile_pipeline"]
+
+
+def compile_pipeline(model: Any, *, tree_strategy: str = "auto") -> CompiledPipeline:
+    """Compile a fitted classical model into a tensor program that gives the same predictions.
+
+    Parameters
+    ----------
+    model : object
+        A fitted model or pipeline of scikit-learn.
+    tree_strategy : {"auto", "gemm", "traversal", "perfect"}
+        How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: GEMM up to depth 3, perfect trees up to depth 10,
+        traversal beyond (section 5.5.1).
+
+    Returns
+    -------
+    CompiledPipeline
+        With the methods of `model` that it was compiled for.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        A step of the model, or an option of a step, has no translation; the message names both.
+    InvalidArgumentError
+        The model is not fitted, or `tree_strategy` is none.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_iris(return_X_y=True)
+    >>> fitted = make_pipeline(StandardScaler(), RandomForestClassifier(10, random_state=0)).fit(X, y)
+    >>> compiled = compile_pipeline(fitted)
+    >>> bool((compiled.predict(X) == fitted.predict(X)).all())
+    True
+    """
+    if tree_strategy not in {"auto", *STRATEGIES}:
+        raise InvalidArgumentError(f"tree_strategy={tree_strategy!r} is none of auto, {', '.join(STRATEGIES)}")
+    width = getattr(model, "n_features_in_", None)
+    if width is None:
+        raise InvalidArgumentError(
+            f"{type(model).__name__} does not say how many columns it takes (n_features_in_): fit it first, on a table"
+        )
+    names = getattr(model, "feature_names_in_", None)
+    build = Builder(int(width), None if names is None else [str(name) for name in names])
+    try:
+        outputs = lower(model, build, INPUT)
+    except AttributeError as error:
+        # Every parser reads what a fit leaves behind: what ends in an underscore.
+        if error.name is not None and error.name.endswith("_"):
+            raise InvalidArgumentError(f"{type(error.obj).__name__} is not fitted: it has no {error.name}") from error
+        raise
+    if not outputs:
+        raise UnsupportedOperatorError(f"{type(model).__name__} has no output that is compiled")
+    return CompiledPipeline(build.program(outputs), tree_strategy=tree_strategy)

@@ -1,0 +1,90 @@
+"""Who lowers which model: a parser per class of a library, imported when the first model of the library comes."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from optimizer.compiling import Builder, Output, UnsupportedOperatorError
+from optimizer.errors import nearest
+
+__all__ = ["Parser", "lower", "parsed_classes", "parser", "register"]
+
+Parser = Callable[[Any, Builder, str], Mapping[str, Output]]
+"""From a fitted model, the program under way and the name of its table, to results by the name of their method."""
+
+_LIBRARIES = {"sklearn": ("vista_spark.compiling._sklearn",)}
+_PARSERS: dict[str, Parser] = {}
+
+
+def parser(*names: str) -> Callable[[Parser], Parser]:
+    """Register a parser under names of classes, as ``"sklearn.PCA"``: the library's root package and the class."""
+
+    def enter(function: Parser) -> Parser:
+        for name in names:
+            _PARSERS[name] = function
+        return function
+
+    return enter
+
+
+def register(kind: type, function: Parser) -> None:
+    """Register a parser for a class of one's own.
+
+    Parameters
+    ----------
+    kind : type
+        The class itself; a subclass of it is another model, and needs a parser of its own.
+    function : callable
+        ``function(model, build, table) -> {method: Output}``: adds operators with ``build.add(operator, table)``.
+
+    Examples
+    --------
+    >>> from optimizer.compiling import Arithmetic, Output
+    >>> import numpy as np
+    >>> class Halver:
+    ...     n_features_in_ = 2
+    >>> def lower_halver(model, build, table):
+    ...     return {"transform": Output(build.add(Arithmetic("divide", np.full(2, 2.0)), table))}
+    >>> register(Halver, lower_halver)
+    >>> from vista_spark import compile_pipeline
+    >>> compile_pipeline(Halver()).transform([[3.0, 5.0]]).tolist()
+    [[1.5, 2.5]]
+    """
+    _PARSERS[_name(kind)] = function
+
+
+def lower(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Add the operators of a fitted model.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        No parser is known for its class, or an option of it has no translation.
+    """
+    _import_parsers(type(model))
+    found = _PARSERS.get(_name(type(model)))
+    if found is None:
+        name = _name(type(model))
+        raise UnsupportedOperatorError(
+            f"{type(model).__name__} ({name}) has no translation{nearest(name, parsed_classes())}: "
+            "leave it out of the pipeline, or register(type, parser) one"
+        )
+    return found(model, build, table)
+
+
+def parsed_classes() -> list[str]:
+    """Name the classes that have a parser, of the libraries that were asked for so far."""
+    return sorted(_PARSERS)
+
+
+def _name(kind: type) -> str:
+    root = kind.__module__.partition(".")[0]
+    # A library moves its classes between private modules; a class of somebody else's is known by its whole path.
+    return f"{root}.{kind.__qualname__}" if root in _LIBRARIES else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _import_parsers(kind: type) -> None:
+    for module in _LIBRARIES.get(kind.__module__.partition(".")[0], ()):
+        importlib.import_module(module)

@@ -1,0 +1,41 @@
+"""What the parsers of scikit-learn share: the check of rows, and results of classifiers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.compiling import Above, ArgMax, Finite, Output, UnsupportedOperatorError
+
+if TYPE_CHECKING:
+    from optimizer.compiling import Builder
+
+__all__ = ["checked", "classes_of_scores", "plain", "refuse"]
+
+
+def checked(model: Any, build: Builder, table: str, dtype: str = "as given") -> str:
+    """Hold the rows to what the model takes, as its ``validate_data`` does."""
+    nan = bool(model.__sklearn_tags__().input_tags.allow_nan)
+    return build.add(Finite(dtype, nan, type(model).__name__), table)
+
+
+def refuse(model: Any, option: str, why: str = "has no translation") -> UnsupportedOperatorError:
+    """Make the error that names a model and its option."""
+    return UnsupportedOperatorError(f"{type(model).__name__} with {option} {why}")
+
+
+def classes_of_scores(model: Any, build: Builder, scores: str, *, or_equal: bool = False) -> Output:
+    """Give the class with the greatest score; of one score, the second class above zero."""
+    classes = np.asarray(model.classes_)
+    single = build.width(scores) == 1
+    if (2 if single else build.width(scores)) != len(classes):
+        raise refuse(model, f"{len(classes)} classes and {build.width(scores)} columns of scores")
+    place = build.add(Above(0.0, or_equal) if single else ArgMax(), scores)
+    return Output(place, flat=True, labels=classes)
+
+
+def plain(array: Any) -> np.ndarray[Any, Any]:
+    """Copy an array of the model's into one of ours, of float32 or float64."""
+    own = np.array(array)
+    return own if own.dtype == np.float32 else own.astype(np.float64)

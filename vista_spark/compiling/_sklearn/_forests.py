@@ -1,0 +1,141 @@
+"""Trees, forests and gradient boosting of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.compiling import ArgMax, Arithmetic, Cast, Complement, Output, Sigmoid, Softmax, Trees
+from vista_spark.compiling._registry import parser
+from vista_spark.compiling._sklearn._checks import checked, classes_of_scores, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from optimizer.compiling import Builder
+
+__all__ = ["lower_boosting_classifier", "lower_boosting_regressor", "lower_forest_classifier", "lower_forest_regressor"]
+
+
+@parser(
+    "sklearn.DecisionTreeClassifier",
+    "sklearn.ExtraTreeClassifier",
+    "sklearn.ExtraTreesClassifier",
+    "sklearn.RandomForestClassifier",
+)
+def lower_forest_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower a tree or a forest: the mean of the shares of the classes in the leaves."""
+    if model.n_outputs_ != 1:
+        raise refuse(model, f"{model.n_outputs_} outputs")
+    rows = checked(model, build, table, "float32")
+    trees = _members(model)
+    mean = _trees(model, trees, lambda tree: tree.value[:, 0, :], np.zeros(len(model.classes_)), divisor=len(trees))
+    shares = build.add(mean, build.add(Cast("float32"), rows))
+    best = build.add(ArgMax(), shares)
+    return {"predict": Output(best, flat=True, labels=np.asarray(model.classes_)), "predict_proba": Output(shares)}
+
+
+@parser(
+    "sklearn.DecisionTreeRegressor",
+    "sklearn.ExtraTreeRegressor",
+    "sklearn.ExtraTreesRegressor",
+    "sklearn.RandomForestRegressor",
+)
+def lower_forest_regressor(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower a tree or a forest: the mean of the leaves, of several outputs too."""
+    rows = checked(model, build, table, "float32")
+    trees = _members(model)
+    mean = _trees(model, trees, lambda tree: tree.value[:, :, 0], np.zeros(model.n_outputs_), divisor=len(trees))
+    values = build.add(mean, build.add(Cast("float32"), rows))
+    return {"predict": Output(values, flat=model.n_outputs_ == 1)}
+
+
+@parser("sklearn.GradientBoostingRegressor")
+def lower_boosting_regressor(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower gradient boosting: leaves times the learning rate, added to the first guess."""
+    return {"predict": Output(_boosted(model, build, table), flat=True)}
+
+
+@parser("sklearn.GradientBoostingClassifier")
+def lower_boosting_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower gradient boosting: scores as the regressor's, one column a class, or one of two classes."""
+    scores = _boosted(model, build, table)
+    flat = build.width(scores) == 1
+    if not flat:
+        shares = build.add(Softmax(), scores)
+    elif model.loss == "exponential":
+        shares = build.add(Complement(), build.add(Sigmoid(), build.add(Arithmetic("multiply", np.full(1, 2.0)), scores)))
+    else:
+        shares = build.add(Complement(), build.add(Sigmoid(), scores))
+    return {
+        "predict": classes_of_scores(model, build, scores, or_equal=True),
+        "predict_proba": Output(shares),
+        "decision_function": Output(scores, flat=flat),
+    }
+
+
+def _boosted(model: Any, build: Builder, table: str) -> str:
+    if not (model.init is None or model.init == "zero"):
+        raise refuse(model, f"init={model.init!r}")
+    rows = checked(model, build, table, "float32")
+    base = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))[0]  # noqa: SLF001 - a constant
+    columns = model.estimators_.shape[1]
+    grown = [tree.tree_ for tree in model.estimators_.ravel()]
+    own = _trees(
+        model,
+        grown,
+        lambda tree: model.learning_rate * tree.value[:, 0, :],
+        base,
+        target=np.tile(np.arange(columns), len(model.estimators_)),
+    )
+    return build.add(own, build.add(Cast("float32"), rows))
+
+
+def _members(model: Any) -> list[Any]:
+    return [tree.tree_ for tree in model.estimators_] if hasattr(model, "estimators_") else [model.tree_]
+
+
+def _trees(
+    model: Any,
+    grown: Sequence[Any],
+    value: Callable[[Any], NDArray[np.float64]],
+    base: NDArray[np.float64],
+    *,
+    divisor: float = 1.0,
+    target: NDArray[np.int64] | None = None,
+) -> Trees:
+    """Put trees of scikit-learn into one table. It compares float32 values with float64 thresholds.
+
+    A threshold rounded down to float32 decides the same for every float32.
+    """
+    starts = np.cumsum([0, *(tree.node_count for tree in grown)])[:-1]
+
+    def joined(column: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        return np.concatenate([column(tree) for tree in grown])
+
+    def children(name: str) -> NDArray[np.int64]:
+        places = [(getattr(tree, name), start) for tree, start in zip(grown, starts, strict=True)]
+        return np.concatenate([np.where(child < 0, -1, child + start) for child, start in places])
+
+    return Trees.of_nodes(
+        feature=joined(lambda tree: tree.feature),
+        threshold=_rounded_down(joined(lambda tree: tree.threshold)),
+        left=children("children_left"),
+        right=children("children_right"),
+        missing_left=joined(lambda tree: tree.missing_go_to_left.astype(bool)),
+        value=joined(value),
+        root=starts,
+        target=np.zeros(len(grown)) if target is None else target,
+        base=base,
+        divisor=divisor,
+        features=model.n_features_in_,
+        missing=bool(model.__sklearn_tags__().input_tags.allow_nan),
+    )
+
+
+def _rounded_down(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
+    near = thresholds.astype(np.float32)
+    return np.where(near > thresholds, np.nextafter(near, np.float32(-np.inf)), near)

@@ -1,0 +1,89 @@
+"""Linear models of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.compiling import Complement, Linear, Output, Sigmoid, Softmax
+from vista_spark.compiling._registry import parser
+from vista_spark.compiling._sklearn._checks import checked, classes_of_scores, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from optimizer.compiling import Builder
+
+__all__ = ["lower_linear_classifier", "lower_linear_regressor", "lower_logistic"]
+
+
+@parser(
+    "sklearn.ARDRegression",
+    "sklearn.BayesianRidge",
+    "sklearn.ElasticNet",
+    "sklearn.ElasticNetCV",
+    "sklearn.HuberRegressor",
+    "sklearn.Lars",
+    "sklearn.LarsCV",
+    "sklearn.Lasso",
+    "sklearn.LassoCV",
+    "sklearn.LassoLars",
+    "sklearn.LassoLarsCV",
+    "sklearn.LassoLarsIC",
+    "sklearn.LinearRegression",
+    "sklearn.LinearSVR",
+    "sklearn.MultiTaskElasticNet",
+    "sklearn.MultiTaskElasticNetCV",
+    "sklearn.MultiTaskLasso",
+    "sklearn.MultiTaskLassoCV",
+    "sklearn.OrthogonalMatchingPursuit",
+    "sklearn.OrthogonalMatchingPursuitCV",
+    "sklearn.QuantileRegressor",
+    "sklearn.Ridge",
+    "sklearn.RidgeCV",
+    "sklearn.SGDRegressor",
+    "sklearn.TheilSenRegressor",
+)
+def lower_linear_regressor(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower models that predict by ``x @ coef + intercept``."""
+    coefficients = np.asarray(model.coef_)
+    flat = coefficients.ndim == 1 and np.ndim(model.intercept_) == 0 or type(model).__name__ in _FLAT
+    return {"predict": Output(_scores(model, build, table), flat=flat)}
+
+
+# Their intercept is an array of one number, and their predictions are flat.
+_FLAT = frozenset({"LinearSVR", "SGDRegressor"})
+
+
+@parser(
+    "sklearn.LinearSVC",
+    "sklearn.Perceptron",
+    "sklearn.PassiveAggressiveClassifier",
+    "sklearn.RidgeClassifier",
+    "sklearn.RidgeClassifierCV",
+)
+def lower_linear_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower models that take the class of the greatest score."""
+    scores = _scores(model, build, table)
+    return {
+        "predict": classes_of_scores(model, build, scores),
+        "decision_function": Output(scores, flat=build.width(scores) == 1),
+    }
+
+
+@parser("sklearn.LogisticRegression", "sklearn.LogisticRegressionCV")
+def lower_logistic(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower logistic regression: softmax of the scores, or the logistic function of one."""
+    outputs = lower_linear_classifier(model, build, table)
+    scores = outputs["decision_function"].node
+    single = build.width(scores) == 1
+    shares = build.add(Complement(), build.add(Sigmoid(), scores)) if single else build.add(Softmax(), scores)
+    return {**outputs, "predict_proba": Output(shares)}
+
+
+def _scores(model: Any, build: Builder, table: str) -> str:
+    rows = checked(model, build, table)
+    weights = np.atleast_2d(plain(model.coef_)).T
+    bias = np.broadcast_to(np.atleast_1d(plain(model.intercept_)), weights.shape[1:])
+    return build.add(Linear(weights.copy(), bias.copy()), rows)

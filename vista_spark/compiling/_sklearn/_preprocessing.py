@@ -1,0 +1,120 @@
+"""Scalers, imputers and projections of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.compiling import Arithmetic, Clip, Compare, Impute, Linear, Normalise, Output, Select
+from vista_spark.compiling._registry import parser
+from vista_spark.compiling._sklearn._checks import checked, plain, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from optimizer.compiling import Builder
+
+__all__ = [
+    "lower_binarizer",
+    "lower_imputer",
+    "lower_max_abs",
+    "lower_min_max",
+    "lower_normalizer",
+    "lower_pca",
+    "lower_robust",
+    "lower_standard",
+    "lower_svd",
+]
+
+
+@parser("sklearn.StandardScaler")
+def lower_standard(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the scaler: minus the mean, over the deviation."""
+    rows = checked(model, build, table)
+    if model.with_mean:
+        rows = build.add(Arithmetic("subtract", plain(model.mean_)), rows)
+    if model.scale_ is not None:
+        rows = build.add(Arithmetic("divide", plain(model.scale_)), rows)
+    return {"transform": Output(rows)}
+
+
+@parser("sklearn.MinMaxScaler")
+def lower_min_max(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the scaler: times a scale, plus a shift, clipped on demand."""
+    rows = checked(model, build, table)
+    rows = build.add(Arithmetic("multiply", plain(model.scale_)), rows)
+    rows = build.add(Arithmetic("add", plain(model.min_)), rows)
+    if model.clip:
+        rows = build.add(Clip(*(float(bound) for bound in model.feature_range)), rows)
+    return {"transform": Output(rows)}
+
+
+@parser("sklearn.MaxAbsScaler")
+def lower_max_abs(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the scaler: over the greatest magnitude."""
+    if getattr(model, "clip", False):
+        raise refuse(model, "clip=True")
+    rows = build.add(Arithmetic("divide", plain(model.scale_)), checked(model, build, table))
+    return {"transform": Output(rows)}
+
+
+@parser("sklearn.RobustScaler")
+def lower_robust(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the scaler: minus the median, over the range between quantiles."""
+    rows = checked(model, build, table)
+    if model.with_centering:
+        rows = build.add(Arithmetic("subtract", plain(model.center_)), rows)
+    if model.with_scaling:
+        rows = build.add(Arithmetic("divide", plain(model.scale_)), rows)
+    return {"transform": Output(rows)}
+
+
+@parser("sklearn.Normalizer")
+def lower_normalizer(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the scaler of rows."""
+    return {"transform": Output(build.add(Normalise(model.norm), checked(model, build, table)))}
+
+
+@parser("sklearn.Binarizer")
+def lower_binarizer(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the threshold."""
+    return {"transform": Output(build.add(Compare(float(model.threshold)), checked(model, build, table)))}
+
+
+@parser("sklearn.SimpleImputer")
+def lower_imputer(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower an imputer of numbers; a column without a statistic is left out, as the library does."""
+    values = np.asarray(model.statistics_)
+    if values.dtype.kind not in "fiu" or not np.isreal(model.missing_values):
+        raise refuse(model, f"values of type {values.dtype} and missing_values={model.missing_values!r}")
+    if model.add_indicator:
+        raise refuse(model, "add_indicator=True")
+    rows = checked(model, build, table)
+    empty = np.isnan(values.astype(np.float64))
+    if empty.any() and not model.keep_empty_features:
+        rows = build.add(Select(np.flatnonzero(~empty)), rows)
+        values = values[~empty]
+    missing = float("nan") if model.missing_values is None else float(model.missing_values)
+    return {"transform": Output(build.add(Impute(values.astype(np.float64), missing), rows))}
+
+
+@parser("sklearn.PCA", "sklearn.IncrementalPCA")
+def lower_pca(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the projection. The mean comes off first: the library's own order loses digits where the mean is large."""
+    rows = build.add(Arithmetic("subtract", plain(model.mean_)), checked(model, build, table))
+    components = plain(model.components_)
+    rows = build.add(Linear(components.T.copy(), np.zeros(len(components), components.dtype)), rows)
+    if model.whiten:
+        scale = np.sqrt(plain(model.explained_variance_))
+        floor = np.finfo(scale.dtype).eps
+        rows = build.add(Arithmetic("divide", np.where(scale < floor, floor, scale)), rows)
+    return {"transform": Output(rows)}
+
+
+@parser("sklearn.TruncatedSVD")
+def lower_svd(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the projection."""
+    components = plain(model.components_)
+    rows = checked(model, build, table)
+    return {"transform": Output(build.add(Linear(components.T.copy(), np.zeros(len(components), components.dtype)), rows))}
