@@ -21,6 +21,7 @@ from vista_spark.attribution import (
     tensor_attributor,
     text_attributor,
 )
+from vista_spark.compiling import CompiledPipeline, TensorPipeline, compile_pipeline
 from vista_spark.features import (
     CNNFeaturizer,
     TextFeaturizer,
@@ -55,6 +56,7 @@ __all__ = [
     "Attribution",
     "Attributor",
     "CNNFeaturizer",
+    "CompiledPipeline",
     "ExplainerSession",
     "Explanation",
     "FeatureTransfer",
@@ -69,11 +71,13 @@ __all__ = [
     "OcclusionExplainerModel",
     "Progress",
     "TensorExplanation",
+    "TensorPipeline",
     "TextFeaturizer",
     "TransferPredictor",
     "TransferResult",
     "__version__",
     "attribution_of",
+    "compile_pipeline",
     "explain_image",
     "explain_image_sizes",
     "explain_image_targets",

@@ -60,10 +60,13 @@ class Arithmetic(Operator):
     ----------
     kind : {"add", "subtract", "multiply", "divide"}
     operand : array of shape (width,)
+    rounded : bool
+        Whether the numbers are rounded to the input's type first. Default false.
     """
 
     kind: str
     operand: NDArray[Any]
+    rounded: bool = False
 
     def __post_init__(self) -> None:
         _one_of("Arithmetic", "kind", self.kind, ("add", "subtract", "multiply", "divide"))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar
 
 from ._errors import ProgramError
 from ._operator import Operator, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, ClassVar
 
+    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["Concatenate", "Finite", "Impute", "Select"]
@@ -75,7 +73,8 @@ class Finite(Operator):
     Parameters
     ----------
     dtype : str
-        ``"float64"``, ``"float32"`` or ``"as given"``: the type in which the library looks. 1e39 is infinite as float32.
+        ``"float64"``, ``"float32"`` or ``"as given"``: the type in which the library looks. As float32, 1e39 is
+        infinite.
     nan : bool
         Whether NaN may pass.
     who : str

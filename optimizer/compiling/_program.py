@@ -189,7 +189,7 @@ def _needed(nodes: tuple[Node, ...], wanted: set[str]) -> tuple[Node, ...]:
 
 
 def _plain(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    # JSON has neither NaN nor infinities: a number is written as Python's repr of it, which reads back to the same bits.
+    # JSON has neither NaN nor infinities: a number is written as its repr, which reads back to the same bits.
     return {name: {"float": repr(value)} if isinstance(value, float) else value for name, value in numbers.items()}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._errors import ProgramError
+from ._errors import ProgramError, UnsupportedOperatorError
 from ._operator import Operator
 
 if TYPE_CHECKING:
@@ -147,14 +147,19 @@ class Trees(Operator):
             Whether the library sends ``x < threshold`` to the left, instead of ``x <= threshold``.
         node_id : iterable of int, optional
             The place in the tree by default.
+
+        Raises
+        ------
+        UnsupportedOperatorError
+            A strict comparison with minus infinity.
         """
         left_of, right_of = (np.asarray(list(children), np.int32) for children in (left, right))
         roots = np.asarray(list(root), np.int32)
         here = np.arange(len(left_of), dtype=np.int32)
         leaf = left_of < 0
         limits = np.nextafter(threshold, threshold.dtype.type(-np.inf)) if strict else threshold
-        if strict:  # nothing is below minus infinity: a comparison with NaN sends all to the right
-            limits = np.where(np.isneginf(threshold), threshold.dtype.type(np.nan), limits)
+        if strict and np.isneginf(threshold[~leaf]).any():
+            raise UnsupportedOperatorError("a split at less than minus infinity: nothing goes to the left")
         starts = np.sort(roots)
         own = here - starts[np.searchsorted(starts, here, side="right") - 1] if len(roots) else here
         return cls(

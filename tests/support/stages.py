@@ -10,13 +10,24 @@ import torch
 from estimators import network_estimator
 from photographs import crops, encode
 from pyspark.ml.functions import array_to_vector
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from texts import TOKENIZERS, sentences, tiny_bert
 
 from cerebro_spark import TunedModel
 from udfs.inference import PortableNetwork
 from udfs.shards import TensorColumn, TensorGroup
 from udfs.testing import StageSample
-from vista_spark import CNNFeaturizer, MLPClassifier, MLPRegressor, OcclusionExplainer, TextFeaturizer
+from vista_spark import (
+    CNNFeaturizer,
+    MLPClassifier,
+    MLPRegressor,
+    OcclusionExplainer,
+    TensorPipeline,
+    TextFeaturizer,
+    compile_pipeline,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +57,20 @@ def numbers(spark: SparkSession, count: int) -> DataFrame:
     rows = [(number, float(number % 2), (draw.normal(size=4) + number % 2 * 2).tolist()) for number in range(count)]
     df = spark.createDataFrame(rows, "id long, label double, numbers array<double>")
     return df.withColumn("numbers", array_to_vector("numbers"))
+
+
+def tensor_pipeline() -> TensorPipeline:
+    draw = np.random.default_rng(7)
+    labels = np.arange(40) % 2
+    rows = draw.normal(size=(40, 4)) + 2 * labels[:, None]
+    fitted = make_pipeline(StandardScaler(), RandomForestClassifier(5, max_depth=4, random_state=0)).fit(rows, labels)
+    return TensorPipeline(
+        compiled=compile_pipeline(fitted),
+        featuresCol="numbers",
+        predictionCol="guess",
+        probabilityCol="chance",
+        batchSize=3,
+    )
 
 
 def tuned_model() -> TunedModel:
@@ -198,6 +223,37 @@ STAGES: dict[str, StageSample] = {
         defaults=TRAINING_DEFAULTS | {"probabilityCol": "probability", "rawPredictionCol": "rawPrediction"},
         values=TRAINING_VALUES | {"probabilityCol": "chance", "rawPredictionCol": "margins"},
         refused=TRAINING_REFUSED,
+    ),
+    "TensorPipeline": StageSample(
+        "TensorPipeline",
+        make=tensor_pipeline,
+        frame=numbers,
+        reads="numbers",
+        reads_param="featuresCol",
+        adds=("guess", "chance"),
+        renamed={"predictionCol": "a.0 `b`", "probabilityCol": "a.1 `b`"},
+        feature="chance",
+        tuned=None,
+        defaults={
+            "featuresCol": "features",
+            "predictionCol": "prediction",
+            "probabilityCol": "probability",
+            "outputCol": "output",
+            "batchSize": 8192,
+            "errors": "null",
+        },
+        values={
+            "featuresCol": "numbers",
+            "inputCols": ["a", "b", "c", "d"],
+            "predictionCol": "guess",
+            "probabilityCol": "chance",
+            "outputCol": "scaled",
+            "batchSize": 7,
+            "errors": "drop",
+            "errorCol": "why",
+        },
+        refused={"batchSize": (0, r"batchSize=0.*at least 1"), "errors": ("skip", "errors")},
+        label=None,
     ),
     "TunedModel": StageSample(
         "TunedModel",

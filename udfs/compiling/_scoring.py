@@ -1,1 +1,137 @@
-class PipelineScoring: ...
+"""A compiled pipeline inside a Spark worker: Arrow batches in, new columns out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from optimizer.compiling import CompilingError
+from udfs.arrow import NewColumns
+from udfs.compiling._archive import from_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from udfs.compiling.torch import Engine
+
+__all__ = ["PipelineScoring", "ScoringError"]
+
+_LISTS = pa.list_(pa.float64())
+
+
+class ScoringError(CompilingError, ValueError):
+    """Rows that a compiled pipeline cannot take, whatever the policy: they have another number of features."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineScoring:
+    """Results of a compiled pipeline for a batch of rows. A :class:`udfs.arrow.BatchFunction`.
+
+    Numbers are computed as float32 where all that is read is float32, else as float64. A null in a column of numbers
+    or inside a list is missing: NaN. A row is bad where its list is null, or where the model refuses a number in it.
+
+    Parameters
+    ----------
+    program : bytes
+        As :func:`to_bytes` wrote it.
+    tree_strategy : str
+    reads : tuple of str
+        One column of lists, or columns of numbers in the program's order.
+    lists : bool
+        Whether it is one column of lists.
+    columns : tuple of (str, str)
+        Output of the program and column to add, in their order.
+    batch_size : int
+        Rows per run of the program.
+
+    Raises
+    ------
+    ScoringError
+        A list has another length than the program takes.
+    """
+
+    program: bytes
+    tree_strategy: str
+    reads: tuple[str, ...]
+    lists: bool
+    columns: tuple[tuple[str, str], ...]
+    batch_size: int = 8192
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """A number, a text or a list of numbers per output."""
+        outputs = from_bytes(self.program).outputs
+        return tuple(pa.field(column, _type_of(outputs[name])) for name, column in self.columns)
+
+    def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
+        """Open the program."""
+        import torch  # noqa: PLC0415 - an optional extra
+
+        from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
+
+        torch.set_num_threads(threads)
+        return partial(self._score, Engine(from_bytes(self.program), self.tree_strategy))
+
+    def _score(self, engine: Engine, batch: pa.RecordBatch) -> NewColumns:
+        width = engine.program.width
+        table, present = _of_lists(batch.column(0), width) if self.lists else _of_numbers(batch.columns)
+        answer = engine.run(table)
+        good = present.copy()
+        good[present] = ~answer.bad
+        reason = " or ".join(answer.reasons)
+        reasons: list[str | None] = [None] * len(present)
+        for row in np.flatnonzero(~good).tolist():
+            reasons[row] = reason if present[row] else "null"
+        columns = []
+        for name, _ in self.columns:
+            values = answer.outputs[name]
+            full = np.zeros((len(present), *values.shape[1:]), values.dtype)
+            full[present] = values
+            columns.append(_column(full, good, _type_of(engine.program.outputs[name])))
+        return NewColumns(columns, reasons)
+
+
+def _type_of(output: Any) -> pa.DataType:
+    if not output.flat:
+        return _LISTS
+    return pa.string() if output.labels is not None and output.labels.dtype.kind in "UO" else pa.float64()
+
+
+def _column(values: NDArray[Any], good: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    if kind != _LISTS:
+        own = values if kind == pa.string() else values.astype(np.float64)
+        return pa.array(own, type=kind, mask=~good)
+    flat = pa.array(values[good].astype(np.float64).reshape(-1))
+    ends = np.concatenate([[0], np.cumsum(good) * values.shape[1]]).astype(np.int32)
+    offsets = pa.array(ends, mask=np.concatenate([~good, [False]]))
+    return pa.ListArray.from_arrays(offsets, flat)
+
+
+def _of_numbers(columns: list[pa.Array]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Columns of numbers as one table; a null is NaN."""
+    dtype = np.float32 if all(column.type == pa.float32() for column in columns) else np.float64
+    table = np.empty((len(columns[0]), len(columns)), dtype)
+    for place, column in enumerate(columns):
+        numbers = column if column.type == pa.float32() else pc.cast(column, pa.float64())
+        table[:, place] = numbers.to_numpy(zero_copy_only=False)
+    return table, np.ones(len(table), np.bool_)
+
+
+def _of_lists(column: pa.Array, width: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Lists of numbers as one table of the rows that are there; a null inside is NaN."""
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    lengths = pc.min_max(pc.list_value_length(column)).as_py()
+    if present.any() and (lengths["min"], lengths["max"]) != (width, width):
+        raise ScoringError(
+            f"rows of {lengths['min']} to {lengths['max']} features for a model that was fitted on {width}"
+        )
+    dtype = np.float32 if column.type.value_type == pa.float32() else np.float64
+    flat = column.flatten().to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+    return flat.reshape(int(present.sum()), width), present

@@ -88,7 +88,11 @@ class NetworkReader(StageReader):
         metadata = self._metadata(path)
         row = self.sparkSession.read.parquet(os.path.join(path, "network")).first()  # noqa: PTH118
         assert row is not None  # noqa: S101 - the writer's one row
-        return self._with_params(self.cls(bytes(row["network"]), metadata[_FACTS]), metadata)  # type: ignore[call-arg]
+        return self._with_params(self._build(bytes(row["network"]), metadata[_FACTS]), metadata)
+
+    def _build(self, network: bytes, facts: dict[str, Any]) -> Any:
+        """Make the model; a stage whose constructor takes keywords has a reader of its own."""
+        return self.cls(network, facts)  # type: ignore[call-arg]
 
 
 def _check_names(params: dict[str, Any], path: str) -> None:

@@ -49,7 +49,7 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto") -> CompiledPipe
     """
     if tree_strategy not in {"auto", *STRATEGIES}:
         raise InvalidArgumentError(f"tree_strategy={tree_strategy!r} is none of auto, {', '.join(STRATEGIES)}")
-    width = getattr(model, "n_features_in_", None)
+    width = _width(model)
     if width is None:
         raise InvalidArgumentError(
             f"{type(model).__name__} does not say how many columns it takes (n_features_in_): fit it first, on a table"
@@ -66,3 +66,12 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto") -> CompiledPipe
     if not outputs:
         raise UnsupportedOperatorError(f"{type(model).__name__} has no output that is compiled")
     return CompiledPipeline(build.program(outputs), tree_strategy=tree_strategy)
+
+
+def _width(model: Any) -> int | None:
+    """Find the columns that a model takes; a pipeline whose first steps pass all through says it further on."""
+    width: int | None = getattr(model, "n_features_in_", None)
+    for _, step in getattr(model, "steps", ()) if width is None else ():
+        if step is not None and step != "passthrough":
+            return _width(step)
+    return width

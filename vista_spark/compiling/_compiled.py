@@ -58,13 +58,14 @@ class CompiledPipeline:
 
     def explain(self) -> str:
         """Describe operators, and how trees run."""
-        lines = [self.program.explain()]
-        for node in self.program.nodes:
-            if isinstance(node.operator, Trees):
-                lines.append(f"  {node.name} runs by {choose_strategy(node.operator, self.tree_strategy)}")
-        return "\n".join(lines)
+        ways = [
+            f"  {node.name} runs by {choose_strategy(node.operator, self.tree_strategy)}"
+            for node in self.program.nodes
+            if isinstance(node.operator, Trees)
+        ]
+        return "\n".join([self.program.explain(), *ways])
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803 - as scikit-learn has it
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict classes or values of rows, as the model does.
 
         Parameters
@@ -81,15 +82,15 @@ class CompiledPipeline:
         """
         return self._run("predict", X)
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """Predict probabilities of the classes, of shape (rows, classes). Raises as :meth:`predict`."""
         return self._run("predict_proba", X)
 
-    def decision_function(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+    def decision_function(self, X: ArrayLike) -> NDArray[Any]:
         """Give scores of the classes. Raises as :meth:`predict`."""
         return self._run("decision_function", X)
 
-    def transform(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Transform rows. Raises as :meth:`predict`."""
         return self._run("transform", X)
 

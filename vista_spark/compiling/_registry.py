@@ -48,7 +48,7 @@ def register(kind: type, function: Parser) -> None:
     >>> def lower_halver(model, build, table):
     ...     return {"transform": Output(build.add(Arithmetic("divide", np.full(2, 2.0)), table))}
     >>> register(Halver, lower_halver)
-    >>> from vista_spark import compile_pipeline
+    >>> from vista_spark.compiling import compile_pipeline
     >>> compile_pipeline(Halver()).transform([[3.0, 5.0]]).tolist()
     [[1.5, 2.5]]
     """

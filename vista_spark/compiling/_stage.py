@@ -1,3 +1,292 @@
-"""stub"""
+"""``TensorPipeline``: a compiled pipeline over a DataFrame."""
 
-class TensorPipeline: ...
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from pyspark import keyword_only
+from pyspark.ml import Transformer
+from pyspark.ml.functions import vector_to_array
+from pyspark.ml.linalg import VectorUDT
+from pyspark.ml.param import Param
+from pyspark.ml.param.shared import HasFeaturesCol, HasInputCols, HasOutputCol, HasPredictionCol, HasProbabilityCol
+from pyspark.ml.util import MLReadable, MLWritable
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql.types import ArrayType, BooleanType, NumericType
+from pyspark.sql.utils import is_remote
+
+from udfs.arrow import ERROR_POLICIES, RowMap, RowPolicy
+from udfs.compiling import PipelineScoring, from_bytes, to_bytes
+from udfs.driver import (
+    UNBOUND,
+    NetworkReader,
+    NetworkWriter,
+    at_least,
+    check_absent,
+    check_present,
+    map_rows,
+    one_of,
+    quoted,
+)
+from vista_spark.compiling._compiled import CompiledPipeline
+from vista_spark.errors import ColumnError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["TensorPipeline"]
+
+# The program travels inside the query: Spark Connect takes messages of 128 MiB.
+_LARGEST_CONNECT = 120 * 2**20
+
+
+class TensorPipeline(
+    Transformer,
+    HasFeaturesCol,
+    HasInputCols,
+    HasOutputCol,
+    HasPredictionCol,
+    HasProbabilityCol,
+    MLReadable[Any],
+    MLWritable,
+):
+    """Add the predictions of a compiled pipeline to a DataFrame (Hummingbird, thesis chapter 5).
+
+    Executors need torch, and no training library. Predictions are doubles, or strings where the classes are;
+    probabilities and transformed rows are Spark ML vectors.
+
+    Parameters
+    ----------
+    compiled : CompiledPipeline
+        From :func:`compile_pipeline`.
+    featuresCol : str
+        Column with all features: a vector, sparse or dense, or an array of numbers. Default ``"features"``. Not read
+        where `inputCols` is set, or where the model knows the names of its columns.
+    inputCols : list of str
+        Columns of numbers or booleans in the model's order. The model's own names by default, if it has some.
+    predictionCol, probabilityCol, outputCol : str
+        Columns for ``predict``, ``predict_proba`` and ``transform``. ``"prediction"``, ``"probability"`` and
+        ``"output"`` by default; an empty one is left out.
+    batchSize : int
+        Rows per run. Default 8192.
+    errors : {"null", "raise", "drop"}
+        What becomes of a row that the model refuses: nulls by default.
+    errorCol : str
+        Column for the reason, with ``errors="null"``. None by default.
+
+    Raises
+    ------
+    vista_spark.errors.ColumnError
+        On transform: a column is missing, holds no numbers, or an output is there already.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from vista_spark.compiling import TensorPipeline, compile_pipeline
+    >>> table = load_iris(as_frame=True).frame
+    >>> table.columns = ["sepal_length", "sepal_width", "petal_length", "petal_width", "species"]
+    >>> model = LogisticRegression(max_iter=500).fit(table.iloc[:, :4], table["species"])
+    >>> TensorPipeline(compiled=compile_pipeline(model)).getCompiled().outputs
+    ('predict', 'decision_function', 'predict_proba')
+    """
+
+    __module__ = "vista_spark"  # the path that a saved pipeline has: it outlives a move of this file
+
+    batchSize: Param[int] = Param(UNBOUND, "batchSize", "rows per run of the program", at_least("batchSize", 1))
+    errors: Param[str] = Param(UNBOUND, "errors", " | ".join(ERROR_POLICIES), one_of("errors", ERROR_POLICIES))
+    errorCol: Param[str] = Param(UNBOUND, "errorCol", "column for the reason of a bad row", str)
+
+    _input_kwargs: dict[str, Any]  # of keyword_only
+
+    @keyword_only
+    def __init__(
+        self,
+        *,
+        compiled: CompiledPipeline | None = None,
+        featuresCol: str | None = None,
+        inputCols: list[str] | None = None,
+        predictionCol: str | None = None,
+        probabilityCol: str | None = None,
+        outputCol: str | None = None,
+        batchSize: int | None = None,
+        errors: str | None = None,
+        errorCol: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._compiled: CompiledPipeline | None = None
+        self._setDefault(
+            featuresCol="features",
+            predictionCol="prediction",
+            probabilityCol="probability",
+            outputCol="output",
+            batchSize=8192,
+            errors="null",
+        )
+        self.setParams(**self._input_kwargs)
+
+    @keyword_only
+    def setParams(self, *, compiled: CompiledPipeline | None = None, **params: Any) -> Self:
+        """Set any of the constructor's parameters; one that is ``None`` stays as it is."""
+        if compiled is not None:
+            self.setCompiled(compiled)
+        return self._set(**{name: value for name, value in params.items() if value is not None})
+
+    def setCompiled(self, value: CompiledPipeline) -> Self:
+        """Set the compiled pipeline."""
+        given: Any = value
+        if not isinstance(given, CompiledPipeline):
+            raise TypeError(f"compiled is a {type(given).__name__}: compile_pipeline(model) makes what it has to be")
+        self._compiled = value
+        return self
+
+    def getCompiled(self) -> CompiledPipeline:
+        """The compiled pipeline.
+
+        Raises
+        ------
+        vista_spark.errors.InvalidArgumentError
+            None was set.
+        """
+        if self._compiled is None:
+            raise InvalidArgumentError(f"{type(self).__name__} has no compiled pipeline: give it compiled=")
+        return self._compiled
+
+    def setFeaturesCol(self, value: str) -> Self:
+        """Set the column with all features."""
+        return self._set(featuresCol=value)
+
+    def setInputCols(self, value: list[str]) -> Self:
+        """Set the columns of features, one each, in the model's order."""
+        return self._set(inputCols=value)
+
+    def setPredictionCol(self, value: str) -> Self:
+        """Set the column for predictions."""
+        return self._set(predictionCol=value)
+
+    def setProbabilityCol(self, value: str) -> Self:
+        """Set the column for probabilities."""
+        return self._set(probabilityCol=value)
+
+    def setOutputCol(self, value: str) -> Self:
+        """Set the column for transformed rows."""
+        return self._set(outputCol=value)
+
+    def getBatchSize(self) -> int:
+        """Rows per run."""
+        return self.getOrDefault(self.batchSize)
+
+    def setBatchSize(self, value: int) -> Self:
+        """Set the rows per run."""
+        return self._set(batchSize=value)
+
+    def getErrors(self) -> str:
+        """Policy for bad rows."""
+        return self.getOrDefault(self.errors)
+
+    def setErrors(self, value: str) -> Self:
+        """Set the policy for bad rows."""
+        return self._set(errors=value)
+
+    def getErrorCol(self) -> str | None:
+        """Column for the reason of a bad row, or ``None`` for no such column."""
+        return self.getOrDefault(self.errorCol) if self.isDefined(self.errorCol) else None
+
+    def setErrorCol(self, value: str) -> Self:
+        """Set the column for the reason of a bad row."""
+        return self._set(errorCol=value)
+
+    def write(self) -> NetworkWriter:
+        """A writer of Params (JSON) and the program (safetensors)."""
+        self.getCompiled()
+        return NetworkWriter(self)
+
+    @classmethod
+    def read(cls) -> NetworkReader:
+        """A reader of what :meth:`write` wrote."""
+        return _Reader(cls)
+
+    @property
+    def _network(self) -> bytes:
+        return to_bytes(self.getCompiled().program)
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return {"tree_strategy": self.getCompiled().tree_strategy}
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        compiled = self.getCompiled()
+        data = self._network
+        if is_remote() and len(data) > _LARGEST_CONNECT:
+            raise InvalidArgumentError(
+                f"{len(data):,} bytes of a compiled pipeline do not fit into a query on Spark Connect "
+                f"({_LARGEST_CONNECT:,}): use classic Spark, or a smaller model"
+            )
+        given = {"predict": self.getPredictionCol(), "predict_proba": self.getProbabilityCol()}
+        given["transform"] = self.getOutputCol()
+        columns = tuple((name, given[name]) for name in compiled.outputs if given.get(name))
+        reads = self._reads(dataset, compiled)
+        reason = self.getErrorCol() if self.getErrors() == "null" else None
+        added = [column for _, column in columns] + ([reason] if reason else [])
+        if len(set(added)) < len(added):
+            raise ColumnError(f"two of the columns to add have one name: {', '.join(added)}")
+        check_absent(
+            dataset, added, "set another predictionCol, probabilityCol, outputCol or errorCol, or drop it first"
+        )
+        scoring = PipelineScoring(
+            program=data,
+            tree_strategy=compiled.tree_strategy,
+            reads=tuple(reads),
+            lists=not self._by_name(compiled),
+            columns=columns,
+            batch_size=self.getBatchSize(),
+        )
+        rows = RowMap(scoring, tuple(dataset.columns), RowPolicy(self.getErrors(), reason))  # type: ignore[arg-type]
+        widths = compiled.program.widths
+        outputs = compiled.program.outputs
+        vectors = {column: widths[outputs[name].node] for name, column in columns if not outputs[name].flat}
+        return map_rows(dataset, rows, reads=reads, vectors=vectors)
+
+    def _by_name(self, compiled: CompiledPipeline) -> bool:
+        """Whether columns of numbers are read, not one column of lists."""
+        return self.isSet(self.inputCols) or (compiled.columns is not None and not self.isSet(self.featuresCol))
+
+    def _reads(self, dataset: DataFrame, compiled: CompiledPipeline) -> dict[str, Column]:
+        name = type(self).__name__
+        if not self._by_name(compiled):
+            return {"table": _lists(dataset, self.getFeaturesCol(), name, compiled.program.width)}
+        named = self.getInputCols() if self.isSet(self.inputCols) else list(compiled.columns or ())
+        if len(named) != compiled.program.width:
+            raise ColumnError(f"{name}: {len(named)} inputCols for a model of {compiled.program.width} columns")
+        check_present(dataset, named, name)
+        return {f"column {place}": _number(dataset, column, name) for place, column in enumerate(named)}
+
+
+class _Reader(NetworkReader):
+    def _build(self, network: bytes, facts: dict[str, Any]) -> TensorPipeline:
+        return TensorPipeline(compiled=CompiledPipeline(from_bytes(network), **facts))
+
+
+def _number(dataset: DataFrame, column: str, what: str) -> Column:
+    kind = dataset.schema[column].dataType
+    if not isinstance(kind, NumericType | BooleanType):
+        raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}, and the model takes numbers")
+    value = F.col(quoted(column))
+    return value if kind.typeName() == "float" else value.cast("double")
+
+
+def _lists(dataset: DataFrame, column: str, what: str, width: int) -> Column:
+    check_present(dataset, [column], what)
+    field = dataset.schema[column]
+    known = field.metadata.get("ml_attr", {}).get("num_attrs")
+    if known not in (None, width):
+        raise ColumnError(f"{what}: column {column!r} has {known} features, the model was fitted on {width}")
+    value = F.col(quoted(column))
+    if isinstance(field.dataType, VectorUDT):
+        return F.when(value.isNotNull(), vector_to_array(value, "float64"))
+    if isinstance(field.dataType, ArrayType) and isinstance(field.dataType.elementType, NumericType):
+        return value if field.dataType.elementType.typeName() == "float" else value.cast("array<double>")
+    raise ColumnError(
+        f"{what}: column {column!r} is {field.dataType.simpleString()}; features are a Spark ML vector, an array of "
+        "numbers, or a column each (inputCols)"
+    )

@@ -92,12 +92,13 @@ class ArithmeticModule(torch.nn.Module):
 
     def __init__(self, operator: Arithmetic) -> None:
         super().__init__()
-        self.operation = _OPERATIONS[operator.kind]
+        self.operation, self.rounded = _OPERATIONS[operator.kind], operator.rounded
         self.register_buffer("operand", tensor_of(operator.operand))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
-        return self.operation(x, self.operand).to(x.dtype)
+        operand = self.operand.to(x.dtype) if self.rounded else self.operand
+        return self.operation(x, operand).to(x.dtype)
 
 
 class ClipModule(torch.nn.Module):
@@ -121,8 +122,8 @@ class CompareModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
-        # As a tensor of float64: a number of Python would be rounded to float32 before a table of float32 is compared.
-        return (x > torch.tensor([self.threshold], dtype=torch.float64)).to(x.dtype)
+        # As the library's comparison with a number of Python does, this one rounds it to the table's type first.
+        return (x > self.threshold).to(x.dtype)
 
 
 class ImputeModule(torch.nn.Module):
@@ -135,7 +136,7 @@ class ImputeModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
-        holes = torch.isnan(x) if self.missing != self.missing else x == self.missing  # noqa: PLR0124 - NaN
+        holes = torch.isnan(x) if self.missing != self.missing else x == self.missing
         return torch.where(holes, self.values.to(x.dtype), x)
 
 

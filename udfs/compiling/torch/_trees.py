@@ -33,7 +33,9 @@ class _Leaves(torch.nn.Module):
         super().__init__()
         self.missing = trees.missing
         self.dtype = getattr(torch, trees.threshold.dtype.name)
-        self.columns = np.where(trees.missing_left | (not trees.missing), 0, trees.features) + trees.feature.astype(np.int64)
+        self.columns = np.where(trees.missing_left | (not trees.missing), 0, trees.features) + trees.feature.astype(
+            np.int64
+        )
 
     def read(self, x: torch.Tensor) -> torch.Tensor:
         """The rows as nodes read them."""
@@ -41,7 +43,7 @@ class _Leaves(torch.nn.Module):
         return torch.cat([torch.where(torch.isnan(x), -torch.inf, x), x], dim=1) if self.missing else x
 
     def right(self, x: torch.Tensor, threshold: torch.Tensor) -> torch.Tensor:
-        """Whether a value goes to the right. Without NaN, ``>`` also holds a row that should not be here in its leaf."""
+        """Whether a value goes to the right. A row with NaN that should not be here stays in its leaf."""
         return torch.logical_not(x <= threshold) if self.missing else x > threshold
 
 
@@ -124,7 +126,12 @@ class _Gemm(_Leaves):
             lefts[number, 0, : len(ends)] = (path > 0).sum(axis=0)
             node[number, : len(ends)] = ends
         self.splits = splits
-        for name, array in (("feature", feature.reshape(-1)), ("threshold", threshold), ("turns", turns), ("lefts", lefts)):
+        for name, array in (
+            ("feature", feature.reshape(-1)),
+            ("threshold", threshold),
+            ("turns", turns),
+            ("lefts", lefts),
+        ):
             self.register_buffer(name, tensor_of(array))
         self.register_buffer("node", tensor_of(node.reshape(-1)))
         self.register_buffer("first", torch.arange(len(paths)) * leaves)
@@ -157,7 +164,7 @@ class TreesModule(torch.nn.Module):
         self.leaves = leaves_module(trees, strategy)
         self.divisor = trees.divisor
         rounds, columns = _rounds(trees), len(trees.base)
-        self.shape = (len(rounds), columns if trees.value.shape[1] == 1 else 1, trees.value.shape[1])
+        self.shape = (len(rounds), columns)
         self.register_buffer("rounds", tensor_of(rounds.reshape(-1)))
         nothing = np.zeros((1, trees.value.shape[1]))
         self.register_buffer("value", tensor_of(np.concatenate([trees.value, nothing])))
@@ -169,7 +176,7 @@ class TreesModule(torch.nn.Module):
         leaf = self.leaves(x)
         if self.filled:
             leaf = torch.nn.functional.pad(leaf, (0, 1), value=len(self.value) - 1)
-        values = self.value[leaf.index_select(1, self.rounds)].reshape(len(x), len(self.rounds) // self.shape[1], -1)
+        values = self.value[leaf.index_select(1, self.rounds)].reshape(len(x), *self.shape)
         total = torch.cat([self.base.expand(len(x), -1, -1), values], dim=1).cumsum(dim=1)[:, -1]
         return total if self.divisor == 1 else total / self.divisor
 

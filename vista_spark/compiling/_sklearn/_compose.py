@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Builder
 
-__all__ = ["lower_column_transformer", "lower_pipeline", "lower_search", "lower_union"]
+__all__ = ["lower_column_transformer", "lower_function", "lower_pipeline", "lower_search", "lower_union"]
 
 
 @parser("sklearn.Pipeline")
@@ -50,13 +50,11 @@ def lower_column_transformer(model: Any, build: Builder, table: str) -> Mapping[
     parts = []
     for name, step, _ in model.transformers_:
         columns = np.asarray(model._transformer_to_input_indices[name], np.int64)  # noqa: SLF001 - names, slices, masks
-        if isinstance(step, str) and step == "drop" or not len(columns):
+        if (isinstance(step, str) and step == "drop") or not len(columns):
             continue
         part = build.add(Select(columns), table)
-        if not (isinstance(step, str) and step == "passthrough") and type(step).__name__ != "FunctionTransformer":
+        if not (isinstance(step, str) and step == "passthrough"):
             part = _transformed(model, name, lower(step, build, part))
-        elif type(step).__name__ == "FunctionTransformer" and step.func is not None:
-            raise refuse(model, f"the function {step.func!r} in {name!r}")
         weight = (model.transformer_weights or {}).get(name)
         if weight is not None:
             part = build.add(Arithmetic("multiply", np.full(build.width(part), float(weight))), part)
@@ -64,7 +62,17 @@ def lower_column_transformer(model: Any, build: Builder, table: str) -> Mapping[
     return {"transform": Output(build.add(Concatenate(), *parts))}
 
 
-@parser("sklearn.GridSearchCV", "sklearn.HalvingGridSearchCV", "sklearn.HalvingRandomSearchCV", "sklearn.RandomizedSearchCV")
+@parser("sklearn.FunctionTransformer")
+def lower_function(model: Any, build: Builder, table: str) -> Mapping[str, Output]:  # noqa: ARG001 - nothing is added
+    """Lower the identity, which the library puts in the place of "passthrough"; another function is refused."""
+    if model.func is not None:
+        raise refuse(model, f"func={model.func!r}")
+    return {"transform": Output(table)}
+
+
+@parser(
+    "sklearn.GridSearchCV", "sklearn.HalvingGridSearchCV", "sklearn.HalvingRandomSearchCV", "sklearn.RandomizedSearchCV"
+)
 def lower_search(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the best model of a search."""
     if not model.refit:

@@ -67,7 +67,9 @@ def lower_boosting_classifier(model: Any, build: Builder, table: str) -> Mapping
     if not flat:
         shares = build.add(Softmax(), scores)
     elif model.loss == "exponential":
-        shares = build.add(Complement(), build.add(Sigmoid(), build.add(Arithmetic("multiply", np.full(1, 2.0)), scores)))
+        shares = build.add(
+            Complement(), build.add(Sigmoid(), build.add(Arithmetic("multiply", np.full(1, 2.0)), scores))
+        )
     else:
         shares = build.add(Complement(), build.add(Sigmoid(), scores))
     return {

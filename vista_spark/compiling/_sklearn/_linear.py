@@ -48,7 +48,7 @@ __all__ = ["lower_linear_classifier", "lower_linear_regressor", "lower_logistic"
 def lower_linear_regressor(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower models that predict by ``x @ coef + intercept``."""
     coefficients = np.asarray(model.coef_)
-    flat = coefficients.ndim == 1 and np.ndim(model.intercept_) == 0 or type(model).__name__ in _FLAT
+    flat = (coefficients.ndim == 1 and np.ndim(model.intercept_) == 0) or type(model).__name__ in _FLAT
     return {"predict": Output(_scores(model, build, table), flat=flat)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,12 +32,21 @@ __all__ = [
 @parser("sklearn.StandardScaler")
 def lower_standard(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the scaler: minus the mean, over the deviation."""
-    rows = checked(model, build, table)
+    rows, rounded = checked(model, build, table), _rounds_first(type(model))
     if model.with_mean:
-        rows = build.add(Arithmetic("subtract", plain(model.mean_)), rows)
+        rows = build.add(Arithmetic("subtract", plain(model.mean_), rounded), rows)
     if model.scale_ is not None:
-        rows = build.add(Arithmetic("divide", plain(model.scale_)), rows)
+        rows = build.add(Arithmetic("divide", plain(model.scale_), rounded), rows)
     return {"transform": Output(rows)}
+
+
+@cache
+def _rounds_first(scaler: type) -> bool:
+    """Find out whether this release rounds the mean to float32 before it is subtracted from a table of float32."""
+    # The mean is 3.5 steps of float32 below 1: rounded first, the difference is a whole number of steps.
+    step = float(np.finfo(np.float32).epsneg)
+    fitted = scaler(with_std=False).fit(np.array([[1 - 3 * step], [1 - 4 * step]]))
+    return float(fitted.transform(np.ones((1, 1), np.float32))[0, 0]) != 3.5 * step
 
 
 @parser("sklearn.MinMaxScaler")
@@ -101,10 +111,10 @@ def lower_imputer(model: Any, build: Builder, table: str) -> Mapping[str, Output
 
 @parser("sklearn.PCA", "sklearn.IncrementalPCA")
 def lower_pca(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
-    """Lower the projection. The mean comes off first: the library's own order loses digits where the mean is large."""
-    rows = build.add(Arithmetic("subtract", plain(model.mean_)), checked(model, build, table))
+    """Lower the projection, as the library computes it: the projected mean comes off afterwards."""
     components = plain(model.components_)
-    rows = build.add(Linear(components.T.copy(), np.zeros(len(components), components.dtype)), rows)
+    shift = -(plain(model.mean_) @ components.T)
+    rows = build.add(Linear(components.T.copy(), shift), checked(model, build, table))
     if model.whiten:
         scale = np.sqrt(plain(model.explained_variance_))
         floor = np.finfo(scale.dtype).eps
@@ -117,4 +127,6 @@ def lower_svd(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the projection."""
     components = plain(model.components_)
     rows = checked(model, build, table)
-    return {"transform": Output(build.add(Linear(components.T.copy(), np.zeros(len(components), components.dtype)), rows))}
+    return {
+        "transform": Output(build.add(Linear(components.T.copy(), np.zeros(len(components), components.dtype)), rows))
+    }

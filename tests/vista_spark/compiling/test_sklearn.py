@@ -1,0 +1,304 @@
+"""Compiled models of scikit-learn against the library itself: equal classes, equal values, the same refusals."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.decomposition import NMF, PCA, TruncatedSVD
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.feature_selection import SelectKBest, VarianceThreshold
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import (
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    Perceptron,
+    Ridge,
+    RidgeClassifier,
+    SGDRegressor,
+)
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from optimizer.compiling import ProgramError, Trees, UnsupportedOperatorError
+from vista_spark import CompiledPipeline, compile_pipeline
+from vista_spark.errors import ColumnError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+CLASSES = (
+    DecisionTreeClassifier(random_state=0),
+    DecisionTreeClassifier(max_depth=2),
+    RandomForestClassifier(7, max_depth=6, random_state=0),
+    RandomForestClassifier(3, max_depth=12, random_state=0),
+    ExtraTreesClassifier(5, max_depth=4, random_state=0),
+    GradientBoostingClassifier(n_estimators=6, max_depth=3, init="zero"),
+    GradientBoostingClassifier(n_estimators=6, max_leaf_nodes=9),
+    HistGradientBoostingClassifier(max_iter=5, max_leaf_nodes=9),
+    LogisticRegression(max_iter=2000),
+    LinearSVC(dual=False),
+    Perceptron(),
+    RidgeClassifier(),
+    make_pipeline(StandardScaler(), RandomForestClassifier(5, max_depth=5, random_state=0)),
+    make_pipeline(SelectKBest(k=3), MinMaxScaler(clip=True), LogisticRegression()),
+    make_pipeline(FeatureUnion([("pca", PCA(2)), ("svd", TruncatedSVD(2))]), LogisticRegression()),
+    GridSearchCV(DecisionTreeClassifier(random_state=0), {"max_depth": [2, 5]}, cv=2),
+)
+VALUES = (
+    DecisionTreeRegressor(max_depth=7),
+    RandomForestRegressor(5, max_depth=6, random_state=0),
+    GradientBoostingRegressor(n_estimators=15),
+    HistGradientBoostingRegressor(max_iter=10),
+    LinearRegression(),
+    Ridge(),
+    Lasso(),
+    SGDRegressor(max_iter=20, tol=None),
+    make_pipeline(RobustScaler(), PCA(4, whiten=True), Ridge()),
+)
+FEATURIZERS = (
+    StandardScaler(with_std=False),
+    StandardScaler(with_mean=False),
+    MinMaxScaler((-1, 2)),
+    MaxAbsScaler(),
+    RobustScaler(with_centering=False),
+    Normalizer("l1"),
+    Normalizer("l2"),
+    Normalizer("max"),
+    Binarizer(threshold=0.1),
+    VarianceThreshold(0.2),
+    PCA(3),
+    TruncatedSVD(3),
+    make_pipeline("passthrough", StandardScaler()),
+    FeatureUnion([("a", MaxAbsScaler()), ("b", "drop"), ("c", "passthrough")], transformer_weights={"a": 3.0}),
+    ColumnTransformer(
+        [("one", StandardScaler(), [2, 0]), ("two", "passthrough", slice(1, 2))], remainder=MinMaxScaler()
+    ),
+)
+
+
+def name(model: Any) -> str:
+    return type(model).__name__
+
+
+def same(model: Any, compiled: CompiledPipeline, table: NDArray[Any]) -> None:
+    assert compiled.outputs
+    for method in compiled.outputs:
+        truth, ours = getattr(model, method)(table), getattr(compiled, method)(table)
+        assert ours.shape == truth.shape, method
+        if truth.dtype.kind == "f":
+            tolerance = 1e-5 if truth.dtype == np.float32 else 1e-9
+            np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance * max(1.0, np.abs(truth).max()))
+        else:
+            np.testing.assert_array_equal(ours, truth, err_msg=method)
+
+
+def near_thresholds(compiled: CompiledPipeline, table: NDArray[Any]) -> NDArray[Any]:
+    """Rows whose numbers are thresholds of the trees, and the numbers just below and above."""
+    rows = [table]
+    for node in compiled.program.nodes:
+        if isinstance(node.operator, Trees) and node.operator.features == table.shape[1]:
+            inner = node.operator.left != np.arange(len(node.operator.left))
+            for feature, at in zip(node.operator.feature[inner], node.operator.threshold[inner], strict=True):
+                near = np.repeat(table[:1], 3, axis=0)
+                near[:, feature] = [np.nextafter(at, -np.inf), at, np.nextafter(at, np.inf)]
+                rows.append(near)
+    return np.concatenate(rows)
+
+
+@pytest.mark.parametrize("model", CLASSES, ids=name)
+@pytest.mark.parametrize("data", [load_iris, load_breast_cancer], ids=["iris", "cancer"])
+def test_classes_are_those_of_the_library(model: Any, data: Any) -> None:
+    table, labels = data(return_X_y=True)
+    names = np.array(["a", "b", "ccc"])
+    model.fit(table[::2], names[labels[::2]])
+    compiled = compile_pipeline(model)
+    same(model, compiled, near_thresholds(compiled, table))
+    same(model, compiled, table.astype(np.float32))
+
+
+@pytest.mark.parametrize("model", VALUES, ids=name)
+def test_values_are_those_of_the_library(model: Any) -> None:
+    table, values = load_diabetes(return_X_y=True)
+    model.fit(table[::2], values[::2])
+    compiled = compile_pipeline(model)
+    same(model, compiled, near_thresholds(compiled, table))
+
+
+@pytest.mark.parametrize("model", FEATURIZERS, ids=name)
+def test_rows_are_transformed_as_by_the_library(model: Any) -> None:
+    table = load_iris().data - 2.5
+    model.fit(table[::2])
+    compiled = compile_pipeline(model)
+    same(model, compiled, table)
+    same(model, compiled, table.astype(np.float32))
+    same(model, compiled, table[:1])
+
+
+@pytest.mark.parametrize("strategy", ["gemm", "traversal", "perfect"])
+@pytest.mark.parametrize("missing", [False, True], ids=["whole", "missing"])
+def test_every_strategy_finds_the_same_leaves(strategy: str, missing: bool) -> None:
+    table, labels = load_iris(return_X_y=True)
+    if missing:
+        table = np.where(np.random.default_rng(0).random(table.shape) < 0.2, np.nan, table)
+    for model in (
+        RandomForestClassifier(6, max_depth=5, random_state=0),
+        HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=7),
+    ):
+        model.fit(table, labels)
+        same(model, compile_pipeline(model, tree_strategy=strategy), table)
+
+
+def test_missing_goes_where_the_library_sends_it() -> None:
+    """Also in a forest that saw nothing missing while it was fitted, and to an infinite threshold."""
+    table, labels = load_iris(return_X_y=True)
+    holes = np.where(np.random.default_rng(1).random(table.shape) < 0.3, np.nan, table)
+    forest = RandomForestClassifier(9, random_state=0).fit(table, labels)
+    same(forest, compile_pipeline(forest), holes)
+    only = np.where(labels == 2, np.nan, 1.0)[:, None]
+    histogram = HistGradientBoostingClassifier(max_iter=3).fit(only, labels == 2)
+    same(histogram, compile_pipeline(histogram), np.array([[np.nan], [1.0], [np.inf], [-np.inf], [5.0]]))
+
+
+def test_ties_go_to_the_first_class_as_sums_of_the_library_do() -> None:
+    """Leaves of thirds add up to all but equal shares: only the library's order gives the library's class."""
+    rows = np.random.default_rng(3).integers(0, 3, (300, 2)).astype(float)
+    labels = np.random.default_rng(4).integers(0, 3, 300)
+    forest = RandomForestClassifier(30, max_depth=2, random_state=0).fit(rows, labels)
+    assert (forest.predict_proba(rows) == compile_pipeline(forest).predict_proba(rows)).all()
+
+
+def test_several_outputs_of_a_forest() -> None:
+    table, values = load_diabetes(return_X_y=True)
+    forest = RandomForestRegressor(4, max_depth=5, random_state=0).fit(table, np.stack([values, -values], axis=1))
+    same(forest, compile_pipeline(forest), table)
+
+
+def test_what_the_library_refuses_is_refused() -> None:
+    table, labels = load_iris(return_X_y=True)
+    boosted = compile_pipeline(GradientBoostingClassifier(n_estimators=2).fit(table, labels))
+    for wrong in (np.nan, np.inf, 1e39):
+        bad = table.copy()
+        bad[3, 1] = wrong
+        with pytest.raises(InvalidArgumentError, match=r"row 3 .*GradientBoostingClassifier does not take"):
+            boosted.predict(bad)
+    histogram = compile_pipeline(HistGradientBoostingClassifier(max_iter=2).fit(table, labels))
+    assert len(histogram.predict(np.full((2, 4), np.inf))) == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (NMF(2), r"NMF \(sklearn.NMF\) has no translation"),
+        (SVC(), "SVC"),
+        (make_pipeline(StandardScaler(), FunctionTransformer(np.log1p)), "FunctionTransformer"),
+        (SimpleImputer(add_indicator=True), "SimpleImputer with add_indicator=True"),
+        (GradientBoostingClassifier(n_estimators=1, init=LogisticRegression(max_iter=500)), "GradientBoosting.*init="),
+        (HistGradientBoostingRegressor(max_iter=1, loss="poisson"), "loss='poisson'"),
+        (HistGradientBoostingClassifier(max_iter=1, categorical_features=[0]), "categorical features"),
+    ],
+    ids=name,
+)
+def test_what_has_no_translation_is_refused_by_name(model: Any, message: str) -> None:
+    table, labels = load_iris(return_X_y=True)
+    model.fit(np.round(np.abs(table)), labels)
+    with pytest.raises(UnsupportedOperatorError, match=message):
+        compile_pipeline(model)
+
+
+def test_a_model_that_is_not_fitted_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="fit it first"):
+        compile_pipeline(RandomForestClassifier())
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+    pipeline[0].fit(load_iris().data)
+    with pytest.raises(InvalidArgumentError, match=r"LogisticRegression is not fitted: it has no coef_|classes_"):
+        compile_pipeline(pipeline)
+
+
+def test_a_users_own_subclass_is_another_model() -> None:
+    class Mine(RandomForestClassifier):
+        def predict(self, X: Any) -> Any:
+            return super().predict(X)[::-1]
+
+    with pytest.raises(UnsupportedOperatorError, match="Mine"):
+        compile_pipeline(Mine(2).fit(*load_iris(return_X_y=True)))
+
+
+def test_columns_are_taken_by_name() -> None:
+    frame = load_iris(as_frame=True).frame.iloc[:, :4]
+    model = LogisticRegression(max_iter=500).fit(frame, load_iris().target)
+    compiled = compile_pipeline(model)
+    assert (compiled.predict(frame[frame.columns[::-1]]) == model.predict(frame)).all()
+    with pytest.raises(ColumnError, match=r"'petal width \(cm\)' are missing"):
+        compiled.predict(frame.iloc[:, :3])
+    with pytest.raises(ColumnError, match="more than numbers"):
+        compiled.predict(frame.assign(**{frame.columns[0]: "five"}))
+    with pytest.raises(ColumnError, match=r"shape \(150, 3\)"):
+        compiled.predict(frame.to_numpy()[:, :3])
+    with pytest.raises(AttributeError, match="has no transform; it has predict"):
+        compiled.transform(frame)
+
+
+def test_whole_numbers_that_float64_has_not_are_refused() -> None:
+    compiled = compile_pipeline(DecisionTreeRegressor().fit([[0], [2]], [0.0, 1.0]))
+    with pytest.raises(InvalidArgumentError, match="lose digits"):
+        compiled.predict([[2**53 + 2]])
+    assert compiled.predict(np.empty((0, 1))).shape == (0,)
+
+
+def test_it_pickles_as_its_own_bytes_and_is_saved_without_code(tmp_path: Path) -> None:
+    table, labels = load_iris(return_X_y=True)
+    model = make_pipeline(StandardScaler(), RandomForestClassifier(3, random_state=0)).fit(table, labels)
+    compiled = compile_pipeline(model, tree_strategy="traversal")
+    data = pickle.dumps(compiled)
+    assert b"sklearn" not in data
+    again = pickle.loads(data)  # noqa: S301 - our own
+    assert again.tree_strategy == "traversal"
+    same(model, again, table)
+    compiled.save(tmp_path / "model.safetensors")
+    same(model, CompiledPipeline.load(tmp_path / "model.safetensors"), table)
+    with pytest.raises(FileExistsError):
+        compiled.save(tmp_path / "model.safetensors")
+
+
+def test_an_altered_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    compile_pipeline(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0])).save(path)
+    whole = path.read_bytes()
+    for wrong in (whole[:-3], b"", whole[:-1] + bytes([whole[-1] ^ 1]), whole.replace(b"predict", b"predikt")):
+        path.write_bytes(wrong)
+        with pytest.raises(ProgramError):
+            CompiledPipeline.load(path)
+
+
+def test_a_frame_of_pandas_without_names_in_the_model() -> None:
+    table, labels = load_iris(return_X_y=True)
+    model = DecisionTreeClassifier().fit(table, labels)
+    assert (compile_pipeline(model).predict(pd.DataFrame(table)) == model.predict(table)).all()
