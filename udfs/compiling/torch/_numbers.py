@@ -58,6 +58,8 @@ def tensor_of(array: object) -> torch.Tensor:
 class SelectModule(torch.nn.Module):
     """Gather columns."""
 
+    columns: torch.Tensor
+
     def __init__(self, operator: Select) -> None:
         super().__init__()
         self.register_buffer("columns", tensor_of(operator.columns.astype(np.int64)))
@@ -89,6 +91,8 @@ class CastModule(torch.nn.Module):
 
 class ArithmeticModule(torch.nn.Module):
     """Compute in the wider type, and round to the input's."""
+
+    operand: torch.Tensor
 
     def __init__(self, operator: Arithmetic) -> None:
         super().__init__()
@@ -129,6 +133,8 @@ class CompareModule(torch.nn.Module):
 class ImputeModule(torch.nn.Module):
     """Fill what is missing."""
 
+    values: torch.Tensor
+
     def __init__(self, operator: Impute) -> None:
         super().__init__()
         self.missing = operator.missing
@@ -142,6 +148,9 @@ class ImputeModule(torch.nn.Module):
 
 class LinearModule(torch.nn.Module):
     """Multiply by a matrix in the widest type, and add a bias."""
+
+    weights: torch.Tensor
+    bias: torch.Tensor
 
     def __init__(self, operator: Linear) -> None:
         super().__init__()

@@ -53,6 +53,13 @@ class _Traversal(_Leaves):
     Trees are ordered by their depth: one that has ended is looked at no more.
     """
 
+    root: torch.Tensor
+    feature: torch.Tensor
+    threshold: torch.Tensor
+    child: torch.Tensor
+    node: torch.Tensor
+    tree: torch.Tensor
+
     def __init__(self, trees: Trees) -> None:
         super().__init__(trees)
         depths = trees.depths()
@@ -85,6 +92,9 @@ class _Traversal(_Leaves):
 class _Perfect(_Leaves):
     """Algorithm 5: trees filled up to one depth, whose children need no table. Levels lie one after the other."""
 
+    node: torch.Tensor
+    tree: torch.Tensor
+
     def __init__(self, trees: Trees) -> None:
         super().__init__(trees)
         self.depth = int(trees.depths().max(initial=0))
@@ -109,6 +119,13 @@ class _Perfect(_Leaves):
 
 class _Gemm(_Leaves):
     """Algorithm 3: decide all splits at once; the one leaf whose path they spell is where the row ends."""
+
+    feature: torch.Tensor
+    threshold: torch.Tensor
+    turns: torch.Tensor
+    lefts: torch.Tensor
+    node: torch.Tensor
+    first: torch.Tensor
 
     def __init__(self, trees: Trees) -> None:
         super().__init__(trees)
@@ -158,6 +175,10 @@ class TreesModule(torch.nn.Module):
 
     ``cumsum`` adds in the order of the trees, where ``sum`` adds in pairs: only the first gives the library's bits.
     """
+
+    rounds: torch.Tensor
+    value: torch.Tensor
+    base: torch.Tensor
 
     def __init__(self, trees: Trees, strategy: str) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ __all__ = [
 @parser("sklearn.StandardScaler")
 def lower_standard(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the scaler: minus the mean, over the deviation."""
-    rows, rounded = checked(model, build, table), _rounds_first(type(model))
+    rows, rounded = checked(model, build, table), _rounds_first()
     if model.with_mean:
         rows = build.add(Arithmetic("subtract", plain(model.mean_), rounded), rows)
     if model.scale_ is not None:
@@ -41,11 +41,13 @@ def lower_standard(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
 
 
 @cache
-def _rounds_first(scaler: type) -> bool:
+def _rounds_first() -> bool:
     """Find out whether this release rounds the mean to float32 before it is subtracted from a table of float32."""
+    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415 - one of its scalers is there
+
     # The mean is 3.5 steps of float32 below 1: rounded first, the difference is a whole number of steps.
     step = float(np.finfo(np.float32).epsneg)
-    fitted = scaler(with_std=False).fit(np.array([[1 - 3 * step], [1 - 4 * step]]))
+    fitted = StandardScaler(with_std=False).fit(np.array([[1 - 3 * step], [1 - 4 * step]]))
     return float(fitted.transform(np.ones((1, 1), np.float32))[0, 0]) != 3.5 * step
 
 
