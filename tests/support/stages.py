@@ -10,7 +10,7 @@ import torch
 from estimators import network_estimator
 from photographs import crops, encode
 from pyspark.ml.functions import array_to_vector
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from texts import TOKENIZERS, sentences, tiny_bert
@@ -63,7 +63,7 @@ def tensor_pipeline() -> TensorPipeline:
     draw = np.random.default_rng(7)
     labels = np.arange(40) % 2
     rows = draw.normal(size=(40, 4)) + 2 * labels[:, None]
-    fitted = make_pipeline(StandardScaler(), RandomForestClassifier(5, max_depth=4, random_state=0)).fit(rows, labels)
+    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(rows, labels)
     return TensorPipeline(
         compiled=compile_pipeline(fitted),
         featuresCol="numbers",
