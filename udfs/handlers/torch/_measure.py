@@ -47,6 +47,7 @@ class Measure(FakeTensorProp):
     def run_node(self, n: fx.Node) -> Any:
         """Run one node on fake tensors, or find what it gives."""
         if n.op in ("placeholder", "get_attr", "output"):
+            self._make_arguments(n)
             value = super().run_node(n)
             self._keep(n, value, 0, NodeEffects())
             self._questions.answered_by_run(n, value)
@@ -70,21 +71,21 @@ class Measure(FakeTensorProp):
             return self.env[n.all_input_nodes[answer.same_as]]
         return answer
 
-    def fetch_args_kwargs_from_env(self, n: fx.Node) -> Any:
-        """Give the fake tensors that a node is to run on."""
-        for below in n.all_input_nodes:
-            value = self.env[below]
-            if isinstance(value, Known):
-                self.env[below] = value.made()
-        return super().fetch_args_kwargs_from_env(n)
-
     def _run(self, n: fx.Node) -> tuple[Any, int, NodeEffects]:
+        self._make_arguments(n)
         # The counter is the inner one, and takes operations apart before the other sees them.
         with Effects(self._buffers) as effects, FlopCounterMode(display=False) as counter:
             value = super().run_node(n)
         flops, found = counter.get_total_flops(), effects.found
         self._keep(n, value, flops, found)
         return value, flops, found
+
+    def _make_arguments(self, n: fx.Node) -> None:
+        """Make the fake tensors that a node is to run on, where they were only remembered."""
+        for below in n.all_input_nodes:
+            value = self.env[below]
+            if isinstance(value, Known):
+                self.env[below] = value.made()
 
     def _answer(self, n: fx.Node, value: Any, flops: int, effects: NodeEffects) -> Known | None:
         try:
