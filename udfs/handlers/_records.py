@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, NDArray[np.generic]]
 
-__all__ = ["check_records", "check_trunk", "mixing_layer", "with_neighbours"]
+__all__ = ["check_records", "check_trunk", "drawn", "mixing_layer", "with_neighbours"]
 
 # A record whose tensor changes by more, as a part of the largest number, when other records are in its batch. Sums in
 # another order differ by a hundredth of it in float32; coarser types allow as many of their own steps.
@@ -66,7 +66,7 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
     suspects: list[str] = []
     for seed in _SEEDS:
         random = np.random.default_rng(seed)
-        alone = {name: _drawn(spec, random) for name, spec in zip(graph.inputs, inputs, strict=True)}
+        alone = {name: drawn(spec, random) for name, spec in zip(graph.inputs, inputs, strict=True)}
         beside = {name: with_neighbours(record) for name, record in alone.items()}
         try:
             layer = mixing_layer(graph, model.run, beside, layers)
@@ -232,7 +232,7 @@ def _compared(graph: LayerGraph) -> list[str]:
     return [name for name in graph.names if name in chosen]
 
 
-def _drawn(spec: TensorSpec, random: np.random.Generator) -> NDArray[np.generic]:
+def drawn(spec: TensorSpec, random: np.random.Generator) -> NDArray[np.generic]:
     """Draw a record: pixels about as preprocessing leaves them, or small integers of which the first is 1."""
     shape = (1, *spec.shape)
     if np.issubdtype(spec.dtype, np.floating):

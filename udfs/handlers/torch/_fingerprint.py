@@ -69,7 +69,7 @@ def _hashes(held: memoryview | None) -> tuple[int, ...] | None:
 
 def _content(tensor: torch.Tensor) -> memoryview:
     own = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
-    return memoryview(own)
+    return own.data
 
 
 def _digest(lines: Sequence[str], contents: Sequence[tuple[torch.Tensor, memoryview | None]]) -> str:

@@ -23,6 +23,7 @@ from udfs.handlers.torch._modes import frozen_modules, set_training
 from udfs.handlers.torch._names import returned_by_stack
 from udfs.handlers.torch._opened import is_program
 from udfs.handlers.torch._pure import InplaceProxy, MutationError, purify
+from udfs.handlers.torch._recalled import recalled, remember_program
 from udfs.handlers.torch._sizes import free_sizes
 
 if TYPE_CHECKING:
@@ -216,10 +217,7 @@ def _captured(
             module = _by_fx(copied(), len(inputs))
     except Exception as fx_error:  # noqa: BLE001 - tracing runs the user's own forward, which may raise anything
         try:
-            if learning:
-                module = _still(lambda: _by_export(copied(), inputs, learning=True))
-            else:
-                module = _by_export(copied(), inputs)
+            module = _exported_once(copied, inputs) if learning else _by_export(copied(), inputs)
         except Exception as export_error:
             told = [first_line(error) for error in (export_error, fx_error)]
             raise UntraceableModelError(
@@ -230,6 +228,16 @@ def _captured(
     reshape_views(module)
     free_sizes(module, inputs)
     module.meta["leaves"] = {path for path, inner in model.named_modules() if path and not any(inner.children())}
+    return module
+
+
+def _exported_once(copied: Callable[[], nn.Module], inputs: Sequence[TensorSpec]) -> fx.GraphModule:
+    """Export a model for training, or take the program of one that was exported before and does the same."""
+    known = recalled(copied(), inputs)
+    if known is not None:
+        return known
+    module = _still(lambda: _by_export(copied(), inputs, learning=True))
+    remember_program(copied(), inputs, module)
     return module
 
 

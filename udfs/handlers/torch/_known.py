@@ -136,7 +136,7 @@ class Questions:
         """
         places: dict[Hashable, int] = {}
 
-        def read(below: fx.Node) -> _Told:
+        def read(below: fx.Node) -> Any:
             if below not in self._told:
                 raise UnknownError
             root = self._roots[below]
@@ -301,6 +301,13 @@ def _is_torch(module: Any) -> bool:
     return str(module).partition(".")[0] == "torch"
 
 
+_ATTENTION: tuple[Callable[[], bool], ...] = (
+    torch.backends.cuda.flash_sdp_enabled,
+    torch.backends.cuda.mem_efficient_sdp_enabled,
+    torch.backends.cuda.math_sdp_enabled,
+)
+
+
 def _settings() -> Hashable:
     """Tell how torch is set, where that decides which way an operation takes."""
     backends = torch.backends
@@ -312,9 +319,7 @@ def _settings() -> Hashable:
         *(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")),
         *(torch.get_autocast_dtype(device) for device in ("cpu", "cuda")),
         backends.mha.get_fastpath_enabled(),
-        backends.mkldnn.enabled,  # type: ignore[attr-defined]  # of a module that replaces itself
-        backends.cudnn.enabled,  # type: ignore[attr-defined]
-        backends.cuda.flash_sdp_enabled(),
-        backends.cuda.mem_efficient_sdp_enabled(),
-        backends.cuda.math_sdp_enabled(),
+        backends.mkldnn.enabled,
+        backends.cudnn.enabled,
+        *(told() for told in _ATTENTION),
     )

@@ -90,7 +90,7 @@ def _is_inplace(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
 
 
 def _has_positional_flag(node: fx.Node) -> bool:
-    signature = _signature(node.target)  # type: ignore[arg-type]  # a function
+    signature = _signature(node.target)
     try:
         bound = None if signature is None else signature.bind(*node.args, **node.kwargs)
     except TypeError:
