@@ -15,7 +15,7 @@ from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._records import check_trunk
 from udfs.handlers.torch._adoption import used_slots
 from udfs.handlers.torch._branch_session import Branch, BranchSession
-from udfs.handlers.torch._fx import capture_training
+from udfs.handlers.torch._fx import capture_training, check_training
 from udfs.handlers.torch._graph import held_tensors, layer_graph
 from udfs.handlers.torch._measure import BATCHES, Measure, common_strides, measure
 from udfs.handlers.torch._model import TorchModel
@@ -70,6 +70,7 @@ def _opened(
 ) -> Adapted:
     # The session divides pixels by 255.
     read = [replace(spec, dtype="float32") if spec.dtype == "uint8" else spec for spec in inputs]
+    check_training(trainer.model, read)
     module = capture_training(trainer.model, read, training=True)
     measures = [measure(module, read, batch, learning=True) for batch in BATCHES]
     traced = TorchModel(module, read, str(session.device), original=trainer.model)
