@@ -31,7 +31,7 @@ CONVOLUTIONS = 3
 
 
 def trainer(params: dict[str, Any]) -> ModelTrainer:
-    """A CNN over a trunk that is the same in every process; the last convolutions, their batch norms and a head learn."""
+    """A CNN over a trunk that is the same in every process; the last convolutions with their norms learn, and a head."""
     layers = keras.layers
     x = image = keras.Input((SIDE * SIDE,))
     x = layers.Reshape((SIDE, SIDE, 1))(x)
@@ -41,7 +41,7 @@ def trainer(params: dict[str, Any]) -> ModelTrainer:
         x = layers.Conv2D(8, 3, padding="same", kernel_initializer=drawn, trainable=learns)(x)
         x = layers.ReLU()(layers.BatchNormalization(trainable=learns)(x))
         x = layers.Dropout(0.3, trainable=learns)(x)
-    x = layers.Dense(384, activation="relu")(layers.Flatten()(layers.MaxPooling2D()(x)))
+    x = layers.Dense(768, activation="relu")(layers.Flatten()(layers.MaxPooling2D()(x)))
     x = layers.Dropout(0.3)(layers.BatchNormalization()(x))
     model = keras.Model(image, layers.Dense(CLASSES)(x))
     return ModelTrainer(
@@ -58,10 +58,8 @@ def images(spark: SparkSession, rows: int) -> DataFrame:
     """Random images, of the class of the brightest of their thirds."""
     drawn = np.random.default_rng(0).random((rows, SIDE * SIDE))
     classes = drawn[:, : SIDE * SIDE // CLASSES * CLASSES].reshape(rows, CLASSES, -1).mean(-1).argmax(-1)
-    listed = [
-        (number, image.tolist(), int(label)) for number, (image, label) in enumerate(zip(drawn, classes, strict=True))
-    ]
-    return spark.createDataFrame(listed, "id long, x array<double>, y int")
+    labelled = zip(range(rows), drawn.tolist(), classes.tolist(), strict=True)
+    return spark.createDataFrame(list(labelled), "id long, x array<double>, y int")
 
 
 def fitted(spark: SparkSession, store: Store, name: str, *, fuse: bool) -> Cycle:
@@ -92,9 +90,8 @@ def checkpoints(cycle: Cycle) -> dict[str, dict[str, Any]]:
     for trial in cycle.trials:
         record = kept.last(trial.trial_id)
         assert record is not None
-        states[trial.trial_id] = unpack(
-            kept.read(trial.trial_id, record.version, record.digest), lambda array, _: array
-        )
+        state = kept.read(trial.trial_id, record.version, record.digest)
+        states[trial.trial_id] = unpack(state, lambda array, _kind: array)
     return states
 
 
@@ -118,4 +115,4 @@ def test_candidates_train_together_as_they_do_alone(spark: SparkSession, store: 
     for trial in together._trials:
         model = trainer(trial.params).model
         exact = 3 * sum(variable.numpy().nbytes for variable in model.trainable_variables)
-        assert exact <= trial.state_bytes <= 1.02 * exact, "weights and their two slots hop"
+        assert exact <= trial.state_bytes <= 1.02 * exact + 2 * 4 * 768, "weights, two slots, the norm's statistics hop"
