@@ -31,7 +31,7 @@ CONVOLUTIONS = 3
 
 
 def trainer(params: dict[str, Any]) -> ModelTrainer:
-    """A CNN over a trunk that is the same in every process; the last convolutions with their norms learn, and a head."""
+    """A CNN over a trunk that is the same in every process; its last convolutions and a head learn."""
     layers = keras.layers
     x = image = keras.Input((SIDE * SIDE,))
     x = layers.Reshape((SIDE, SIDE, 1))(x)

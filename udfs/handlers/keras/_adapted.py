@@ -7,14 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from keras.layers import Lambda
 
 from optimizer.errors import GraphError
 from optimizer.graph import frontier, materialisable
 from udfs.handlers._adapted import AdaptedModel, frozen_hash, trained_whole, with_columns
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._records import check_trunk
+from udfs.handlers.keras._apart import keeps_records_apart
 from udfs.handlers.keras._branch_session import BranchSession
 from udfs.handlers.keras._capture import capture
+from udfs.handlers.keras._fingerprint import structure
 from udfs.handlers.keras._graph import layer_graph
 from udfs.handlers.keras._measure import BATCHES, measure
 from udfs.handlers.keras._model import KerasModel
@@ -94,7 +97,7 @@ def _opened(
     # The session divides pixels by 255.
     read = [replace(spec, dtype="float32") if spec.dtype == "uint8" else spec for spec in inputs]
     captured = capture(trainer.model, read, training=True)
-    measures = [measure(captured, read, batch, trainer.model) for batch in BATCHES]
+    measures = _measured(captured, read, trainer.model)
     traced = KerasModel(captured, read, device)
     traced.graph = layer_graph(captured, measures, session.learning)
     _check_effects(captured, measures[0], traced.graph)
@@ -104,11 +107,40 @@ def _opened(
         feeds = shown.inputs
     else:
         run = traced.branch(feeds)
-        check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
+        if not all(map(keeps_records_apart, traced.trunk(feeds))):
+            check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
         session.train_branch(run, [place for place, name in enumerate(feeds) if name in shown.inputs])
     moving = frozenset[int]().union(*(effects.moves for effects in measures[0].effects))
     session.open(moving, frozen_hash(shown, feeds))
     return _KerasAdapted(shown, feeds, slots, "", trainer.model, session, trainer, traced=traced)
+
+
+def _measured(captured: Capture, inputs: Sequence[TensorSpec], model: Any) -> list[Measure]:
+    """Measure a model in training; of candidates with one architecture, made of Keras's layers, only the first."""
+    layers = model._flatten_layers()  # noqa: SLF001 - has no public reader
+    if not all(type(layer).__module__.startswith("keras.") and not isinstance(layer, Lambda) for layer in layers):
+        return [measure(captured, inputs, batch, model) for batch in BATCHES]
+    variables = {id(variable): place for place, variable in enumerate(model.variables)}
+    key = f"{structure(captured, model)} {inputs}"
+    if key not in _known:
+        made = [measure(captured, inputs, batch, model) for batch in BATCHES]
+        _known[key] = [_renamed(one, {**variables, 0: _NOBODY}) for one in made]
+        while len(_known) > _KEPT:
+            _known.pop(next(iter(_known)))
+    ids = {place: variable for variable, place in variables.items()}
+    return [_renamed(one, {**ids, _NOBODY: 0}) for one in _known[key]]
+
+
+def _renamed(measured: Measure, names: Mapping[int, int]) -> Measure:
+    """Call the variables that the steps move by other names: ids, or places among a model's variables."""
+    effects = [replace(done, moves=frozenset(map(names.__getitem__, done.moves))) for done in measured.effects]
+    return replace(measured, effects=effects)
+
+
+# Of the architectures of a search, by structure: with places for the ids of variables.
+_KEPT = 64
+_NOBODY = -1
+_known: dict[str, list[Measure]] = {}
 
 
 def _check_own(model: Any) -> None:

@@ -112,6 +112,11 @@ class KerasModel:
         activation = None if maker is None else getattr(maker.operation, "activation", None)
         return None if activation is None else str(getattr(activation, "__name__", type(activation).__name__))
 
+    def trunk(self, feeds: Sequence[str]) -> list[Step]:
+        """List the steps that compute some layers from the model's inputs."""
+        inputs = dict.fromkeys(self._captured.inputs)
+        return self._steps(inputs.keys(), self._needed(inputs, [self._index(name) for name in feeds]))
+
     def branch(self, feeds: Sequence[str]) -> Callable[..., list[Any]]:
         """Make a function from the tensors of some layers, and whether it trains, to the model's outputs.
 
