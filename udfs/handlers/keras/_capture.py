@@ -10,6 +10,7 @@ import keras
 
 from udfs.handlers._outputs import keyed_outputs
 from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.keras._modes import is_frozen
 from udfs.handlers.keras._names import unnumbered
 from udfs.handlers.keras._open import in_order, inference, is_functional, opened, symbols_of
 
@@ -47,6 +48,8 @@ class Step:
         With a :class:`Ref` for each tensor.
     reads, writes : tuple of int
         Indices of the values in the arguments, in their order, and of the values returned.
+    frozen : bool
+        It is a frozen layer, or within one: it stays in inference mode while others train.
     """
 
     operation: Any
@@ -55,6 +58,7 @@ class Step:
     kwargs: dict[str, Any]
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    frozen: bool = False
 
     def __call__(self, values: Mapping[int, Any], *, training: bool = False) -> list[Any]:
         """Call the operation, by default in inference mode; returns the values for ``writes``."""
@@ -64,7 +68,7 @@ class Step:
 
         args, kwargs = keras.tree.map_structure(given, (self.args, self.kwargs))
         if getattr(self.operation, "_call_has_training_arg", False):
-            kwargs["training"] = training
+            kwargs["training"] = training and not self.frozen
         flat: list[Any] = keras.tree.flatten(self.operation(*args, **kwargs))
         return flat
 
@@ -167,7 +171,13 @@ def output_structure(model: Any) -> Any:
 
 
 def _walk(
-    captured: Capture, outputs: Sequence[Any], known: dict[int, int], prefix: str, *, training: bool
+    captured: Capture,
+    outputs: Sequence[Any],
+    known: dict[int, int],
+    prefix: str,
+    *,
+    training: bool,
+    frozen: bool = False,
 ) -> list[int]:
     """Add the steps that lead to ``outputs``; ``known`` has the values of the symbols there are."""
     for node in in_order(outputs, known):
@@ -184,14 +194,15 @@ def _walk(
 
         args, kwargs = keras.tree.map_structure(ref, (node.arguments.args, node.arguments.kwargs))
         reads = tuple(known[id(symbol)] for symbol in node.arguments.keras_tensors)
-        inside = opened(node, composite=not (training and getattr(operation, "trainable", False)))
+        still = frozen or (isinstance(operation, keras.Layer) and is_frozen(operation))
+        inside = opened(node, composite=still or not training)
         if inside is None:
             values = [captured.value(symbol) for symbol in node.outputs]
-            captured.steps.append(Step(operation, path, tuple(args), dict(kwargs), reads, tuple(values)))
+            captured.steps.append(Step(operation, path, tuple(args), dict(kwargs), reads, tuple(values), still))
         else:
             symbols, returned = inside
             given = {id(symbol): value for symbol, value in zip(symbols, reads, strict=True)}
-            values = _walk(captured, returned, given, f"{path}/", training=training)
+            values = _walk(captured, returned, given, f"{path}/", training=training, frozen=still)
         if len(values) == 1:
             captured.returned.setdefault(path, values[0])
         known.update({id(symbol): value for symbol, value in zip(node.outputs, values, strict=True)})

@@ -75,7 +75,8 @@ def structure(captured: Capture, model: Any) -> str:
     layers = [model, *model._flatten_layers(include_self=False)]  # noqa: SLF001 - has no public reader
     shapes = [(variable.shape, variable.dtype, variable.trainable) for variable in model.variables]
     symbols = [(symbol.shape, symbol.dtype) for symbol in captured.symbols]
-    digest.update(repr(([layer.trainable for layer in layers], shapes, symbols)).encode())
+    frozen = [step.frozen for step in captured.steps], [layer.trainable for layer in layers]
+    digest.update(repr((frozen, shapes, symbols)).encode())
     return digest.hexdigest()
 
 

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["frozen_in_inference", "unfused"]
+__all__ = ["frozen_in_inference", "is_frozen", "unfused"]
+
+
+def is_frozen(layer: Any) -> bool:
+    """Whether a layer has ``trainable=False``, and no layer within it that learns."""
+    return not layer.trainable and not any(variable.trainable for variable in layer.variables)
 
 
 @contextmanager
 def frozen_in_inference(model: Any) -> Iterator[None]:
-    """Keep the layers of a model with ``trainable=False`` in inference mode while the others train.
+    """Keep the frozen layers of a model in inference mode while the others train, with all that lies inside them.
 
     Keras itself does so for batch norm alone: a dropout in a frozen block would draw. It counts where a step is traced.
 
@@ -34,7 +39,7 @@ def frozen_in_inference(model: Any) -> Iterator[None]:
     frozen = [
         layer
         for layer in layers
-        if not layer.trainable and getattr(layer, "_call_has_training_arg", False) and "call" not in vars(layer)
+        if is_frozen(layer) and getattr(layer, "_call_has_training_arg", False) and "call" not in vars(layer)
     ]
     for layer in frozen:
         # Past Keras's own setter, which would look for weights in it.
