@@ -21,7 +21,7 @@ def rate_places(optimizer: Any) -> list[int]:
     return [place for place, variable in enumerate(optimizer.variables) if variable.name == _RATE]
 
 
-def adopt_state(model: Any, saved: Mapping[str, Any]) -> None:
+def adopt_state(model: Any, held: Sequence[Any], saved: Mapping[str, Any]) -> None:
     """Take over weights, buffers, the optimizer's slots and its steps; rate and seed generators stay the model's own.
 
     Everything is compared before anything is taken over.
@@ -30,6 +30,8 @@ def adopt_state(model: Any, saved: Mapping[str, Any]) -> None:
     ----------
     model : keras.Model
         Compiled and new: nothing has been trained with it.
+    held : sequence of keras.Variable
+        Those of the model that a checkpoint has.
     saved : mapping
         State of a session of Keras.
 
@@ -45,11 +47,11 @@ def adopt_state(model: Any, saved: Mapping[str, Any]) -> None:
     own_rates, rates = rate_places(optimizer), saved.get("rates", rate_places(optimizer))
     slots = [variable for place, variable in enumerate(optimizer.variables) if place not in own_rates]
     kept = [value for place, value in enumerate(saved["optimizer"]) if place not in rates]
-    _check(model.variables, saved["model"], "model")
+    _check(held, saved["model"], "model")
     _check(slots, kept, "optimizer")
     # Without the states of metrics and of the seed generators, which dropout draws from.
     weights = {id(variable) for variable in model.weights}
-    for variable, value in zip(model.variables, saved["model"], strict=True):
+    for variable, value in zip(held, saved["model"], strict=True):
         if id(variable) in weights:
             variable.assign(value)
     for variable, value in zip(slots, kept, strict=True):
