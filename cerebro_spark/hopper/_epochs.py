@@ -259,18 +259,18 @@ class Epochs:
         except BaseException as error:  # noqa: BLE001 - raised again where the run was started
             state.fail(error)
             return
+        try:
+            self._enter()
+        except BaseException as error:  # noqa: BLE001 - raised again where the run was started
+            state.fail(error)
+            return
         with state.changed:
-            try:
-                self._enter()
-            except BaseException as error:  # noqa: BLE001 - raised again where the run was started
-                state.fail(error)
-                return
             self.step()
 
     def _enter(self) -> None:
-        """Let trials enter their next epoch, where they may train more."""
+        """Let trials enter their next epoch, where they may train more; the lock must be free."""
         entered = self._state.entered
-        self._groups.enter([trial for trial in self._training() if entered.get(trial.trial_id) != trial.epoch])
+        self._groups.enter(lambda: [trial for trial in self._training() if entered.get(trial.trial_id) != trial.epoch])
 
     def _new_hopper(self, policy: str, seed: int) -> Hopper:
         state = self._state

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_run import EPOCHS, Player, World, die, ids, one_call_at_a_time
 
-from cerebro_spark.hopper import ROUNDS, Group, Trial
+from cerebro_spark.hopper import ROUNDS, Group, Trial, _epochs
 from optimizer import procedures
-from udfs.hopper import Ended, EvaluateUnit, Printed, TrainUnit, UnitFailure, WorkUnit
+from udfs.hopper import Acknowledged, Beat, Ended, EvaluateUnit, Printed, TrainUnit, UnitFailure, WorkUnit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -384,3 +386,54 @@ def test_a_grouping_that_forgets_a_trial_ends_the_run() -> None:
     made.players[0].join()
     made.play(lambda player, _unit: player.work())
     assert "grouping of c000, c001 gave nobody" in str(made.coordinator.error)
+
+
+def test_a_slow_grouping_delays_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It opens models and plans; one that is paused meanwhile is by itself in the new epoch."""
+    monkeypatch.setattr(_epochs, "ThreadPoolExecutor", ThreadPoolExecutor)
+    asked, opened = threading.Event(), threading.Event()
+
+    class Slow(Pairs):
+        def groups(self, trials: Sequence[Trial]) -> list[Group]:
+            if trials[0].epoch and not asked.is_set():
+                asked.set()
+                assert opened.wait(30)
+            return super().groups(trials)
+
+    made = World(3, 1, 1, validates=False, policy="fixed", grouping=Slow(3))
+    (player,) = made.players
+    player.join()
+    player.ask()
+    player.work()
+    player.ask()
+    while player.writing:
+        player.store()
+    assert asked.wait(10)
+    beats: list[Any] = []
+
+    def beat() -> None:
+        beats.append(made.coordinator.answer(Beat(worker="w0", attempt="1")))
+        made.coordinator.hold("c001", held=True)
+
+    beating = threading.Thread(target=beat)
+    beating.start()
+    beating.join(10)
+    opened.set()
+    assert beats == [Acknowledged()]
+    seen: set[tuple[str, ...]] = set()
+    while not seen >= {("c000", "c002")}:
+        player.ask()
+        if player.unit is not None:
+            seen.add(tuple(ids(player.unit)))
+            player.work()
+    assert seen == {("c000", "c002")}
+    made.coordinator.hold("c001", held=False)
+    while not made.coordinator.wait(0.01):
+        player.ask()
+        if player.unit is not None:
+            seen.add(tuple(ids(player.unit)))
+            player.work()
+        while player.writing:
+            player.store()
+    assert seen == {("c000", "c002"), ("c001",)}
+    assert {trial.status for trial in made.trials} == {"finished"}
