@@ -127,6 +127,8 @@ class Recovery:
         state = self._state
         # A worker that has one in a unit may have the checkpoint, or will say that it has not.
         busy = {trial.trial_id for assignment in state.assignments for trial in assignment.trials}
+        # Of one whose results are being written, the epoch counts; it goes back afterwards.
+        busy |= state.closing
         again = []
         for trial in trials:
             if state.reachable(trial) or not trial.running or trial.trial_id in busy:

@@ -82,6 +82,8 @@ class RunState:
     earlier_s : float
         Seconds that earlier parts of the run took.
     observer : Observer or None
+    checkpoints : str
+        One of :data:`CHECKPOINTS`.
 
     Attributes
     ----------
@@ -89,6 +91,8 @@ class RunState:
         Schedules the run.
     entered : dict of str to int
         By trial id, the epoch that it trains or waits in.
+    closing : set of str
+        Trials whose results are being written, and about which the procedure has not decided yet.
     evaluations : set of (str, int)
         Trial and partition of each evaluation that no worker has been given yet.
     blamed : set of (str, int)
@@ -117,6 +121,7 @@ class RunState:
         validates: bool,
         earlier_s: float,
         observer: Observer | None,
+        checkpoints: str,
     ) -> None:
         self.changed = threading.Condition(threading.RLock())
         self.trials = trials
@@ -126,6 +131,7 @@ class RunState:
         self.workers: dict[str, Attached] = {}
         self.observer = observer or Unobserved()
         self.entered: dict[str, int] = {}
+        self.closing: set[str] = set()
         self.evaluations: set[tuple[str, int]] = set()
         self.events: list[Event] = []
         self.losses: list[Loss] = []
@@ -141,6 +147,7 @@ class RunState:
         self.changes = 0
         self.shared = False
         self._validates = validates
+        self._checkpoints = checkpoints
         self._started = time.monotonic() - earlier_s
 
     @property
@@ -166,6 +173,16 @@ class RunState:
     def reachable(self, trial: Trial) -> bool:
         """Whether some worker or the store has the trial's last checkpoint, or it is built from the seed."""
         return trial.durable or trial.holder in self.workers
+
+    def stores(self, trial: Trial, epoch: int, *, ends_epoch: bool) -> bool:
+        """Whether the state of a trial after a visit in an epoch is to be in the store, not in memory alone."""
+        if self._checkpoints == "visits" or not ends_epoch:
+            return self._checkpoints == "visits"
+        return self._checkpoints == "epochs" or epoch + 1 >= trial.granted
+
+    def secured(self, trial: Trial) -> bool:
+        """Whether the state of a trial that has finished its epoch is where it is to be."""
+        return trial.durable if self.stores(trial, trial.epoch, ends_epoch=True) else self.reachable(trial)
 
     def source_state(self, trial: Trial) -> SourceState | None:
         """Name the checkpoint that a clone begins from, by an empty digest where it is lost; ``None`` of no clone."""

@@ -21,6 +21,9 @@ from udfs.hopper import Checkpoints
 RATES = [0.1, 0.03, 0.01, 0.003, 0.001, 0.0003]
 WIDE, INNER, CLASSES, EPOCHS, BATCH = 3, 32, 2, 3, 16
 
+# The file that the campaign at hand has, the last one; "" if none.
+GATES = [""]
+
 # The step of its first unit in which a configuration stops until its process is killed.
 HUNG = 3
 
@@ -52,7 +55,7 @@ def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
         trunk = torch.nn.Sequential(torch.nn.Linear(WIDE, INNER), torch.nn.Tanh()).requires_grad_(False)
     net = torch.nn.Sequential(trunk, torch.nn.BatchNorm1d(INNER), torch.nn.Dropout(0.2), torch.nn.Linear(INNER, 2))
     optimizer = torch.optim.Adam([each for each in net.parameters() if each.requires_grad], lr=params["lr"])
-    loss = Hanging(GATE if params["lr"] == RATES[-1] else "")
+    loss = Hanging(GATES[-1] if params["lr"] == RATES[-1] else "")
     return ModelTrainer(
         model=net, optimizer=optimizer, loss=loss, metrics=["accuracy"], batch_size=BATCH, epochs=EPOCHS
     )
@@ -100,8 +103,6 @@ def report(found: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    global GATE
-    GATE = ""
     master, uri, name, mode = sys.argv[1:5]
     settings: dict[str, Any] = json.loads(sys.argv[5]) if len(sys.argv) > 5 else {}
     gate = settings.pop("gate", "")
@@ -117,7 +118,7 @@ def main() -> None:
     )
     if mode == "fit":
         found["undisturbed"] = report(campaign(spark, store, "undisturbed", **settings).fit(batch))
-    GATE = gate
+    GATES.append(gate)
     disturbed = campaign(spark, store, name, **settings)
     found["disturbed"] = report(disturbed.fit(batch) if mode == "fit" else disturbed.resume())
     print("FOUND", json.dumps(found), flush=True)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from standalone import StandaloneCluster
 
 pytest.importorskip("torch")
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from conftest import Search
+    from standalone import StandaloneCluster
 
 _DRIVER = Path(__file__).with_name("adapting.py")
 

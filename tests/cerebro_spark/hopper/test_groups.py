@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_run import EPOCHS, Player, World, die, ids, one_call_at_a_time
+from simulated_run import EPOCHS, Halves, Player, World, die, ids, one_call_at_a_time
 
-from cerebro_spark.hopper import ROUNDS, Group, Trial, _epochs
+from cerebro_spark.hopper import CHECKPOINTS, ROUNDS, Group, Trial, _epochs
 from optimizer import procedures
 from udfs.hopper import Acknowledged, Beat, Ended, EvaluateUnit, Printed, TrainUnit, UnitFailure, WorkUnit
 
@@ -73,6 +73,7 @@ def world(configs: int, workers: int, size: int, **others: Any) -> tuple[World, 
     losses=st.integers(0, 5),
     failures=st.integers(0, 2),
     held=st.integers(0, 2),
+    checkpoints=st.sampled_from(CHECKPOINTS),
 )
 def test_whatever_happens_every_member_visits_every_shard_once_an_epoch(  # noqa: C901, PLR0912, PLR0913 - faults, in turn
     *,
@@ -87,9 +88,19 @@ def test_whatever_happens_every_member_visits_every_shard_once_an_epoch(  # noqa
     losses: int,
     failures: int,
     held: int,
+    checkpoints: str,
 ) -> None:
     replicas = min(workers, 1 + extra)
-    made, _ = world(configs, workers, size, validates=validates, policy=policy, rounds=rounds, replicas=replicas)
+    made, _ = world(
+        configs,
+        workers,
+        size,
+        validates=validates,
+        policy=policy,
+        rounds=rounds,
+        replicas=replicas,
+        checkpoints=checkpoints,
+    )
     draw = random.Random(seed)  # noqa: S311 - of a test
     for _ in range(4000):
         if made.coordinator.wait(0.0):
@@ -132,7 +143,8 @@ def test_whatever_happens_every_member_visits_every_shard_once_an_epoch(  # noqa
         if trial.failed:
             continue
         assert trial.status == "finished"
-        assert [epoch for trial_id, epoch in made.closed if trial_id == trial.trial_id] == list(range(EPOCHS))
+        closed = [epoch for trial_id, epoch in made.closed if trial_id == trial.trial_id]
+        assert closed == list(range(EPOCHS)) or (checkpoints == "end" and {*closed} == {*range(EPOCHS)})
         assert sorted(trial.visits) == [(epoch, part) for epoch in range(EPOCHS) for part in made.all_partitions]
         assert made.store[trial.trial_id, trial.digests[-1]] == tuple(trial.visits)
 
@@ -320,23 +332,6 @@ def test_the_users_stop_takes_a_member_out_and_the_others_go_on(in_flight: bool)
     assert all("c000" not in unit for unit in seen)
     if in_flight:
         assert seen == [["c001", "c002"]] * len(seen)
-
-
-class Halves(procedures.Procedure):
-    """Trains four configurations for one epoch, and the better half for another one."""
-
-    def decide(self, fresh: Any, idle: int) -> None:  # noqa: ARG002 - all at once
-        if not self.started:
-            for number in range(4):
-                self.start({"number": number}, 1)
-        for trial in fresh:
-            if trial.finished == 1 and trial.params["number"] % 2:
-                self.carry_on(trial, 1)
-            elif trial.waiting:
-                self.stop(trial, "enough")
-
-    def plan(self) -> Any:
-        return procedures.Plan("Halves", (), epochs_each=2, chain=2, configurations=4, clones=0, most_epochs=6)
 
 
 def test_a_procedure_takes_members_out_at_the_end_of_an_epoch_and_the_rest_form_new_groups() -> None:
