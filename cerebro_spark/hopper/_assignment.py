@@ -166,8 +166,7 @@ class Assignments:
             if isinstance(member, TrainedMember):
                 before = start.trial.holder
                 start.trial.trained(assignment.epoch, assignment.partition, worker.name, member)
-                if before is not None and before != worker.name and before in state.workers:
-                    state.workers[before].drop.append((start.trial.trial_id, start.version))
+                state.hopped(start.trial, before, start.version)
                 state.want_evaluation(start.trial)
         if done:
             state.hopper.finish(unit, max(sum(member.seconds for _, member in done), 1e-6))

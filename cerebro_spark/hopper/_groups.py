@@ -130,6 +130,7 @@ class Groups:
     def leave(self, trial: Trial) -> None:
         """Take a trial that has ended out of its group: no more of its units are given out."""
         self._state.hopper.stop(trial.trial_id)
+        self._state.drop_copy(trial)
         group = self._of.pop(trial.trial_id, None)
         if group is not None:
             self.mend(self._members(group))

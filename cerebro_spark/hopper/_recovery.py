@@ -60,6 +60,8 @@ class Recovery:
         for trial in state.trials:
             if trial.holder == name:
                 trial.holder = None
+            if trial.copy is not None and trial.copy.worker == name:
+                trial.copy = None
         # Also trials whose holder was lost before, while this worker may have had their checkpoints.
         self.rewind(state.trials)
         self.adopt()

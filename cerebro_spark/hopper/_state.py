@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.hopper._events import Unobserved
 from cerebro_spark.hopper._holdings import Holdings
+from cerebro_spark.hopper._trial import Copy
 from udfs.hopper import SourceState
 
 if TYPE_CHECKING:
@@ -183,6 +184,40 @@ class RunState:
     def secured(self, trial: Trial) -> bool:
         """Whether the state of a trial that has finished its epoch is where it is to be."""
         return trial.durable if self.stores(trial, trial.epoch, ends_epoch=True) else self.reachable(trial)
+
+    def hopped(self, trial: Trial, before: str | None, version: int) -> None:
+        """Keep the state that a trial has been trained on where it is, or have it dropped.
+
+        Parameters
+        ----------
+        trial : Trial
+            Its holder has the new state.
+        before : str or None
+            Worker that held the earlier one.
+        version : int
+            Of the earlier one.
+        """
+        if trial.copy is not None and trial.copy.worker == trial.holder:
+            # It holds one state of a trial: the new one.
+            trial.copy = None
+        if before is None or before == trial.holder or before not in self.workers:
+            return
+        earlier = Copy(before, version)
+        if self._checkpoints == "visits":
+            self._drop(trial, earlier)
+        else:
+            self.drop_copy(trial)
+            trial.copy = earlier
+
+    def drop_copy(self, trial: Trial) -> None:
+        """Have the copy of a trial's earlier state dropped."""
+        copy, trial.copy = trial.copy, None
+        if copy is not None:
+            self._drop(trial, copy)
+
+    def _drop(self, trial: Trial, copy: Copy) -> None:
+        if copy.worker in self.workers:
+            self.workers[copy.worker].drop.append((trial.trial_id, copy.version))
 
     def source_state(self, trial: Trial) -> SourceState | None:
         """Name the checkpoint that a clone begins from, by an empty digest where it is lost; ``None`` of no clone."""
