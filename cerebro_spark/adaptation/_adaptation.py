@@ -116,6 +116,9 @@ class Adaptation:
         Rates of a worker. By default they are measured once, before the first cycle of this object.
     bytes_per_second : float, optional
         Rate that the reader of stored layers is held to, to see the planner decide. Default none.
+    checkpoints : {"visits", "epochs", "end"}, optional
+        When what a configuration has learned goes to the store, as for :class:`GridSearch`. By default at the end of
+        its epochs, as in current practice, so that little is written; with a ``search``, at the end of each epoch.
     metric, mode, errors, callbacks, experiment, tensorboard, progress, unit_timeout_s, schedule, rounds
         As for :class:`GridSearch`; MLflow gets a run for each cycle.
     seed : int
@@ -149,6 +152,7 @@ class Adaptation:
     storage_dtype: str = "float32"
     costs: Costs | None = None
     bytes_per_second: float | None = None
+    checkpoints: str | None = None
     metric: str | Sequence[str] = "loss"
     mode: str | Sequence[str] | None = None
     errors: str = "drop"
@@ -396,6 +400,7 @@ class Adaptation:
     def _new_search(self, epochs: Sequence[int]) -> Search:
         """Make the search of a cycle; the epochs are those of a grid's configurations."""
         settings = {name: getattr(self, name) for name in _OF_A_SEARCH}
+        settings["checkpoints"] = self.checkpoints or ("end" if self.search is None else "epochs")
         if self.search is None:
             return CandidateGrid(**settings, epochs=epochs)
         search = self.search(**settings)

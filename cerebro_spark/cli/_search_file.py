@@ -40,6 +40,7 @@ _SETTINGS = (
     "image_size",
     "rounds",
     "keep",
+    "checkpoints",
     "stoppers",
     "max_configurations",
     "max_total_epochs",

@@ -70,7 +70,8 @@ class Retention:
                 swept[trial.source.trial_id] = by_id[trial.source.trial_id]
         pins = self._pins(by_id.values())
         for trial in swept.values():
-            below = len(trial.history) * self._num_shards - 1
+            last = len(trial.history) * self._num_shards
+            below = max((version for version in tuple(trial.stored) if version < last), default=0)
             keep = self._kept(trial) | pins.get(trial.trial_id, set())
             try:
                 gone = self._checkpoints.retain(trial.trial_id, below, keep)

@@ -232,7 +232,7 @@ class Selection(Results, Model, MLWritable):
         """
         self._check_replayable()
         followers = Followers(callbacks=callbacks, progress=progress)
-        spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay", replays=self.spec.run)
+        spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay", replays=self.spec.run, checkpoints="visits")
         backend.admit()
         probed = probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend)
         visits = on_workers(self.placements(), backend.num_workers)

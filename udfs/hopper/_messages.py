@@ -114,6 +114,9 @@ class Member:
         Of a clone at version 0: what it adopts once it is built from the seed.
     record : Record or None
         How that checkpoint came to be, for a unit of training; ``None`` for one of evaluation.
+    stores : bool
+        Whether the checkpoint that the unit makes goes to the store too. Default ``True``. If not, it goes there where
+        the worker has no memory for it.
     """
 
     trial_id: str
@@ -123,6 +126,7 @@ class Member:
     peer: str
     source: SourceState | None = None
     record: Record | None = None
+    stores: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,6 +387,6 @@ class ShardFailed(Request[Acknowledged]):
 
 
 HOPPER = WireProtocol(
-    "hopper", 5, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
+    "hopper", 6, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
 )
 """Messages of the model hopper; raise its version with every change of one."""

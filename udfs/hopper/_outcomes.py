@@ -68,7 +68,8 @@ class Outcomes:
         self._states.put(member.trial_id, version, state)
         visits = (*member.record.visits, (unit.epoch, unit.partition))
         merged = {name: part.tolist() for name, part in merge_sums(member.record.arrays(), sums).items()}
-        self._uploads.submit(Record(member.trial_id, version, digest, visits, merged), state)
+        if member.stores or self._states.full:
+            self._uploads.submit(Record(member.trial_id, version, digest, visits, merged), state)
         return TrainedMember(
             trial_id=member.trial_id,
             seconds=seconds,

@@ -102,6 +102,10 @@ def test_only_what_learns_hops(cycles: Cycles) -> None:
         random = sum(tensor.nbytes for tensor in _tensors(checkpoint(cycles.second, trial.trial_id)["random"]))
         exact = changing + slots + random
         assert exact <= trial.state_bytes <= 1.02 * exact
+        hops = [event.fetched_bytes for event in cycles.second.outcome.events if event.trial_id == trial.trial_id]
+        assert any(hops)
+        assert all(exact <= hop <= 1.02 * exact for hop in hops if hop)
+        assert set(trial.stored) == {trial.version}, "a state within the epochs went to the store"
 
 
 def _tensors(value: Any) -> list[Any]:
@@ -236,6 +240,7 @@ def test_bad_trainers_are_refused_before_training(
         ({"materialize": False}, "materialise"),
         ({"bytes_per_second": 0}, "bytes_per_second=0"),
         ({"schedule": "fast"}, "schedule='fast'"),
+        ({"checkpoints": "never"}, "checkpoints=.never.*visits, epochs, end"),
         ({"search": "hyperband"}, r"search='hyperband'.*partial\(Hyperband"),
         ({"search": dict}, r"made a dict.*partial\(Hyperband"),
         ({"search": Hyperband}, "max_epochs"),

@@ -1,0 +1,83 @@
+"""Real processes of a cluster killed in the middle of a fused unit: the models are those of an undisturbed campaign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+pytest.importorskip("torch")
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Search
+    from standalone import StandaloneCluster
+
+_DRIVER = Path(__file__).with_name("adapting.py")
+
+
+def hung(search: Search, gate: Path) -> int:
+    """Wait until a process is in the middle of a fused unit, and give its id."""
+    search.wait_until(gate.exists)
+    return int(gate.read_text())
+
+
+def same(found: dict[str, Any], undisturbed: dict[str, Any]) -> None:
+    assert found["statuses"] == dict.fromkeys(found["statuses"], "finished")
+    assert found["tracebacks"] == []
+    assert found["digests"] == undisturbed["digests"]
+    assert found["histories"] == undisturbed["histories"]
+
+
+def split_and_tried_again(found: dict[str, Any], undisturbed: dict[str, Any]) -> None:
+    """Six configurations in two groups of three: who was killed trains alone, then in halves; the others as before."""
+    assert undisturbed["members"] == {trial_id: [[3, 3]] * 3 for trial_id in undisturbed["members"]}
+    killed = {trial_id for trial_id, epochs in found["members"].items() if epochs[0] != [3, 3]}
+    assert found["victim"] in killed
+    assert len(killed) == 3
+    for trial_id, (first, *later) in found["members"].items():
+        if trial_id in killed:
+            assert 1 in first, "it did not train alone until the end of the epoch"
+            assert later in ([[2, 2]] * 2, [[1, 1]] * 2), "all three trained together again, or never again"
+        else:
+            assert later == [[3, 3]] * 2
+    assert sorted(found["members"][trial_id][1][0] for trial_id in killed) == [1, 2, 2]
+    assert found["losses"]
+    assert found["redone"] >= 3, "the unit of the three"
+
+
+def test_a_killed_worker(cluster: StandaloneCluster, searching: Callable[..., Search], tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    search = searching("killed", driver=_DRIVER).start(gate=str(gate))
+    cluster.kill(hung(search, gate))
+    found = search.result()
+    same(found["disturbed"], found["undisturbed"])
+    split_and_tried_again(found["disturbed"], found["undisturbed"])
+
+
+@pytest.mark.slow
+def test_a_killed_executor(cluster: StandaloneCluster, searching: Callable[..., Search], tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    search = searching("executor", driver=_DRIVER).start(gate=str(gate))
+    above = {process.pid for process in psutil.Process(hung(search, gate)).parents()}
+    (executor,) = [executor.pid for executor in cluster.executors() if executor.pid in above]
+    cluster.kill(executor)
+    found = search.result()
+    same(found["disturbed"], found["undisturbed"])
+    split_and_tried_again(found["disturbed"], found["undisturbed"])
+
+
+@pytest.mark.slow
+def test_a_killed_driver_is_resumed(searching: Callable[..., Search], tmp_path: Path) -> None:
+    gate, store = tmp_path / "gate", tmp_path / "store"
+    undisturbed = searching("undisturbed-twice", store, driver=_DRIVER).start().result()
+    same(undisturbed["disturbed"], undisturbed["undisturbed"])
+    first = searching("driver", store, driver=_DRIVER).start(gate=str(gate))
+    hung(first, gate)
+    first.kill()
+    found = searching("driver", store, driver=_DRIVER).start("resume").result()["disturbed"]
+    same(found, undisturbed["undisturbed"])
+    assert found["trunk_rows"] == 0, "records passed the frozen layers again"
