@@ -14,6 +14,7 @@ from cerebro_spark.adaptation._layers import StoredLayers
 from cerebro_spark.adaptation._planning import Planning
 from cerebro_spark.adaptation._ranking import ranked
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
+from cerebro_spark.adaptation._warm import EarlierCycle, last_over
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
 from cerebro_spark.errors import InvalidArgumentError, RunError
@@ -112,6 +113,13 @@ class Adaptation:
         Switches of the planner: store layers, train candidates together, choose both at once. Default all.
     storage_dtype : {"float32", "bfloat16"}
         Of stored layers. bfloat16 takes half the disk, and :attr:`Cycle.materialised` has its error.
+    warm_start : bool
+        Begin a cycle with the weights that a configuration had at the end of the last cycle, and not with its initial
+        ones. As in scikit-learn it is what was learned that is kept: weights and the buffers that move, such as the
+        statistics of batch norm. Frozen weights, the optimizer's moments, schedules and random numbers are those of any
+        cycle. A configuration is the same if its params are, so with a search that draws others in each cycle few find
+        weights to begin with; :attr:`Cycle.notes` counts them. Those that are new, failed in the last cycle, or have
+        another model or other frozen weights now, begin anew; a clone has the state of its source. Default ``False``.
     costs : Costs, optional
         Rates of a worker. By default they are measured once, before the first cycle of this object.
     bytes_per_second : float, optional
@@ -147,6 +155,7 @@ class Adaptation:
     fuse: bool = True
     joint: bool = True
     storage_dtype: str = "float32"
+    warm_start: bool = False
     costs: Costs | None = None
     bytes_per_second: float | None = None
     metric: str | Sequence[str] = "loss"
@@ -337,7 +346,8 @@ class Adaptation:
         planning = self._planning(layers)
         capacity = self._capacity(_records(data))
         stored, done = layers.choose(planning, capacity)
-        cycle = CycleRecord(run, data.name, _records(data), capacity, list(stored))
+        earlier = last_over(self.store, self._record.cycles if self.warm_start else ())
+        cycle = CycleRecord(run, data.name, _records(data), capacity, list(stored), earlier.run)
         self._record = self._record.begin(cycle)
         self._data = data
         return self._run(search, layers, planning, cycle, done)
@@ -380,9 +390,10 @@ class Adaptation:
 
     def _searching(self, data: GrowingData) -> tuple[Search, StoredLayers]:
         """Make the search of a cycle, and open what it starts with."""
-        if self._opened is None:
-            self._opened = Candidates(self.trainer_fn, data, seed=self.seed)
         candidates = self._opened
+        if candidates is None or not candidates.suits(self.trainer_fn, seed=self.seed, layouts=self.warm_start):
+            candidates = Candidates(self.trainer_fn, data, seed=self.seed, layouts=self.warm_start)
+            self._opened = candidates
         opened = [candidates.open(params) for params in grid(self.search_space)] if self.search is None else []
         search = self._new_search([_epochs(one) for one in opened])
         procedure = search.procedure(**check_objectives(self.metric, self.mode))
@@ -424,17 +435,21 @@ class Adaptation:
     ) -> Cycle:
         candidates, data = layers.candidates, layers.data
         groups = PlannedGroups(candidates, planning, records=cycle.capacity, stored=cycle.stored)
+        # As the cycle began, whatever warm_start says now.
+        warm = EarlierCycle(self.store, cycle.warm).starts(candidates.layouts)
         settings = AdaptationSettings(
             features=layers.features,
             inputs=tuple(input_specs(data)),
             columns=tuple(column_names(data)),
             batch_size=layers.workload.batch_size,
+            warm=warm,
         )
         adapted = search.adapted(Adapted(groups, settings, Cycle))
         begun = Journal(self.store, cycle.run).begun
         result = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
         assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
-        result.plan, result.materialised, result.notes = groups.plan, done, candidates.notes
+        result.plan, result.materialised = groups.plan, done
+        result.notes = (*candidates.notes, *result.begun_with(warm))
         self._cycles = (*(line for line in self._cycles if line.run != cycle.run), result.line)
         result.cycles = self._cycles
         self._last = result

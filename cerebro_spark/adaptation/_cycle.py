@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cerebro_spark.adaptation._materialise import Materialised
     from cerebro_spark.hopper import Trial
     from optimizer.adaptation import AdaptationPlan
+    from udfs.hopper import WarmStart
     from udfs.training import Session
 
 __all__ = ["Cycle", "CycleResult"]
@@ -59,7 +60,7 @@ class Cycle(Selection):
     materialised : Materialised
         What was computed for it beforehand.
     notes : tuple of str
-        How many configurations train whole, and why.
+        How many configurations train whole, and why; how many began with the weights of an earlier cycle.
     cycles : tuple of CycleResult
         All cycles of the campaign in this process, this one last.
     """
@@ -96,6 +97,14 @@ class Cycle(Selection):
         )
         plan = [] if self.plan is None else [self.plan.explain()]
         return "\n".join([*plan, *self.notes, measured])
+
+    def begun_with(self, warm: WarmStart) -> tuple[str, ...]:
+        """Say how many configurations began with the weights of an earlier cycle."""
+        if not warm.run:
+            return ()
+        count = sum(trial.source is None and warm.of(trial.params) is not None for trial in self._trials)
+        what = "began with the weights that they had at the end of run"
+        return (f"note: {count} of {len(self._trials)} configurations {what} {warm.run}; the others began anew",)
 
     def _check_replayable(self) -> None:
         raise RunError(

@@ -34,6 +34,8 @@ class CycleRecord:
         Records that the layers on disk were planned for.
     stored : list of str
         Expressions of these layers.
+    warm : str
+        Run of the cycle whose weights it begins with. Default ``""``: with the initial ones.
     """
 
     run: str
@@ -41,6 +43,7 @@ class CycleRecord:
     records: int
     capacity: int
     stored: list[str]
+    warm: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +105,6 @@ class CampaignRecord:
 def _cycle(data: Any) -> CycleRecord:
     words = {name: typed(data, name, str) for name in ("run", "data")}
     counts = {name: typed(data, name, int) for name in ("records", "capacity")}
-    return CycleRecord(**words, **counts, stored=[str(expression) for expression in typed(data, "stored", list)])
+    stored = [str(expression) for expression in typed(data, "stored", list)]
+    # The first campaigns had no warm starts.
+    return CycleRecord(**words, **counts, stored=stored, warm=typed(data, "warm", str) if "warm" in data else "")

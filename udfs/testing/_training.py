@@ -161,15 +161,31 @@ class FrameworkContract(HandlerContract):
         for name, value in self.training.weights(still.model).items():
             assert_same_bits(value, before[name], name)
 
+    def test_a_warm_start_has_the_weights_and_a_new_optimizer(self) -> None:
+        """Two sources with equal weights, of which one has trained longer, at a rate of zero."""
+        source, longer = self.session(), self.session(5, lr=0.0)
+        self.unit(source)
+        longer.adopt(source.checkpoint())
+        self.unit(longer)
+        clone, warm, twin = self.session(6), self.session(6), self.session(6)
+        clone.adopt(longer.checkpoint())
+        for session, begun in ((warm, source), (twin, longer)):
+            session.adopt(begun.checkpoint(), optimizer=False)
+            self.assert_predicts_as(session, source)
+        assert warm.checkpoint() == twin.checkpoint() != clone.checkpoint()
+        for session in (clone, warm, twin):
+            self.unit(session)
+        assert warm.checkpoint() == twin.checkpoint() != clone.checkpoint()
+
     def test_a_clone_of_other_shapes_is_refused(self) -> None:
         source, session = self.session(), self.session(5, hidden=5)
         self.unit(source)
         before = session.checkpoint()
-        try:
-            session.adopt(source.checkpoint())
-        except StateError:
-            pass
-        else:
+        for optimizer in (True, False):
+            try:
+                session.adopt(source.checkpoint(), optimizer=optimizer)
+            except StateError:
+                continue
             raise AssertionError("another model's state was taken")
         assert session.checkpoint() == before
 
