@@ -88,6 +88,21 @@ class Cycle(Selection):
             trunk_rows=self.materialised.trunk_rows,
         )
 
+    @property
+    def facts(self) -> dict[str, float]:
+        """Numbers of the whole cycle, by name, as MLflow gets them."""
+        done = self.materialised
+        planned = {} if self.plan is None else {"planned_bytes": self.plan.materialised_bytes}
+        return {
+            **super().facts,
+            **planned,
+            "records": self.prepared.rows("train") + self.prepared.rows("validation"),
+            "trunk_rows": done.trunk_rows,
+            "materialised_bytes": done.bytes,
+            "materialising_seconds": done.seconds,
+            "remade_files": done.remade,
+        }
+
     def explain(self) -> str:
         """Describe the plan, and what was measured beside what it predicts."""
         done = self.materialised

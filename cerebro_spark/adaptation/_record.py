@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cerebro_spark.errors import RunError
 from udfs.documents import DamagedError, document, typed, write_document
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CampaignRecord", "CycleRecord"]
 
-_FOLDER = "adaptations"
 _VERSION = 1
 
 
@@ -61,6 +60,8 @@ class CampaignRecord:
     name: str
     cycles: tuple[CycleRecord, ...] = ()
 
+    FOLDER: ClassVar = "adaptations"
+
     def __post_init__(self) -> None:
         check_name(self.name, "an adaptation")
 
@@ -78,7 +79,7 @@ class CampaignRecord:
         """
         record = replace(self, cycles=(*self.cycles, cycle))
         content = {"version": _VERSION, "cycles": [asdict(each) for each in record.cycles]}
-        write_document(self.store, content, _FOLDER, self.name, "campaign.json")
+        write_document(self.store, content, self.FOLDER, self.name, "campaign.json")
         return record
 
     @classmethod
@@ -91,10 +92,10 @@ class CampaignRecord:
             Its record is damaged.
         """
         new = cls(store, name)
-        if not store.exists(_FOLDER, name, "campaign.json"):
+        if not store.exists(cls.FOLDER, name, "campaign.json"):
             return new
         try:
-            with document(store, _FOLDER, name, "campaign.json", remedy="put a copy of it back") as data:
+            with document(store, cls.FOLDER, name, "campaign.json", remedy="put a copy of it back") as data:
                 if typed(data, "version", int) != _VERSION:
                     raise ValueError(f"it is of version {data['version']}, and this release reads {_VERSION}")
                 return replace(new, cycles=tuple(map(_cycle, typed(data, "cycles", list))))

@@ -34,8 +34,8 @@ RATE = log_uniform(1e-3, 1e-1)
 SEARCHES = {
     "ASHA": partial(ASHA, max_epochs=4, eta=2, concurrency=4, max_configurations=6),
     "Hyperband": partial(Hyperband, max_epochs=3, eta=3),
-    "random": partial(RandomSearch, num_configurations=4, num_epochs=2, concurrency=2),
-    "TPE": partial(RandomSearch, num_configurations=4, num_epochs=2, concurrency=2, sampler="tpe"),
+    "random": partial(RandomSearch, num_configurations=4, num_epochs=2),
+    "TPE": partial(RandomSearch, num_configurations=6, num_epochs=1, concurrency=4, sampler="tpe"),
     "PBT": partial(PBT, population=4, num_epochs=3, only=["lr"]),
 }
 

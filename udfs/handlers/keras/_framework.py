@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from udfs.handlers._adapted import Adapted
     from udfs.handlers._framework import Builder, Exported
     from udfs.handlers._protocol import TensorSpec
     from udfs.handlers._session import Session, Trainer
@@ -100,6 +101,16 @@ class KerasFramework(Framework):
         from udfs.handlers.keras._session import KerasSession  # noqa: PLC0415 - inference needs nothing of training
 
         return KerasSession(trainer, partial(self.on, device))
+
+    def open_adapted(
+        self, trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequence[str], device: str
+    ) -> Adapted:
+        """Open a trainer of Keras, of which something has to learn."""
+        from udfs.training import TrainerError  # noqa: PLC0415 - inference needs nothing of training
+
+        if not trainer.model.trainable_variables:
+            raise TrainerError(f"nothing of {trainer.model.name!r} learns: no layer with weights is trainable")
+        return super().open_adapted(trainer, inputs, columns, device)
 
     @contextmanager
     def frozen(self, model: Any) -> Iterator[None]:
