@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cerebro_spark.adaptation._arguments import check_arguments, check_search
 from cerebro_spark.adaptation._candidates import Candidates, OpenedCandidate
 from cerebro_spark.adaptation._cycle import Cycle, CycleResult
 from cerebro_spark.adaptation._grid import CandidateGrid
 from cerebro_spark.adaptation._grouping import PlannedGroups
+from cerebro_spark.adaptation._labels import check_labels, extremes
 from cerebro_spark.adaptation._layers import StoredLayers
 from cerebro_spark.adaptation._planning import Planning
 from cerebro_spark.adaptation._ranking import ranked
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
+from cerebro_spark.adaptation._warm import EarlierCycle, last_over
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
 from cerebro_spark.errors import InvalidArgumentError, RunError
-from cerebro_spark.hopper import ROUNDS, Journal
+from cerebro_spark.hopper import ROUNDS, Journal, Lease, probe
 from cerebro_spark.tune import Adapted, Search, check_objectives, grid
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
@@ -34,9 +38,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from cerebro_spark.adaptation._labels import Extreme
     from cerebro_spark.adaptation._materialise import Materialised
     from cerebro_spark.callbacks import Callback
-    from cerebro_spark.hopper import SparkBackend
+    from cerebro_spark.hopper import Probed, SparkBackend
     from optimizer.adaptation import Costs
     from optimizer.space import Space
     from udfs.store import Store
@@ -66,6 +71,20 @@ _OF_A_SEARCH = (
     "schedule",
     "rounds",
     "seed",
+)
+
+# Settings of the campaign alone that MLflow gets.
+_OF_A_CAMPAIGN = (
+    "id_column",
+    "max_records",
+    "disk_bytes",
+    "memory_bytes",
+    "workspace_bytes",
+    "materialise",
+    "fuse",
+    "joint",
+    "storage_dtype",
+    "warm_start",
 )
 
 
@@ -112,6 +131,13 @@ class Adaptation:
         Switches of the planner: store layers, train candidates together, choose both at once. Default all.
     storage_dtype : {"float32", "bfloat16"}
         Of stored layers. bfloat16 takes half the disk, and :attr:`Cycle.materialised` has its error.
+    warm_start : bool
+        Begin a cycle with the weights that a configuration had at the end of the last cycle, and not with its initial
+        ones. As in scikit-learn it is what was learned that is kept: weights and the buffers that move, such as the
+        statistics of batch norm. Frozen weights, the optimizer's moments, schedules and random numbers are those of any
+        cycle. A configuration is the same if its params are, so with a search that draws others in each cycle few find
+        weights to begin with; :attr:`Cycle.notes` counts them. Those that are new, failed in the last cycle, or have
+        another model or other frozen weights now, begin anew; a clone has the state of its source. Default ``False``.
     costs : Costs, optional
         Rates of a worker. By default they are measured once, before the first cycle of this object.
     bytes_per_second : float, optional
@@ -120,7 +146,7 @@ class Adaptation:
         When what a configuration has learned goes to the store, as for :class:`GridSearch`. By default at the end of
         its epochs, as in current practice, so that little is written; with a ``search``, at the end of each epoch.
     metric, mode, errors, callbacks, experiment, tensorboard, progress, unit_timeout_s, schedule, rounds
-        As for :class:`GridSearch`; MLflow gets a run for each cycle.
+        As for :class:`GridSearch`; MLflow gets a run for each cycle, within one of the campaign's name.
     seed : int
         Decides splits, shuffles and the initial weights of what learns.
 
@@ -150,6 +176,7 @@ class Adaptation:
     fuse: bool = True
     joint: bool = True
     storage_dtype: str = "float32"
+    warm_start: bool = False
     costs: Costs | None = None
     bytes_per_second: float | None = None
     checkpoints: str | None = None
@@ -176,25 +203,10 @@ class Adaptation:
 
     def _check(self) -> None:
         check_name(self.name, "an adaptation")
-        for name, value, least in (
-            ("max_records", self.max_records, 1),
-            ("disk_bytes", self.disk_bytes, 0),
-            ("memory_bytes", self.memory_bytes, 1 << 20),
-            ("workspace_bytes", self.workspace_bytes, 0),
-        ):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-                raise InvalidArgumentError(f"{name}={value!r}: a whole number from {least} on")
+        check_arguments(self)
+        check_search(self.search, _OF_A_SEARCH)
         # It says what is wrong with the name, storage_dtype and bytes_per_second.
         FeatureStore(self.store, self.name, self.storage_dtype, bytes_per_second=self.bytes_per_second)
-        columns = [self.id_column, *self.label_columns, *([self.weight_column] if self.weight_column else [])]
-        if len(set(columns)) < len(columns):
-            raise InvalidArgumentError(
-                f"id_column={self.id_column!r} is a label or the weight too: give it a column of its own"
-            )
-        if self.search is not None and not callable(self.search):
-            raise InvalidArgumentError(
-                f"search={self.search!r}: what makes a search, as partial(Hyperband, max_epochs=9)"
-            )
         # A search says what is wrong with its settings as it is made: now, not after the first batch is written.
         self._new_search([1] * len(grid(self.search_space)) if self.search is None else ())
 
@@ -225,22 +237,27 @@ class Adaptation:
         Raises
         ------
         ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError
-            As for :func:`prepare`; also where columns, shapes or types are unlike the first batch's.
+            As for :func:`prepare`; also where columns, shapes or types are unlike the first batch's, or a label is a
+            class that the models have no output for. A class that they have an output for may come in any batch.
         InvalidArgumentError
             The trunk's weights are drawn at random, nothing learns, or a setting is not allowed.
         InfeasiblePlanError
             A candidate alone does not fit into ``memory_bytes``.
+        TrainerError
+            A configuration cannot be opened, or does not run on the records.
         RunError
-            The run stopped; :meth:`resume` goes on.
+            The run stopped; :meth:`resume` goes on. Or another fit of the campaign goes on, in any process.
         """
         self._check()
         self.backend.admit()
-        before = self._load_data()
-        name = f"{self.name}-{len(self._record.cycles):04d}"
-        # Of a cycle that was refused before it began: this batch may be another one.
-        self.store.delete(FOLDER, name)
-        data = interruptible(self.backend.spark, lambda: self._prepare(batch, name, before))
-        return self._begin(data, name)
+        with self._lease:
+            before = self._load_data()
+            name = f"{self.name}-{len(self._record.cycles):04d}"
+            # Of a cycle that was refused before it began: this batch may be another one.
+            self.store.delete(FOLDER, name)
+            data = interruptible(self.backend.spark, lambda: self._prepare(batch, name, before))
+            ends = partial(extremes, batch, self.label_columns, self.id_column, self.weight_column)
+            return self._begin(data, name, interruptible(self.backend.spark, ends))
 
     def resume(self) -> Cycle:
         """Go on with the last cycle, in this process or another one: with the same settings and the same name.
@@ -256,14 +273,16 @@ class Adaptation:
             There is no cycle of that name, or its run cannot go on.
         """
         self._check()
-        data = self._load_data()
-        last = self._record.last
-        if last is None or data is None:
+        if self._load_data() is None:
             raise RunError(f"{self.store.uri} has no cycle of an adaptation {self.name!r}: begin one with fit(batch)")
         self.backend.admit()
-        search, layers = self._searching(data)
-        planning = self._planning(layers)
-        return self._run(search, layers, planning, last, layers.compute(last.stored))
+        with self._lease:
+            data, last = self._load_data(), self._record.last
+            assert data is not None and last is not None  # noqa: S101, PT018 - cycles do not go away
+            search, layers = self._searching(data)
+            probed = self._probed(search, data)
+            planning = self._planning(layers)
+            return self._run(search, layers, planning, last, layers.compute(last.stored), probed)
 
     def score(self, pool: DataFrame, how: str = "least_confidence") -> DataFrame:
         """Rank records without labels by how much their labels would teach the best model of the last cycle.
@@ -330,21 +349,35 @@ class Adaptation:
         finally:
             self.store.delete(FOLDER, sample)
 
+    @property
+    def _lease(self) -> Lease:
+        """One driver at a time: two would give the next cycle the same name."""
+        return Lease(self.store, self.name, folder=CampaignRecord.FOLDER)
+
     def _planned(self, data: GrowingData) -> str:
         """Describe the plan of the next cycle."""
         _, layers = self._searching(data)
         plan = self._planning(layers).choose(layers.workload.candidates, self._capacity(_records(data)))
         return "\n".join([plan.explain(), *layers.candidates.notes])
 
-    def _begin(self, data: GrowingData, run: str) -> Cycle:
+    def _begin(self, data: GrowingData, run: str, labels: Sequence[Extreme]) -> Cycle:
         search, layers = self._searching(data)
+        probed = self._probed(search, data, labels)
         planning = self._planning(layers)
         capacity = self._capacity(_records(data))
         stored, done = layers.choose(planning, capacity)
-        cycle = CycleRecord(run, data.name, _records(data), capacity, list(stored))
+        earlier = last_over(self.store, self._record.cycles if self.warm_start else ())
+        cycle = CycleRecord(run, data.name, _records(data), capacity, list(stored), earlier.run)
         self._record = self._record.begin(cycle)
         self._data = data
-        return self._run(search, layers, planning, cycle, done)
+        return self._run(search, layers, planning, cycle, done, probed)
+
+    def _probed(self, search: Search, data: GrowingData, labels: Sequence[Extreme] = ()) -> Probed:
+        """Try a configuration, the metrics that decide and labels on the driver, before anything is computed."""
+        opened = partial(check_labels, labels, data)
+        probed = probe(self.trainer_fn, search.sample(), data, self.seed, self.backend, opened)
+        probed.objectives(self.metric, self.mode, validates=data.test_fraction > 0)
+        return probed
 
     def _prepare(self, batch: DataFrame, name: str, previous: GrowingData | None) -> GrowingData:
         return prepare_increment(
@@ -384,9 +417,10 @@ class Adaptation:
 
     def _searching(self, data: GrowingData) -> tuple[Search, StoredLayers]:
         """Make the search of a cycle, and open what it starts with."""
-        if self._opened is None:
-            self._opened = Candidates(self.trainer_fn, data, seed=self.seed)
         candidates = self._opened
+        if candidates is None or not candidates.suits(self.trainer_fn, seed=self.seed, layouts=self.warm_start):
+            candidates = Candidates(self.trainer_fn, data, seed=self.seed, layouts=self.warm_start)
+            self._opened = candidates
         opened = [candidates.open(params) for params in grid(self.search_space)] if self.search is None else []
         search = self._new_search([_epochs(one) for one in opened])
         procedure = search.procedure(**check_objectives(self.metric, self.mode))
@@ -425,21 +459,38 @@ class Adaptation:
         )
 
     def _run(
-        self, search: Search, layers: StoredLayers, planning: Planning, cycle: CycleRecord, done: Materialised
+        self,
+        search: Search,
+        layers: StoredLayers,
+        planning: Planning,
+        cycle: CycleRecord,
+        done: Materialised,
+        probed: Probed,
     ) -> Cycle:
         candidates, data = layers.candidates, layers.data
         groups = PlannedGroups(candidates, planning, records=cycle.capacity, stored=cycle.stored)
+        # As the cycle began, whatever warm_start says now.
+        warm = EarlierCycle(self.store, cycle.warm).starts(candidates.layouts)
         settings = AdaptationSettings(
             features=layers.features,
             inputs=tuple(input_specs(data)),
             columns=tuple(column_names(data)),
             batch_size=layers.workload.batch_size,
+            warm=warm,
         )
-        adapted = search.adapted(Adapted(groups, settings, Cycle))
+
+        def ended(*of_run: Any) -> Cycle:
+            result = Cycle(*of_run)
+            result.plan, result.materialised = groups.plan, done
+            result.notes = (*candidates.notes, *result.begun_with(warm))
+            return result
+
+        beside = {name: getattr(self, name) for name in _OF_A_CAMPAIGN}
+        number = len(self._record.cycles) - 1
+        adapted = search.adapted(Adapted(groups, settings, ended, probed, self.name, number, beside))
         begun = Journal(self.store, cycle.run).begun
         result = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
         assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
-        result.plan, result.materialised, result.notes = groups.plan, done, candidates.notes
         self._cycles = (*(line for line in self._cycles if line.run != cycle.run), result.line)
         result.cycles = self._cycles
         self._last = result

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cerebro_spark.adaptation._materialise import Materialised
     from cerebro_spark.hopper import Trial
     from optimizer.adaptation import AdaptationPlan
+    from udfs.hopper import WarmStart
     from udfs.training import Session
 
 __all__ = ["Cycle", "CycleResult"]
@@ -59,7 +60,7 @@ class Cycle(Selection):
     materialised : Materialised
         What was computed for it beforehand.
     notes : tuple of str
-        How many configurations train whole, and why.
+        How many configurations train whole, and why; how many began with the weights of an earlier cycle.
     cycles : tuple of CycleResult
         All cycles of the campaign in this process, this one last.
     """
@@ -87,6 +88,21 @@ class Cycle(Selection):
             trunk_rows=self.materialised.trunk_rows,
         )
 
+    @property
+    def facts(self) -> dict[str, float]:
+        """Numbers of the whole cycle, by name, as MLflow gets them."""
+        done = self.materialised
+        planned = {} if self.plan is None else {"planned_bytes": self.plan.materialised_bytes}
+        return {
+            **super().facts,
+            **planned,
+            "records": self.prepared.rows("train") + self.prepared.rows("validation"),
+            "trunk_rows": done.trunk_rows,
+            "materialised_bytes": done.bytes,
+            "materialising_seconds": done.seconds,
+            "remade_files": done.remade,
+        }
+
     def explain(self) -> str:
         """Describe the plan, and what was measured beside what it predicts."""
         done = self.materialised
@@ -96,6 +112,14 @@ class Cycle(Selection):
         )
         plan = [] if self.plan is None else [self.plan.explain()]
         return "\n".join([*plan, *self.notes, measured])
+
+    def begun_with(self, warm: WarmStart) -> tuple[str, ...]:
+        """Say how many configurations began with the weights of an earlier cycle."""
+        if not warm.run:
+            return ()
+        count = sum(trial.source is None and warm.of(trial.params) is not None for trial in self._trials)
+        what = "began with the weights that they had at the end of run"
+        return (f"note: {count} of {len(self._trials)} configurations {what} {warm.run}; the others began anew",)
 
     def _check_replayable(self) -> None:
         raise RunError(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cerebro_spark.hopper import Group
 from optimizer.errors import CerebroError
+from udfs.hopper import configuration_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -112,7 +112,7 @@ class PlannedGroups:
 
     def _read_by(self, members: Sequence[Trial]) -> tuple[str, ...]:
         # Configurations alike but for their rates read the same.
-        key = frozenset(json.dumps(trial.params, sort_keys=True, default=str) for trial in members)
+        key = frozenset(configuration_key(trial.params) for trial in members)
         if key not in self._loads:
             candidates = [self._candidate(trial) for trial in members]
             made = replace(self._planning, workers=1).group(candidates, self._records, self._stored)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cerebro_spark.errors import RunError
 from udfs.documents import DamagedError, document, typed, write_document
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CampaignRecord", "CycleRecord"]
 
-_FOLDER = "adaptations"
 _VERSION = 1
 
 
@@ -34,6 +33,8 @@ class CycleRecord:
         Records that the layers on disk were planned for.
     stored : list of str
         Expressions of these layers.
+    warm : str
+        Run of the cycle whose weights it begins with. Default ``""``: with the initial ones.
     """
 
     run: str
@@ -41,6 +42,7 @@ class CycleRecord:
     records: int
     capacity: int
     stored: list[str]
+    warm: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class CampaignRecord:
     store: Store
     name: str
     cycles: tuple[CycleRecord, ...] = ()
+
+    FOLDER: ClassVar = "adaptations"
 
     def __post_init__(self) -> None:
         check_name(self.name, "an adaptation")
@@ -75,7 +79,7 @@ class CampaignRecord:
         """
         record = replace(self, cycles=(*self.cycles, cycle))
         content = {"version": _VERSION, "cycles": [asdict(each) for each in record.cycles]}
-        write_document(self.store, content, _FOLDER, self.name, "campaign.json")
+        write_document(self.store, content, self.FOLDER, self.name, "campaign.json")
         return record
 
     @classmethod
@@ -88,10 +92,10 @@ class CampaignRecord:
             Its record is damaged.
         """
         new = cls(store, name)
-        if not store.exists(_FOLDER, name, "campaign.json"):
+        if not store.exists(cls.FOLDER, name, "campaign.json"):
             return new
         try:
-            with document(store, _FOLDER, name, "campaign.json", remedy="put a copy of it back") as data:
+            with document(store, cls.FOLDER, name, "campaign.json", remedy="put a copy of it back") as data:
                 if typed(data, "version", int) != _VERSION:
                     raise ValueError(f"it is of version {data['version']}, and this release reads {_VERSION}")
                 return replace(new, cycles=tuple(map(_cycle, typed(data, "cycles", list))))
@@ -102,4 +106,6 @@ class CampaignRecord:
 def _cycle(data: Any) -> CycleRecord:
     words = {name: typed(data, name, str) for name in ("run", "data")}
     counts = {name: typed(data, name, int) for name in ("records", "capacity")}
-    return CycleRecord(**words, **counts, stored=[str(expression) for expression in typed(data, "stored", list)])
+    stored = [str(expression) for expression in typed(data, "stored", list)]
+    # The first campaigns had no warm starts.
+    return CycleRecord(**words, **counts, stored=stored, warm=typed(data, "warm", str) if "warm" in data else "")

@@ -442,7 +442,7 @@ class Search(Estimator[Selection]):
             )
         prepared = load_prepared(self.store, spec.prepared)
         self.backend.admit()
-        probed = probe(self.trainer_fn, spec.configs[0], prepared, spec.seed, self.backend)
+        probed = self._probed(spec.configs[0], prepared)
         check_same(spec, self._spec(run_id, prepared, probed, spec.configs))
         check_weights(run_id, prepared, self.weight_column)
         with Interrupts() as interrupts, Lease(self.store, run_id) as lease:
@@ -489,11 +489,16 @@ class Search(Estimator[Selection]):
     ) -> Selection:
         configs = self._configs()
         prepared = self._prepared(data)
-        probed = probe(self.trainer_fn, configs[0], prepared, self.seed, self.backend)
+        probed = self._probed(configs[0], prepared)
         spec = self._spec(run_id or _new_run(), prepared, probed, configs)
         with Lease(prepared.store, spec.run) as lease:
             Journal(prepared.store, spec.run).begin(spec)
             return self._train(spec, prepared, probed, lease, interrupts, begun)
+
+    def _probed(self, params: Mapping[str, Any], prepared: PreparedData) -> Probed:
+        if self._adapted is not None:
+            return self._adapted.probed
+        return probe(self.trainer_fn, params, prepared, self.seed, self.backend)
 
     def _spec(self, run: str, prepared: PreparedData, probed: Probed, configs: list[dict[str, Any]]) -> RunSpec:
         first, *others = probed.objectives(self.metric, self.mode, validates=prepared.test_fraction > 0)
@@ -524,7 +529,8 @@ class Search(Estimator[Selection]):
         interrupts: Interrupts,
         begun: Callable[[Coordinator, RunSpec], None] | None = None,
     ) -> Selection:
-        kind: type[Selection] = Selection if self._adapted is None else self._adapted.kind
+        kind: Callable[..., Selection] = Selection if self._adapted is None else self._adapted.kind
+        beside = {} if self._adapted is None else self._adapted.parameters
         return train(
             kind,
             spec,
@@ -536,7 +542,7 @@ class Search(Estimator[Selection]):
             lease=lease,
             interrupts=interrupts,
             followers=self._followers,
-            parameters={name: value for name, value in vars(self).items() if self._is_logged(name)},
+            parameters={**{name: value for name, value in vars(self).items() if self._is_logged(name)}, **beside},
             unit_timeout_s=self.unit_timeout_s,
             budget=self._budget,
             begun=begun,

@@ -18,6 +18,7 @@ from udfs.shards import load_shard
 from udfs.training import initial_seed, row_order
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -131,10 +132,13 @@ def learned(cycle: Cycle) -> dict[str, dict[str, np.ndarray]]:
     }
 
 
-def looped(cycle: Cycle, trial_id: str) -> tuple[dict[str, np.ndarray], list[float]]:
+def looped(
+    cycle: Cycle, trial_id: str, begin: Mapping[str, np.ndarray] | None = None
+) -> tuple[dict[str, np.ndarray], list[float]]:
     """An ordinary loop over the shards in a trial's order: nothing of ours but data and seeds.
 
-    The trunk's outputs are those of the records of each batch of labels, ``BATCH`` at a time.
+    The trunk's outputs are those of the records of each batch of labels, ``BATCH`` at a time. ``begin`` has weights and
+    buffers to begin with, in place of the initial ones.
 
     Returns
     -------
@@ -146,6 +150,8 @@ def looped(cycle: Cycle, trial_id: str) -> tuple[dict[str, np.ndarray], list[flo
     torch.set_num_threads(1)
     torch.manual_seed(initial_seed(SEED, trial_id))
     built = trainer(trial.params)
+    if begin is not None:
+        built.model.load_state_dict({name: torch.tensor(value) for name, value in begin.items()}, strict=False)
     frozen, head = built.model[: trial.params["layers"]], built.model[trial.params["layers"] :]
     head.train()
     losses = [0.0] * len(trial.history)

@@ -63,8 +63,6 @@ def open_adapted(
     placed : callable
         As for :class:`KerasSession`.
     """
-    if trainer.model.built and not trainer.model.trainable_variables:
-        raise TrainerError(f"nothing of {trainer.model.name} learns: it has no trainable variable")
     session = BranchSession(trainer, placed)
     slots = _slots(session)
     try:

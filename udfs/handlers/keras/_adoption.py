@@ -11,7 +11,7 @@ from udfs.packing import StateError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["adopt_state", "rate_places"]
+__all__ = ["adopt_state", "adopt_weights", "rate_places"]
 
 _RATE = "learning_rate"
 
@@ -49,13 +49,34 @@ def adopt_state(model: Any, held: Sequence[Any], saved: Mapping[str, Any]) -> No
     kept = [value for place, value in enumerate(saved["optimizer"]) if place not in rates]
     _check(held, saved["model"], "model")
     _check(slots, kept, "optimizer")
-    # Without the states of metrics and of the seed generators, which dropout draws from.
-    weights = {id(variable) for variable in model.weights}
-    for variable, value in zip(held, saved["model"], strict=True):
-        if id(variable) in weights:
-            variable.assign(value)
+    _assign(held, saved["model"], {id(variable) for variable in model.weights})
     for variable, value in zip(slots, kept, strict=True):
         variable.assign(value)
+
+
+def adopt_weights(model: Any, held: Sequence[Any], saved: Mapping[str, Any]) -> None:
+    """Take over the weights and buffers of layers that learn; those of frozen layers and the optimizer stay its own.
+
+    Parameters
+    ----------
+    model, held, saved
+        As for :func:`adopt_state`.
+
+    Raises
+    ------
+    StateError
+        It has variables of other shapes; the message names the first of them.
+    """
+    _check(held, saved["model"], "model")
+    frozen = {id(variable) for layer in model._flatten_layers() if not layer.trainable for variable in layer.weights}  # noqa: SLF001 - Keras gives all layers by it alone
+    _assign(held, saved["model"], {id(variable) for variable in model.weights} - frozen)
+
+
+def _assign(held: Sequence[Any], values: Sequence[Any], weights: set[int]) -> None:
+    """Assign weights and buffers, without the states of metrics and of the seed generators that dropout draws from."""
+    for variable, value in zip(held, values, strict=True):
+        if id(variable) in weights:
+            variable.assign(value)
 
 
 def _check(variables: Sequence[Any], values: Sequence[Any], of: str) -> None:

@@ -109,6 +109,10 @@ class KerasFramework(Framework):
         """Open a functional or sequential model; one that trains on another backend than TensorFlow trains whole."""
         import keras  # noqa: PLC0415
 
+        from udfs.training import TrainerError  # noqa: PLC0415 - inference needs nothing of training
+
+        if trainer.model.built and not trainer.model.trainable_variables:
+            raise TrainerError(f"nothing of {trainer.model.name!r} learns: no layer with weights is trainable")
         if keras.backend.backend() != "tensorflow":
             why = f"Keras runs on {keras.backend.backend()}, and models are opened on TensorFlow alone"
             return trained_whole(self.open_training(trainer, device), trainer, inputs, columns, why)

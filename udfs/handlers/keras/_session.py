@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from udfs.handlers.keras._adoption import adopt_state, rate_places
+from udfs.handlers.keras._adoption import adopt_state, adopt_weights, rate_places
 from udfs.handlers.keras._modes import frozen_in_inference
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
@@ -116,11 +116,14 @@ class KerasSession:
                 variable.assign(value)
         self.random = saved["random"]
 
-    def adopt(self, state: bytes) -> None:
+    def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration."""
         saved = self.opened(state)
         try:
-            adopt_state(self.model, self.held(), saved)
+            if optimizer:
+                adopt_state(self.model, self.held(), saved)
+            else:
+                adopt_weights(self.model, self.held(), saved)
         except (KeyError, TypeError) as error:
             raise StateError(f"a checkpoint of another model: {error}") from error
 
