@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.adaptation._candidates import Candidates, OpenedCandidate
@@ -13,6 +13,7 @@ from cerebro_spark.adaptation._grouping import PlannedGroups
 from cerebro_spark.adaptation._layers import StoredLayers
 from cerebro_spark.adaptation._planning import Planning
 from cerebro_spark.adaptation._ranking import ranked
+from cerebro_spark.adaptation._rates import Rates, work_of
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cerebro_spark.adaptation._materialise import Materialised
+    from cerebro_spark.adaptation._rates import CycleCosts
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper import SparkBackend
     from optimizer.adaptation import Costs
@@ -113,7 +115,8 @@ class Adaptation:
     storage_dtype : {"float32", "bfloat16"}
         Of stored layers. bfloat16 takes half the disk, and :attr:`Cycle.materialised` has its error.
     costs : Costs, optional
-        Rates of a worker. By default they are measured once, before the first cycle of this object.
+        Rates of a worker, for all cycles. By default they are measured before the first one, and refitted after each;
+        a plan that was 25 % off is made again with those. The campaign's record has them.
     bytes_per_second : float, optional
         Rate that the reader of stored layers is held to, to see the planner decide. Default none.
     metric, mode, errors, callbacks, experiment, tensorboard, progress, unit_timeout_s, schedule, rounds
@@ -166,7 +169,7 @@ class Adaptation:
         self._record = CampaignRecord.load(self.store, self.name)
         self._data: GrowingData | None = None
         self._opened: Candidates | None = None
-        self._measured: Costs | None = None
+        self._measured: Rates | None = None
         self._cycles: tuple[CycleResult, ...] = ()
         self._last: Cycle | None = None
 
@@ -311,7 +314,7 @@ class Adaptation:
         )
         lines = [
             head,
-            *(f"  {cycle.run}: {cycle.records:,} records" for cycle in self._record.cycles),
+            *(f"  {cycle.told}" for cycle in self._record.cycles),
         ]
         if data is not None:
             return "\n".join([*lines, self._planned(data)])
@@ -336,8 +339,10 @@ class Adaptation:
         search, layers = self._searching(data)
         planning = self._planning(layers)
         capacity = self._capacity(_records(data))
-        stored, done = layers.choose(planning, capacity)
-        cycle = CycleRecord(run, data.name, _records(data), capacity, list(stored))
+        costs, stored, done = layers.choose(planning, capacity, self._rates(layers))
+        cycle = CycleRecord(
+            run, data.name, _records(data), capacity, list(stored), replace(costs, given=bool(self.costs))
+        )
         self._record = self._record.begin(cycle)
         self._data = data
         return self._run(search, layers, planning, cycle, done)
@@ -405,15 +410,24 @@ class Adaptation:
             )
         return search
 
-    def _planning(self, layers: StoredLayers) -> Planning:
+    def _rates(self, layers: StoredLayers) -> Rates:
+        """Give the rates to plan with: the user's, or those that the campaign has found so far."""
+        if self.costs is not None:
+            return Rates.of(self.costs)
+        known = [cycle.costs.next for cycle in self._record.cycles if cycle.costs is not None]
+        if known:
+            return known[-1]
         if self._measured is None:
-            self._measured = self.costs or layers.rates()
+            self._measured = layers.rates()
+        return self._measured
+
+    def _planning(self, layers: StoredLayers) -> Planning:
         return Planning(
             disk_bytes=self.disk_bytes,
             memory_bytes=self.memory_bytes or self.backend.memory_bytes or memory_limit()[0] // 4,
             workspace_bytes=self.workspace_bytes,
             workers=self.backend.num_workers,
-            costs=self._measured,
+            costs=self._rates(layers).costs(layers.workload.epochs),
             materialise=self.materialise,
             fuse=self.fuse,
             joint=self.joint,
@@ -435,10 +449,32 @@ class Adaptation:
         result = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
         assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
         result.plan, result.materialised, result.notes = groups.plan, done, candidates.notes
+        result.costs = self._measure(result, cycle, groups, layers)
         self._cycles = (*(line for line in self._cycles if line.run != cycle.run), result.line)
         result.cycles = self._cycles
         self._last = result
         return result
+
+    def _measure(
+        self, result: Cycle, cycle: CycleRecord, groups: PlannedGroups, layers: StoredLayers
+    ) -> CycleCosts | None:
+        """Write what a cycle measured beside what was predicted of it, once."""
+        costs = cycle.costs
+        if costs is None or costs.measured is not None:
+            return costs
+        trials = {trial.trial_id: trial for trial in result.trials}
+        shards = {shard.partition: shard.rows for shard in layers.data.shards if shard.split == "train"}
+        work = work_of(
+            result.outcome.events,
+            result.materialised,
+            self.backend.num_workers,
+            rows=shards.__getitem__,
+            learning_flops=lambda trial_id: layers.candidates.open(trials[trial_id].params).learning_flops,
+            frozen_flops=lambda members: groups.frozen_flops([trials[trial_id] for trial_id in members]),
+        )
+        costs = costs.over(costs.rates.refitted(work), work.measured)
+        self._record = self._record.end(replace(cycle, costs=costs))
+        return costs
 
 
 def _records(data: GrowingData) -> int:

@@ -52,7 +52,7 @@ class PlannedGroups:
         # By trial id, the number of its group.
         self._together: dict[str, int] = {}
         self._count = 0
-        self._loads: dict[frozenset[str], tuple[str, ...]] = {}
+        self._runs: dict[frozenset[str], tuple[tuple[str, ...], int]] = {}
         self.plan: AdaptationPlan | None = None
 
     def groups(self, trials: Sequence[Trial]) -> list[Group]:
@@ -67,7 +67,12 @@ class PlannedGroups:
         by_number: dict[int, list[Trial]] = {}
         for trial in opened:
             by_number.setdefault(self._together[trial.trial_id], []).append(trial)
-        return groups + [Group(tuple(members), self._read_by(members), _FIRST) for members in by_number.values()]
+        return groups + [Group(tuple(members), self._run(members)[0], _FIRST) for members in by_number.values()]
+
+    def frozen_flops(self, trials: Sequence[Trial]) -> int:
+        """FLOPs of the frozen layers that run where trials train together, for one record."""
+        opened, _ = self._opened(trials)
+        return self._run(opened)[1] if opened else 0
 
     def split(self, group: Group, why: str) -> None:
         """Do nothing: they train together again in their next epoch."""
@@ -91,15 +96,17 @@ class PlannedGroups:
             self._count += 1
             self._together |= dict.fromkeys(group.members, self._count)
 
-    def _read_by(self, members: Sequence[Trial]) -> tuple[str, ...]:
+    def _run(self, members: Sequence[Trial]) -> tuple[tuple[str, ...], int]:
+        """Give what a group reads, and the FLOPs of the frozen layers that it runs for one record."""
         # Configurations alike but for their rates read the same.
         key = frozenset(json.dumps(trial.params, sort_keys=True, default=str) for trial in members)
-        if key not in self._loads:
+        if key not in self._runs:
             candidates = [self._candidate(trial) for trial in members]
             made = replace(self._planning, workers=1).group(candidates, self._records, self._stored)
             loads = dict.fromkeys(made.trunk.expression(name) for group in made.groups for name in group.loads)
-            self._loads[key] = tuple(loads)
-        return self._loads[key]
+            computed = dict.fromkeys(name for group in made.groups for name in group.computes)
+            self._runs[key] = tuple(loads), sum(made.trunk[name].flops for name in computed)
+        return self._runs[key]
 
     def _candidate(self, trial: Trial) -> Candidate:
         return self._candidates.open(trial.params).candidate(trial.trial_id, 1)

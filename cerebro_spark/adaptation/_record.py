@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from cerebro_spark.adaptation._rates import CycleCosts
 from cerebro_spark.errors import RunError
 from udfs.documents import DamagedError, document, typed, write_document
 from udfs.names import check_name
@@ -34,6 +35,8 @@ class CycleRecord:
         Records that the layers on disk were planned for.
     stored : list of str
         Expressions of these layers.
+    costs : CycleCosts, optional
+        What was predicted of it, and measured. None in records of earlier releases.
     """
 
     run: str
@@ -41,6 +44,15 @@ class CycleRecord:
     records: int
     capacity: int
     stored: list[str]
+    costs: CycleCosts | None = None
+
+    @property
+    def told(self) -> str:
+        """One line for people."""
+        told = f"{self.run}: {self.records:,} records"
+        if self.costs is None or self.costs.measured is None:
+            return told
+        return f"{told}, {self.costs.predicted.total:,.2f} s predicted, {self.costs.measured.total:,.2f} s measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +85,21 @@ class CampaignRecord:
         ------
         udfs.store.StoreError
         """
-        record = replace(self, cycles=(*self.cycles, cycle))
-        content = {"version": _VERSION, "cycles": [asdict(each) for each in record.cycles]}
+        return self._written((*self.cycles, cycle))
+
+    def end(self, cycle: CycleRecord) -> CampaignRecord:
+        """Write what came of a cycle.
+
+        Raises
+        ------
+        udfs.store.StoreError
+        """
+        return self._written(tuple(cycle if cycle.run == each.run else each for each in self.cycles))
+
+    def _written(self, cycles: tuple[CycleRecord, ...]) -> CampaignRecord:
+        content = {"version": _VERSION, "cycles": [asdict(each) for each in cycles]}
         write_document(self.store, content, _FOLDER, self.name, "campaign.json")
-        return record
+        return replace(self, cycles=cycles)
 
     @classmethod
     def load(cls, store: Store, name: str) -> CampaignRecord:
@@ -102,4 +125,6 @@ class CampaignRecord:
 def _cycle(data: Any) -> CycleRecord:
     words = {name: typed(data, name, str) for name in ("run", "data")}
     counts = {name: typed(data, name, int) for name in ("records", "capacity")}
-    return CycleRecord(**words, **counts, stored=[str(expression) for expression in typed(data, "stored", list)])
+    stored = [str(expression) for expression in typed(data, "stored", list)]
+    costs = data.get("costs")
+    return CycleRecord(**words, **counts, stored=stored, costs=None if costs is None else CycleCosts.from_dict(costs))

@@ -28,6 +28,7 @@ __all__ = [
     "BATCH",
     "SCHEMA",
     "SEED",
+    "SLOW_WORKER",
     "WIDE",
     "campaign",
     "checkpoint",

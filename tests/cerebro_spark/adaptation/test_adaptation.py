@@ -9,11 +9,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from campaigns import BATCH, CLASSES, WIDE, campaign, checkpoint, frame, learned, looped, network, records, trainer
+from campaigns import (
+    BATCH,
+    CLASSES,
+    SLOW_WORKER,
+    WIDE,
+    campaign,
+    checkpoint,
+    frame,
+    learned,
+    looped,
+    network,
+    records,
+    trainer,
+)
 from pyspark import cloudpickle
 from searches import disk_full_after
 
 from cerebro_spark import Adaptation, Hyperband, ModelTrainer, TunedModel
+from cerebro_spark.adaptation._rates import Rates
 from cerebro_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, NoModelError, RunError
 from optimizer.memory import InfeasiblePlanError
 from udfs.adaptation import FeatureStore
@@ -91,6 +105,26 @@ def test_a_record_passes_the_trunk_once(cycles: Cycles) -> None:
     assert [each.materialised.trunk_rows for each in (cycles.first, cycles.second)] == [90, 51]
     assert [line.trunk_rows for line in cycles.second.cycles] == [90, 51]
     assert [line.records for line in cycles.second.cycles] == [90, 140]
+
+
+def test_predicted_seconds_beside_measured_ones(cycles: Cycles) -> None:
+    """With rates of the user, which stay however far off they are."""
+    for cycle in (cycles.first, cycles.second):
+        costs = cycle.costs
+        assert costs is not None
+        assert costs.measured is not None
+        assert costs.given
+        assert costs.rates == Rates.of(SLOW_WORKER)
+        assert cycle.plan is not None
+        assert cycle.plan.costs.flops_per_second == SLOW_WORKER.flops_per_second
+        done = cycle.materialised
+        # Multiplications and additions of both layers, at least, for each record that is new.
+        assert done.flops >= done.trunk_rows * 2 * WIDE * (WIDE * 16 + 16 * 96)
+        assert costs.predicted.materialising == done.flops / SLOW_WORKER.flops_per_second / 2
+        assert costs.measured.materialising == done.busy_seconds / 2
+        trained = [event.seconds for event in cycle.outcome.events if event.kind == "train"]
+        assert sum(trained) / 2 <= costs.measured.training <= sum(trained)
+        assert "costs= says otherwise" in cycle.explain()
 
 
 def test_only_what_learns_hops(cycles: Cycles) -> None:
