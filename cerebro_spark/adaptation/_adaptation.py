@@ -431,6 +431,7 @@ class Adaptation:
             materialise=self.materialise,
             fuse=self.fuse,
             joint=self.joint,
+            float_bytes=2 if self.storage_dtype == "bfloat16" else 4,
         )
 
     def _run(
@@ -462,15 +463,15 @@ class Adaptation:
         costs = cycle.costs
         if costs is None or costs.measured is not None:
             return costs
-        trials = {trial.trial_id: trial for trial in result.trials}
+        params = {trial.trial_id: trial.params for trial in result.trials}
         shards = {shard.partition: shard.rows for shard in layers.data.shards if shard.split == "train"}
         work = work_of(
             result.outcome.events,
             result.materialised,
             self.backend.num_workers,
             rows=shards.__getitem__,
-            learning_flops=lambda trial_id: layers.candidates.open(trials[trial_id].params).learning_flops,
-            frozen_flops=lambda members: groups.frozen_flops([trials[trial_id] for trial_id in members]),
+            learning_flops=lambda trial_id: layers.candidates.open(params[trial_id]).learning_flops,
+            frozen_flops=lambda members: groups.frozen_flops([params[trial_id] for trial_id in members]),
         )
         costs = costs.over(costs.rates.refitted(work), work.measured)
         self._record = self._record.end(replace(cycle, costs=costs))

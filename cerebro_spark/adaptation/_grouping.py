@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.hopper import Group
 from optimizer.errors import CerebroError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cerebro_spark.adaptation._candidates import Candidates
     from cerebro_spark.adaptation._planning import Planning
@@ -67,12 +67,11 @@ class PlannedGroups:
         by_number: dict[int, list[Trial]] = {}
         for trial in opened:
             by_number.setdefault(self._together[trial.trial_id], []).append(trial)
-        return groups + [Group(tuple(members), self._run(members)[0], _FIRST) for members in by_number.values()]
+        return groups + [Group(tuple(members), self._read_by(members), _FIRST) for members in by_number.values()]
 
-    def frozen_flops(self, trials: Sequence[Trial]) -> int:
-        """FLOPs of the frozen layers that run where trials train together, for one record."""
-        opened, _ = self._opened(trials)
-        return self._run(opened)[1] if opened else 0
+    def frozen_flops(self, members: Sequence[Mapping[str, Any]]) -> int:
+        """Count the FLOPs of the frozen layers that run where configurations train together, for one record."""
+        return self._run(members)[1]
 
     def split(self, group: Group, why: str) -> None:
         """Do nothing: they train together again in their next epoch."""
@@ -96,12 +95,16 @@ class PlannedGroups:
             self._count += 1
             self._together |= dict.fromkeys(group.members, self._count)
 
-    def _run(self, members: Sequence[Trial]) -> tuple[tuple[str, ...], int]:
+    def _read_by(self, trials: Sequence[Trial]) -> tuple[str, ...]:
+        return self._run([trial.params for trial in trials])[0]
+
+    def _run(self, members: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], int]:
         """Give what a group reads, and the FLOPs of the frozen layers that it runs for one record."""
         # Configurations alike but for their rates read the same.
-        key = frozenset(json.dumps(trial.params, sort_keys=True, default=str) for trial in members)
+        key = frozenset(json.dumps(params, sort_keys=True, default=str) for params in members)
         if key not in self._runs:
-            candidates = [self._candidate(trial) for trial in members]
+            opened = [self._candidates.open(params) for params in members]
+            candidates = [one.candidate(f"c{place:03d}", 1) for place, one in enumerate(opened)]
             made = replace(self._planning, workers=1).group(candidates, self._records, self._stored)
             loads = dict.fromkeys(made.trunk.expression(name) for group in made.groups for name in group.loads)
             computed = dict.fromkeys(name for group in made.groups for name in group.computes)

@@ -227,13 +227,9 @@ def _group_seconds(plan: AdaptationPlan, group: Group, rates: Rates, rows: int) 
     frozen = sum(phase.epochs * sum(plan.trunk[name].flops for name in phase.computes) for phase in group.phases)
     learning = group.compute_flops / plan.records - frozen
     epochs = sum(phase.epochs for phase in group.phases)
-    nbytes = sum(phase.epochs * sum(_row_bytes(plan, name) for name in phase.loads) for phase in group.phases)
+    nbytes = group.load_flops / plan.records * plan.costs.bytes_per_second / plan.costs.flops_per_second
     seconds = frozen / rates.frozen + learning / rates.learning
     return rows * (seconds + rates.read_seconds(nbytes / epochs, epochs))
-
-
-def _row_bytes(plan: AdaptationPlan, name: str) -> int:
-    return plan.trunk[name].activation_bytes
 
 
 def work_of(
@@ -262,7 +258,7 @@ def work_of(
     """
     frozen, learning = float(done.flops), 0.0
     frozen_seconds, learning_seconds, total = done.busy_seconds, 0.0, 0.0
-    read = {True: [0.0, 0.0], False: [0.0, 0.0]}
+    cold, warm = [0.0, 0.0], [0.0, 0.0]
     of_trial: dict[str, float] = {}
     for unit in _units(events):
         count = rows(unit[0].partition)
@@ -275,7 +271,7 @@ def work_of(
             frozen_seconds += event.frozen_seconds
             learning_seconds += event.seconds - event.frozen_seconds - event.waited_seconds
             of_trial[event.trial_id] = of_trial.get(event.trial_id, 0.0) + seconds
-            of_reading = read[event.epoch == 0]
+            of_reading = warm if event.epoch else cold
             of_reading[0] += event.read_bytes
             of_reading[1] += event.read_seconds
     return Work(
@@ -283,9 +279,11 @@ def work_of(
         frozen_seconds,
         learning,
         learning_seconds,
-        *read[True],
-        *read[False],
-        measured=Seconds(done.busy_seconds / workers, max(total / workers, *of_trial.values(), 0.0)),
+        cold[0],
+        cold[1],
+        warm[0],
+        warm[1],
+        Seconds(done.busy_seconds / workers, max(total / workers, *of_trial.values(), 0.0)),
     )
 
 
