@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from cerebro_spark.adaptation._rates import Rates, work_of
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
-from cerebro_spark.errors import InvalidArgumentError, RunError
+from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, RunError, StoreError
 from cerebro_spark.hopper import ROUNDS, Journal
 from cerebro_spark.tune import Adapted, Search, check_objectives, grid
 from optimizer.hopper import POLICIES
@@ -262,7 +263,11 @@ class Adaptation:
         self.backend.admit()
         search, layers = self._searching(data)
         planning = self._planning(layers)
-        return self._run(search, layers, planning, last, layers.compute(last.stored))
+        try:
+            done = layers.compute(last.stored)
+        except FeatureSpaceError:
+            last, done = self._choose(layers, planning, last)
+        return self._run(search, layers, planning, last, done)
 
     def score(self, pool: DataFrame, how: str = "least_confidence") -> DataFrame:
         """Rank records without labels by how much their labels would teach the best model of the last cycle.
@@ -338,14 +343,28 @@ class Adaptation:
     def _begin(self, data: GrowingData, run: str) -> Cycle:
         search, layers = self._searching(data)
         planning = self._planning(layers)
-        capacity = self._capacity(_records(data))
-        costs, stored, done = layers.choose(planning, capacity, self._rates(layers))
-        cycle = CycleRecord(
-            run, data.name, _records(data), capacity, list(stored), replace(costs, given=bool(self.costs))
-        )
-        self._record = self._record.begin(cycle)
+        before = self._record
+        cycle = CycleRecord(run, data.name, _records(data), self._capacity(_records(data)), [])
+        try:
+            cycle, done = self._choose(layers, planning, cycle)
+        except BaseException:
+            # This process knows of it: its user may give another batch. One that is killed leaves the cycle to resume.
+            with suppress(StoreError):
+                self._record = before.written()
+            raise
         self._data = data
         return self._run(search, layers, planning, cycle, done)
+
+    def _choose(self, layers: StoredLayers, planning: Planning, cycle: CycleRecord) -> tuple[CycleRecord, Materialised]:
+        """Choose the layers of a cycle, write down which, and compute them."""
+
+        def begin(costs: CycleCosts, stored: Sequence[str]) -> None:
+            nonlocal cycle
+            cycle = replace(cycle, stored=list(stored), costs=replace(costs, given=bool(self.costs)))
+            self._record = self._record.noted(cycle)
+
+        done = layers.choose(planning, cycle.capacity, self._rates(layers), begin)
+        return cycle, done
 
     def _prepare(self, batch: DataFrame, name: str, previous: GrowingData | None) -> GrowingData:
         return prepare_increment(
@@ -474,7 +493,7 @@ class Adaptation:
             frozen_flops=lambda members: groups.frozen_flops([params[trial_id] for trial_id in members]),
         )
         costs = costs.over(costs.rates.refitted(work), work.measured)
-        self._record = self._record.end(replace(cycle, costs=costs))
+        self._record = self._record.noted(replace(cycle, costs=costs))
         return costs
 
 

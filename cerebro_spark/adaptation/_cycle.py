@@ -74,6 +74,11 @@ class Cycle(Selection):
     cycles: tuple[CycleResult, ...] = field(init=False, default=())
 
     @property
+    def remade(self) -> int:
+        """Files of stored layers that were damaged or gone, found as they were read, and made again."""
+        return self.materialised.remade + round(sum(event.remade for event in self.outcome.events))
+
+    @property
     def line(self) -> CycleResult:
         """The line of this cycle in the campaign's course."""
         try:
@@ -101,7 +106,8 @@ class Cycle(Selection):
         )
         plan = [] if self.plan is None else [self.plan.explain()]
         costs = () if self.costs is None else self.costs.lines
-        return "\n".join([*plan, *self.notes, *costs, clock])
+        remade = [f"note: {self.remade} damaged files were made again"] if self.remade else []
+        return "\n".join([*plan, *self.notes, *remade, *costs, clock])
 
     def _check_replayable(self) -> None:
         raise RunError(

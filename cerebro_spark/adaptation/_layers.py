@@ -16,7 +16,7 @@ from optimizer.sizes import size
 from udfs.adaptation import segments_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cerebro_spark.adaptation._candidates import Candidates
     from cerebro_spark.adaptation._planning import Planning
@@ -83,22 +83,29 @@ class StoredLayers:
         return Rates(frozen=flops, learning=flops, cold=found.reader.cold, warm=found.reader.warm)
 
     def choose(
-        self, planning: Planning, capacity: int, rates: Rates
-    ) -> tuple[CycleCosts, tuple[str, ...], Materialised]:
+        self,
+        planning: Planning,
+        capacity: int,
+        rates: Rates,
+        begin: Callable[[CycleCosts, tuple[str, ...]], None],
+    ) -> Materialised:
         """Choose layers for a number of records, and compute them; with less disk where they do not fit.
 
-        Returns
-        -------
-        tuple of CycleCosts, tuple of str and Materialised
-            What is predicted at these rates, the layers' expressions, and what was computed.
+        Parameters
+        ----------
+        planning : Planning
+        capacity : int
+        rates : Rates
+        begin : callable
+            Told before anything is computed what is predicted at these rates, and the layers' expressions.
         """
         disk = self.disk_bytes
         while True:
             plan = planning.within(disk).choose(self.workload.candidates, capacity)
             stored = tuple(plan.trunk.expression(name) for name in plan.materialised)
-            costs = CycleCosts(rates, self._predicted(plan, rates))
+            begin(CycleCosts(rates, self._predicted(plan, rates)), stored)
             try:
-                return costs, stored, self.compute(stored)
+                return self.compute(stored)
             except FeatureSpaceError as error:
                 # Of what was planned, not of what was allowed, which may be far more than the disk has.
                 half = min(disk, plan.materialised_bytes) // 2

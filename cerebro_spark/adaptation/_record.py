@@ -78,28 +78,26 @@ class CampaignRecord:
         """The last cycle that began; ``None`` before the first."""
         return self.cycles[-1] if self.cycles else None
 
-    def begin(self, cycle: CycleRecord) -> CampaignRecord:
-        """Write that a cycle begins, before it trains.
+    def noted(self, cycle: CycleRecord) -> CampaignRecord:
+        """Write a cycle: as it begins, before its layers are computed, and what came of it.
 
         Raises
         ------
         udfs.store.StoreError
         """
-        return self._written((*self.cycles, cycle))
+        others = self.cycles[:-1] if self.last is not None and self.last.run == cycle.run else self.cycles
+        return replace(self, cycles=(*others, cycle)).written()
 
-    def end(self, cycle: CycleRecord) -> CampaignRecord:
-        """Write what came of a cycle.
+    def written(self) -> CampaignRecord:
+        """Write all cycles.
 
         Raises
         ------
         udfs.store.StoreError
         """
-        return self._written(tuple(cycle if cycle.run == each.run else each for each in self.cycles))
-
-    def _written(self, cycles: tuple[CycleRecord, ...]) -> CampaignRecord:
-        content = {"version": _VERSION, "cycles": [asdict(each) for each in cycles]}
+        content = {"version": _VERSION, "cycles": [asdict(each) for each in self.cycles]}
         write_document(self.store, content, _FOLDER, self.name, "campaign.json")
-        return replace(self, cycles=cycles)
+        return self
 
     @classmethod
     def load(cls, store: Store, name: str) -> CampaignRecord:

@@ -105,6 +105,8 @@ class UnitFinished:
         In an adaptation, of the seconds its share of waiting for stored outputs, and of running frozen layers.
     read_seconds, read_bytes : float
         In an adaptation, its share of what was read, most of it beside the training, and of the time that it took.
+    remade : float
+        In an adaptation, its share of the files that were damaged or gone, and made again.
     """
 
     kind: str
@@ -122,6 +124,7 @@ class UnitFinished:
     frozen_seconds: float = 0.0
     read_seconds: float = 0.0
     read_bytes: float = 0.0
+    remade: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,6 +205,7 @@ class Assignments:
                     frozen_seconds=member.frozen_seconds,
                     read_seconds=member.read_seconds,
                     read_bytes=member.read_bytes,
+                    remade=member.remade,
                 )
             )
         return events

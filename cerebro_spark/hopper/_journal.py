@@ -69,6 +69,7 @@ _LATER: dict[str, type] = {
     "frozen_seconds": float,
     "read_seconds": float,
     "read_bytes": float,
+    "remade": float,
 }
 # How trials end whose files may be intact at an earlier checkpoint.
 _RESUMABLE = ("running", "paused", "stopped", "finished", "lost its state")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupUnits"]
 
 # Of a member's report.
-_SHARES = ("waited_seconds", "frozen_seconds", "read_seconds", "read_bytes")
+_SHARES = ("waited_seconds", "frozen_seconds", "read_seconds", "read_bytes", "remade")
 
 
 @dataclass(slots=True, eq=False)
@@ -222,7 +222,9 @@ class GroupUnits:
         begun = time.perf_counter()
         models = [branch.adapted for branch in alive]
         trunk = Trunk(models, unit.loads, list(dict.fromkeys(feed for branch in alive for feed in branch.feeds)))
+        remade = self._reader.remade
         data = self._reader.rows(split, unit.partition, trunk.loads, models)
+        remade = self._reader.remade - remade
         # Files that are opened for the first time are read to the end, and compared with their digests.
         opening = time.perf_counter() - begun
         order = self._order(unit, data)
@@ -230,13 +232,14 @@ class GroupUnits:
             waited = time.perf_counter() - begun
             known = trunk(batch.inputs)
             seconds = time.perf_counter() - begun
-            done = (waited, seconds - waited, opening + batch.read_seconds, float(batch.rows * data.row_bytes))
+            nbytes = batch.rows * data.row_bytes
+            done = (waited, seconds - waited, opening + batch.read_seconds, nbytes, remade)
             for branch in alive:
                 branch.seconds += seconds / len(alive)
                 for name, share in zip(_SHARES, done, strict=True):
                     branch.shares[name] += share / len(alive)
             yield batch, known
-            opening = 0.0
+            opening = remade = 0
             if not alive:
                 return
             begun = time.perf_counter()

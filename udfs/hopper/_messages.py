@@ -186,6 +186,8 @@ class MemberReport:
         Its share of what reading took, most of it beside the training. Default 0.
     read_bytes : float
         Its share of what was read meanwhile. Default 0.
+    remade : float
+        Its share of the files that were damaged or gone, and made again. Default 0.
     """
 
     trial_id: str
@@ -196,6 +198,7 @@ class MemberReport:
     frozen_seconds: float = 0.0
     read_seconds: float = 0.0
     read_bytes: float = 0.0
+    remade: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from campaigns import (
     SLOW_WORKER,
     WIDE,
     campaign,
+    check_against_plain_loop,
     checkpoint,
     frame,
     learned,
@@ -74,19 +75,6 @@ def cycles(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cyc
     store = Store.from_uri(str(tmp_path_factory.mktemp("campaign")))
     made = campaign(spark, store)
     return Cycles(store, made.fit(frame(spark, *FIRST)), made.fit(frame(spark, *SECOND)), made)
-
-
-def check_against_plain_loop(cycle: Cycle) -> None:
-    """Every bit that training changed is that of an ordinary loop in the trial's order; so are the losses, rounded."""
-    found = learned(cycle)
-    for trial in cycle.trials:
-        assert trial.status == "finished", trial.traceback
-        truth, losses = looped(cycle, trial.trial_id)
-        own = found[trial.trial_id]
-        assert set(own) == {name for name in truth if int(name[0]) >= trial.params["layers"]}
-        for name, value in own.items():
-            np.testing.assert_array_equal(value, truth[name], err_msg=f"{trial.trial_id} {name}")
-        np.testing.assert_allclose([epoch["loss"] for epoch in trial.history], losses, rtol=1e-5)
 
 
 def test_two_cycles_equal_a_plain_loop(cycles: Cycles) -> None:
