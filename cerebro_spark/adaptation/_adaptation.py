@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,12 @@ from cerebro_spark.adaptation._labels import check_labels, extremes
 from cerebro_spark.adaptation._layers import StoredLayers
 from cerebro_spark.adaptation._planning import Planning
 from cerebro_spark.adaptation._ranking import ranked
+from cerebro_spark.adaptation._rates import Rates, work_of
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
 from cerebro_spark.adaptation._warm import EarlierCycle, last_over
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
-from cerebro_spark.errors import InvalidArgumentError, RunError
+from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, RunError, StoreError
 from cerebro_spark.hopper import ROUNDS, Journal, Lease, probe
 from cerebro_spark.tune import Adapted, Search, check_objectives, grid
 from optimizer.hopper import POLICIES
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from cerebro_spark.adaptation._labels import Extreme
     from cerebro_spark.adaptation._materialise import Materialised
+    from cerebro_spark.adaptation._rates import CycleCosts
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper import Probed, SparkBackend
     from optimizer.adaptation import Costs
@@ -139,7 +142,8 @@ class Adaptation:
         weights to begin with; :attr:`Cycle.notes` counts them. Those that are new, failed in the last cycle, or have
         another model or other frozen weights now, begin anew; a clone has the state of its source. Default ``False``.
     costs : Costs, optional
-        Rates of a worker. By default they are measured once, before the first cycle of this object.
+        Rates of a worker, for all cycles. By default they are measured before the first one, and refitted after each;
+        a plan that was 25 % off is made again with those. The campaign's record has them.
     bytes_per_second : float, optional
         Rate that the reader of stored layers is held to, to see the planner decide. Default none.
     checkpoints : {"visits", "epochs", "end"}, optional
@@ -197,7 +201,7 @@ class Adaptation:
         self._record = CampaignRecord.load(self.store, self.name)
         self._data: GrowingData | None = None
         self._opened: Candidates | None = None
-        self._measured: Costs | None = None
+        self._measured: Rates | None = None
         self._cycles: tuple[CycleResult, ...] = ()
         self._last: Cycle | None = None
 
@@ -282,7 +286,11 @@ class Adaptation:
             search, layers = self._searching(data)
             probed = self._probed(search, data)
             planning = self._planning(layers)
-            return self._run(search, layers, planning, last, layers.compute(last.stored), probed)
+            try:
+                done = layers.compute(last.stored)
+            except FeatureSpaceError:
+                last, done = self._choose(layers, planning, last)
+            return self._run(search, layers, planning, last, done, probed)
 
     def score(self, pool: DataFrame, how: str = "least_confidence") -> DataFrame:
         """Rank records without labels by how much their labels would teach the best model of the last cycle.
@@ -334,7 +342,7 @@ class Adaptation:
         )
         lines = [
             head,
-            *(f"  {cycle.run}: {cycle.records:,} records" for cycle in self._record.cycles),
+            *(f"  {cycle.told}" for cycle in self._record.cycles),
         ]
         if data is not None:
             return "\n".join([*lines, self._planned(data)])
@@ -364,11 +372,16 @@ class Adaptation:
         search, layers = self._searching(data)
         probed = self._probed(search, data, labels)
         planning = self._planning(layers)
-        capacity = self._capacity(_records(data))
-        stored, done = layers.choose(planning, capacity)
-        earlier = last_over(self.store, self._record.cycles if self.warm_start else ())
-        cycle = CycleRecord(run, data.name, _records(data), capacity, list(stored), earlier.run)
-        self._record = self._record.begin(cycle)
+        before, capacity = self._record, self._capacity(_records(data))
+        earlier = last_over(self.store, before.cycles if self.warm_start else ())
+        cycle = CycleRecord(run, data.name, _records(data), capacity, [], earlier.run)
+        try:
+            cycle, done = self._choose(layers, planning, cycle)
+        except BaseException:
+            # This process knows of it: its user may give another batch. One that is killed leaves the cycle to resume.
+            with suppress(StoreError):
+                self._record = before.written()
+            raise
         self._data = data
         return self._run(search, layers, planning, cycle, done, probed)
 
@@ -378,6 +391,17 @@ class Adaptation:
         probed = probe(self.trainer_fn, search.sample(), data, self.seed, self.backend, opened)
         probed.objectives(self.metric, self.mode, validates=data.test_fraction > 0)
         return probed
+
+    def _choose(self, layers: StoredLayers, planning: Planning, cycle: CycleRecord) -> tuple[CycleRecord, Materialised]:
+        """Choose the layers of a cycle, write down which, and compute them."""
+
+        def begin(costs: CycleCosts, stored: Sequence[str]) -> None:
+            nonlocal cycle
+            cycle = replace(cycle, stored=list(stored), costs=replace(costs, given=bool(self.costs)))
+            self._record = self._record.noted(cycle)
+
+        done = layers.choose(planning, cycle.capacity, self._rates(layers), begin)
+        return cycle, done
 
     def _prepare(self, batch: DataFrame, name: str, previous: GrowingData | None) -> GrowingData:
         return prepare_increment(
@@ -444,18 +468,28 @@ class Adaptation:
             )
         return search
 
-    def _planning(self, layers: StoredLayers) -> Planning:
+    def _rates(self, layers: StoredLayers) -> Rates:
+        """Give the rates to plan with: the user's, or those that the campaign has found so far."""
+        if self.costs is not None:
+            return Rates.of(self.costs)
+        known = [cycle.costs.next for cycle in self._record.cycles if cycle.costs is not None]
+        if known:
+            return known[-1]
         if self._measured is None:
-            self._measured = self.costs or layers.rates()
+            self._measured = layers.rates()
+        return self._measured
+
+    def _planning(self, layers: StoredLayers) -> Planning:
         return Planning(
             disk_bytes=self.disk_bytes,
             memory_bytes=self.memory_bytes or self.backend.memory_bytes or memory_limit()[0] // 4,
             workspace_bytes=self.workspace_bytes,
             workers=self.backend.num_workers,
-            costs=self._measured,
+            costs=self._rates(layers).costs(layers.workload.epochs),
             materialise=self.materialise,
             fuse=self.fuse,
             joint=self.joint,
+            float_bytes=2 if self.storage_dtype == "bfloat16" else 4,
         )
 
     def _run(
@@ -491,10 +525,32 @@ class Adaptation:
         begun = Journal(self.store, cycle.run).begun
         result = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
         assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
+        result.costs = self._measure(result, cycle, groups, layers)
         self._cycles = (*(line for line in self._cycles if line.run != cycle.run), result.line)
         result.cycles = self._cycles
         self._last = result
         return result
+
+    def _measure(
+        self, result: Cycle, cycle: CycleRecord, groups: PlannedGroups, layers: StoredLayers
+    ) -> CycleCosts | None:
+        """Write what a cycle measured beside what was predicted of it, once."""
+        costs = cycle.costs
+        if costs is None or costs.measured is not None:
+            return costs
+        params = {trial.trial_id: trial.params for trial in result.trials}
+        shards = {shard.partition: shard.rows for shard in layers.data.shards if shard.split == "train"}
+        work = work_of(
+            result.outcome.events,
+            result.materialised,
+            self.backend.num_workers,
+            rows=shards.__getitem__,
+            learning_flops=lambda trial_id: layers.candidates.open(params[trial_id]).learning_flops,
+            frozen_flops=lambda members: groups.frozen_flops([params[trial_id] for trial_id in members]),
+        )
+        costs = costs.over(costs.rates.refitted(work), work.measured)
+        self._record = self._record.noted(replace(cycle, costs=costs))
+        return costs
 
 
 def _records(data: GrowingData) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.adaptation._warm import layout_of
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
-from optimizer.adaptation import Candidate
+from optimizer.adaptation import Candidate, training_flops
 from optimizer.errors import CerebroError
 from optimizer.graph import frontier, materialisable
 from udfs.adaptation import column_names, input_specs
@@ -67,6 +67,12 @@ class OpenedCandidate:
     def frozen_flops(self) -> int:
         """FLOPs of the layers that training never changes, for one record."""
         return self.graph.flops(materialisable(self.graph))
+
+    @property
+    def learning_flops(self) -> int:
+        """FLOPs of a step of training for one record, without the layers that training never changes."""
+        frozen = set(materialisable(self.graph))
+        return sum(flops for name, flops in training_flops(self.graph).items() if name not in frozen)
 
     def candidate(self, name: str, epochs: int) -> Candidate:
         """Give what the planner takes."""

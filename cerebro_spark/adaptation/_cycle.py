@@ -13,6 +13,7 @@ from udfs.training import initial_seed, open_adapted, trainer_framework
 
 if TYPE_CHECKING:
     from cerebro_spark.adaptation._materialise import Materialised
+    from cerebro_spark.adaptation._rates import CycleCosts
     from cerebro_spark.hopper import Trial
     from optimizer.adaptation import AdaptationPlan
     from udfs.hopper import WarmStart
@@ -59,6 +60,8 @@ class Cycle(Selection):
         Layers on disk, and who trained together in the first epoch; None where the run was over before.
     materialised : Materialised
         What was computed for it beforehand.
+    costs : CycleCosts or None
+        Seconds predicted and measured, and the rates behind them.
     notes : tuple of str
         How many configurations train whole, and why; how many began with the weights of an earlier cycle.
     cycles : tuple of CycleResult
@@ -67,8 +70,14 @@ class Cycle(Selection):
 
     plan: AdaptationPlan | None = field(init=False, default=None)
     materialised: Materialised = field(init=False)
+    costs: CycleCosts | None = field(init=False, default=None)
     notes: tuple[str, ...] = field(init=False, default=())
     cycles: tuple[CycleResult, ...] = field(init=False, default=())
+
+    @property
+    def remade(self) -> int:
+        """Files of stored layers that were damaged or gone, found as they were read, and made again."""
+        return self.materialised.remade + round(sum(event.remade for event in self.outcome.events))
 
     @property
     def line(self) -> CycleResult:
@@ -106,12 +115,15 @@ class Cycle(Selection):
     def explain(self) -> str:
         """Describe the plan, and what was measured beside what it predicts."""
         done = self.materialised
-        measured = (
-            f"measured: {self.outcome.seconds:,.1f} s of training; {done.trunk_rows:,} records passed the frozen "
-            f"layers in {done.seconds:,.1f} s and left {done.bytes:,} bytes"
+        clock = (
+            f"by the clock, with opening the models, hops and evaluation: {self.outcome.seconds:,.1f} s of training; "
+            f"{done.trunk_rows:,} records passed the frozen layers in {done.seconds:,.1f} s and left "
+            f"{done.bytes:,} bytes"
         )
         plan = [] if self.plan is None else [self.plan.explain()]
-        return "\n".join([*plan, *self.notes, measured])
+        costs = () if self.costs is None else self.costs.lines
+        remade = [f"note: {self.remade} damaged files were made again"] if self.remade else []
+        return "\n".join([*plan, *self.notes, *remade, *costs, clock])
 
     def begun_with(self, warm: WarmStart) -> tuple[str, ...]:
         """Say how many configurations began with the weights of an earlier cycle."""

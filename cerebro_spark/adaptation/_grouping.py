@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.hopper import Group
 from optimizer.errors import CerebroError
 from udfs.hopper import configuration_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cerebro_spark.adaptation._candidates import Candidates
     from cerebro_spark.adaptation._planning import Planning
@@ -53,7 +53,7 @@ class PlannedGroups:
         # By trial id, the number of its group.
         self._together: dict[str, int] = {}
         self._count = 0
-        self._loads: dict[frozenset[str], tuple[str, ...]] = {}
+        self._runs: dict[frozenset[str], tuple[tuple[str, ...], int]] = {}
         # Ids of groups that lost their worker or their memory. The scheduler adds to it while groups are made.
         self._too_large: list[frozenset[str]] = []
         self.plan: AdaptationPlan | None = None
@@ -72,6 +72,10 @@ class PlannedGroups:
             by_number.setdefault(self._together[trial.trial_id], []).append(trial)
         parts = [part for members in by_number.values() for part in self._small_enough(members)]
         return groups + [Group(tuple(members), self._read_by(members), _FIRST) for members in parts]
+
+    def frozen_flops(self, members: Sequence[Mapping[str, Any]]) -> int:
+        """Count the FLOPs of the frozen layers that run where configurations train together, for one record."""
+        return self._run(members)[1]
 
     def split(self, group: Group, why: str) -> None:  # noqa: ARG002 - a kill has any reason, and is never tried twice
         """Remember a group as too large for a worker."""
@@ -110,15 +114,21 @@ class PlannedGroups:
         for group in made.groups:
             self._number(group.members)
 
-    def _read_by(self, members: Sequence[Trial]) -> tuple[str, ...]:
+    def _read_by(self, trials: Sequence[Trial]) -> tuple[str, ...]:
+        return self._run([trial.params for trial in trials])[0]
+
+    def _run(self, members: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], int]:
+        """Give what a group reads, and the FLOPs of the frozen layers that it runs for one record."""
         # Configurations alike but for their rates read the same.
-        key = frozenset(configuration_key(trial.params) for trial in members)
-        if key not in self._loads:
-            candidates = [self._candidate(trial) for trial in members]
+        key = frozenset(configuration_key(params) for params in members)
+        if key not in self._runs:
+            opened = [self._candidates.open(params) for params in members]
+            candidates = [one.candidate(f"c{place:03d}", 1) for place, one in enumerate(opened)]
             made = replace(self._planning, workers=1).group(candidates, self._records, self._stored)
             loads = dict.fromkeys(made.trunk.expression(name) for group in made.groups for name in group.loads)
-            self._loads[key] = tuple(loads)
-        return self._loads[key]
+            computed = dict.fromkeys(name for group in made.groups for name in group.computes)
+            self._runs[key] = tuple(loads), sum(made.trunk[name].flops for name in computed)
+        return self._runs[key]
 
     def _candidate(self, trial: Trial) -> Candidate:
         return self._candidates.open(trial.params).candidate(trial.trial_id, 1)

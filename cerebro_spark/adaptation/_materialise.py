@@ -62,6 +62,8 @@ class Materialised:
         Files that were damaged, and made again.
     busy_seconds : float
         That the tasks computed and wrote, without opening the models.
+    flops : int
+        Of the frozen layers that ran for it.
     """
 
     rows: int = 0
@@ -71,6 +73,7 @@ class Materialised:
     storage_error: StorageError = field(default_factory=StorageError)
     remade: int = 0
     busy_seconds: float = 0.0
+    flops: int = 0
 
 
 def materialise(
@@ -162,6 +165,7 @@ def materialise(
         storage_error=reduce(StorageError.joined, errors, StorageError()),
         remade=sum(report.damaged for _, report in done),
         busy_seconds=sum(report.seconds for _, report in done),
+        flops=sum(report.flops for _, report in done),
     )
 
 

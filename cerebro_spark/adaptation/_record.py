@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from cerebro_spark.adaptation._rates import CycleCosts
 from cerebro_spark.errors import RunError
 from udfs.documents import DamagedError, document, typed, write_document
 from udfs.names import check_name
@@ -35,6 +36,8 @@ class CycleRecord:
         Expressions of these layers.
     warm : str
         Run of the cycle whose weights it begins with. Default ``""``: with the initial ones.
+    costs : CycleCosts, optional
+        What was predicted of it, and measured. None in records of earlier releases.
     """
 
     run: str
@@ -43,6 +46,15 @@ class CycleRecord:
     capacity: int
     stored: list[str]
     warm: str = ""
+    costs: CycleCosts | None = None
+
+    @property
+    def told(self) -> str:
+        """One line for people."""
+        told = f"{self.run}: {self.records:,} records"
+        if self.costs is None or self.costs.measured is None:
+            return told
+        return f"{told}, {self.costs.predicted.total:,.2f} s predicted, {self.costs.measured.total:,.2f} s measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +82,26 @@ class CampaignRecord:
         """The last cycle that began; ``None`` before the first."""
         return self.cycles[-1] if self.cycles else None
 
-    def begin(self, cycle: CycleRecord) -> CampaignRecord:
-        """Write that a cycle begins, before it trains.
+    def noted(self, cycle: CycleRecord) -> CampaignRecord:
+        """Write a cycle: as it begins, before its layers are computed, and what came of it.
 
         Raises
         ------
         udfs.store.StoreError
         """
-        record = replace(self, cycles=(*self.cycles, cycle))
-        content = {"version": _VERSION, "cycles": [asdict(each) for each in record.cycles]}
+        others = self.cycles[:-1] if self.last is not None and self.last.run == cycle.run else self.cycles
+        return replace(self, cycles=(*others, cycle)).written()
+
+    def written(self) -> CampaignRecord:
+        """Write all cycles.
+
+        Raises
+        ------
+        udfs.store.StoreError
+        """
+        content = {"version": _VERSION, "cycles": [asdict(each) for each in self.cycles]}
         write_document(self.store, content, self.FOLDER, self.name, "campaign.json")
-        return record
+        return self
 
     @classmethod
     def load(cls, store: Store, name: str) -> CampaignRecord:
@@ -108,4 +129,6 @@ def _cycle(data: Any) -> CycleRecord:
     counts = {name: typed(data, name, int) for name in ("records", "capacity")}
     stored = [str(expression) for expression in typed(data, "stored", list)]
     # The first campaigns had no warm starts.
-    return CycleRecord(**words, **counts, stored=stored, warm=typed(data, "warm", str) if "warm" in data else "")
+    warm = typed(data, "warm", str) if "warm" in data else ""
+    costs = None if data.get("costs") is None else CycleCosts.from_dict(data["costs"])
+    return CycleRecord(**words, **counts, stored=stored, warm=warm, costs=costs)

@@ -203,6 +203,11 @@ class Assignments:
                     fetched_bytes=member.fetched_bytes,
                     from_store=member.fetched_bytes > 0 and start.from_store,
                     members=len(done),
+                    waited_seconds=member.waited_seconds,
+                    frozen_seconds=member.frozen_seconds,
+                    read_seconds=member.read_seconds,
+                    read_bytes=member.read_bytes,
+                    remade=member.remade,
                 )
             )
         return events

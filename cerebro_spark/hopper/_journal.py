@@ -61,7 +61,16 @@ _EVENT: dict[str, type] = {
     "seconds": float,
 }
 # The same for events.
-_LATER: dict[str, type] = {"fetched_bytes": int, "from_store": bool, "members": int}
+_LATER: dict[str, type] = {
+    "fetched_bytes": int,
+    "from_store": bool,
+    "members": int,
+    "waited_seconds": float,
+    "frozen_seconds": float,
+    "read_seconds": float,
+    "read_bytes": float,
+    "remade": float,
+}
 # How trials end whose files may be intact at an earlier checkpoint.
 _RESUMABLE = ("running", "paused", "stopped", "finished", "lost its state")
 

@@ -42,6 +42,8 @@ class Computed:
     damaged : tuple of str
         Expressions whose files were damaged, and made again.
     seconds : float
+    flops : int
+        Of the frozen layers that ran, over all rows.
     """
 
     segment: Segment
@@ -50,6 +52,7 @@ class Computed:
     errors: dict[str, StorageError] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
     seconds: float = 0.0
+    flops: int = 0
 
 
 def compute(
@@ -127,6 +130,7 @@ def compute(
         errors | {key: files[key].error for key in missing},
         tuple(damaged),
         time.monotonic() - began,
+        trunk.flops * segment.rows,
     )
 
 

@@ -65,6 +65,8 @@ class SegmentReport:
     damaged : int
         Files that were damaged, and made again.
     seconds : float
+    flops : int
+        Of the frozen layers that ran.
     errors : dict of str to StorageError
         By expression.
     full : str
@@ -76,11 +78,13 @@ class SegmentReport:
     from_inputs: bool = False
     damaged: int = 0
     seconds: float = 0.0
+    flops: int = 0
     errors: dict[str, StorageError] = field(default_factory=dict)
     full: str = ""
 
     schema: ClassVar[str] = (
-        "task int, place int, from_inputs boolean, damaged int, seconds double, errors string, full string"
+        "task int, place int, from_inputs boolean, damaged int, seconds double, flops bigint, errors string, "
+        "full string"
     )
 
     def to_batch(self) -> pa.RecordBatch:
@@ -93,6 +97,7 @@ class SegmentReport:
                 "from_inputs": pa.array([self.from_inputs]),
                 "damaged": pa.array([self.damaged], pa.int32()),
                 "seconds": pa.array([self.seconds], pa.float64()),
+                "flops": pa.array([self.flops], pa.int64()),
                 "errors": pa.array([errors]),
                 "full": pa.array([self.full]),
             }
@@ -165,7 +170,7 @@ class MaterialisingTask:
                 yield SegmentReport(task, place, full=str(error))
                 return
             seconds = time.monotonic() - began
-            yield SegmentReport(task, place, done.from_inputs, len(done.damaged), seconds, done.errors)
+            yield SegmentReport(task, place, done.from_inputs, len(done.damaged), seconds, done.flops, done.errors)
 
     def _models(self) -> list[TrunkModel]:
         """Open each configuration that is needed once."""

@@ -184,12 +184,25 @@ class MemberReport:
         Size of the checkpoint that was fetched for it; 0 where the worker had it.
     sums : dict of str to array
         Contributions to the loss and the metrics.
+    waited_seconds, frozen_seconds : float
+        Of the seconds its share of waiting for rows, and of running frozen layers. Default 0: an ordinary search.
+    read_seconds : float
+        Its share of what reading took, most of it beside the training. Default 0.
+    read_bytes : float
+        Its share of what was read meanwhile. Default 0.
+    remade : float
+        Its share of the files that were damaged or gone, and made again. Default 0.
     """
 
     trial_id: str
     seconds: float
     fetched_bytes: int
     sums: dict[str, NDArray[np.float64]]
+    waited_seconds: float = 0.0
+    frozen_seconds: float = 0.0
+    read_seconds: float = 0.0
+    read_bytes: float = 0.0
+    remade: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

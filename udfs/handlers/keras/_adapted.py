@@ -24,7 +24,6 @@ from udfs.handlers.keras._model import KerasModel
 from udfs.handlers.keras._names import value_names
 from udfs.handlers.keras._open import is_functional
 from udfs.handlers.keras._session import scaled
-from udfs.training import TrainerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
