@@ -15,6 +15,7 @@ from udfs.inference._inference import (
 )
 from udfs.inference._model import ModelSource, check_model, open_model
 from udfs.inference._network_file import NetworkFile, files_of_this_process
+from udfs.inference._network_inputs import NetworkInputs
 from udfs.inference._pool_score import PoolScore
 from udfs.inference._pooling import POOLINGS, Pooling, feature_length, pool
 from udfs.inference._portable import NotPortableError, PortableNetwork
@@ -40,6 +41,7 @@ __all__ = [
     "Materialised",
     "ModelSource",
     "NetworkFile",
+    "NetworkInputs",
     "NotPortableError",
     "NumbersFeed",
     "PoolScore",

@@ -80,7 +80,8 @@ class PoolScore:
             flat = outputs.drop_null().flatten().to_numpy().reshape(int(good.sum()), -1)
             outputs_of = flat if self.tokens is None else flat.reshape(-1, *self.tokens)
             scores[good] = uncertainty(self._chances(outputs_of), self.how, self._present(batch, good))
-        return NewColumns([pa.array(scores, mask=~good)], new.reasons, new.details)
+        # NaN would be Spark's largest number, and rank first what the network can say nothing of.
+        return NewColumns([pa.array(scores, mask=~good | np.isnan(scores))], new.reasons, new.details)
 
     def _present(self, batch: pa.RecordBatch, good: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
         if self.tokens is None or self.mask is None:
