@@ -12,6 +12,7 @@ from cerebro_spark.adaptation._measure import measure
 from cerebro_spark.errors import FeatureSpaceError
 from optimizer.adaptation import Costs
 from optimizer.sizes import size
+from udfs.adaptation import PoolFeatures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,6 +101,8 @@ class StoredLayers:
     def compute(self, stored: Sequence[str]) -> Materialised:
         """Compute what is missing of some layers, from the nearest that are stored; then delete all others.
 
+        What pools left is taken where it saves work, and deleted where the layers need its room.
+
         Raises
         ------
         FeatureSpaceError
@@ -115,11 +118,20 @@ class StoredLayers:
             batch_size=self.workload.batch_size,
             disk_bytes=self.disk_bytes,
         )
-        try:
-            done = run()
-        except FeatureSpaceError:
-            # The others may be in the way.
-            self.features.retain(stored)
+        pool = PoolFeatures(self.features)
+        # What may be in the way: other layers, then what nobody may need.
+        for make_room in (partial(self.features.retain, stored), *([] if pool.is_empty else [pool.drop])):
+            try:
+                done = run()
+                break
+            except FeatureSpaceError:
+                make_room()
+        else:
             done = run()
         self.features.retain(stored)
+        pool.prune()
         return done
+
+    def room(self) -> int:
+        """Count the bytes that are left for layers of pools."""
+        return max(0, self.disk_bytes - self.features.used_bytes())

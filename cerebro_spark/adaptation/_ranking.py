@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql.types import DoubleType, StructField, StructType
 
 from cerebro_spark.adaptation._collecting import collected
 from cerebro_spark.data import choose_features, with_places
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import uses_slots
 from optimizer.errors import nearest
-from udfs.adaptation import LabelledCoreSet, LabelledIds, PoolCoreSet, PoolPass, farthest_first
+from udfs.adaptation import LabelledCoreSet, LabelledIds, PoolCoreSet, PoolPass, PoolUncertainty, farthest_first
 from udfs.driver import check_absent, check_present, quoted
 from udfs.inference import UNCERTAINTIES
 
@@ -73,9 +74,17 @@ class Labelling:
         if how == "diversity":
             check_id(pool, data.id_column)
             return _ordered(self._covering(_without_labelled(pool, data), _ASKED if limit is None else limit), limit)
-        # Without ids a pool is ranked all the same.
-        new = _without_labelled(pool, data) if data.id_column in pool.columns else pool
-        return _ordered(self.cycle.best_model.uncertainty(new, how), limit)
+        model = self.cycle.best_model
+        if data.id_column not in pool.columns:
+            # Nothing can be kept of records that are not told apart, but they are ranked all the same.
+            return _ordered(model.uncertainty(pool, how), limit)
+        uncertainty, new = model.output_uncertainty(how), _without_labelled(pool, data)
+        if not self.stored:
+            return _ordered(model.uncertainty(new, how), limit)
+        source, rows = self._pass(new)
+        task = PoolUncertainty(source, uncertainty, tuple(pool.columns), _SCORE)
+        schema = StructType([*pool.schema.fields, StructField(_SCORE, DoubleType())])
+        return _ordered(rows.mapInArrow(task, schema), limit)
 
     def _covering(self, pool: DataFrame, count: int) -> DataFrame:
         """Choose records that cover the pool: of each shard a few on the executors, and of these here.
@@ -120,6 +129,7 @@ class Labelling:
             data,
             layers.features,
             layers.workload.params_with(self.stored),
+            layers.room() // (2 * data.num_shards),
             tuple(source.name for source in sources if source.kind == "image"),
             layers.workload.batch_size,
             layers.backend.threads_per_worker,

@@ -7,7 +7,8 @@ from udfs.adaptation._errors import DamagedFeatureError, FeatureError, FeatureSp
 from udfs.adaptation._features import STORAGE_DTYPES, FeatureFile, FeatureStore, FeatureWriter, StoredArray
 from udfs.adaptation._inputs import column_names, input_expressions, input_specs
 from udfs.adaptation._measuring import LayerTime, MeasuringTask, ReaderSpeed, TrunkSpeed, measure_reader, measure_trunk
-from udfs.adaptation._pool import BestModel, LabelledCoreSet, LabelledIds, PoolCoreSet, PoolPass
+from udfs.adaptation._pool import BestModel, LabelledCoreSet, LabelledIds, PoolCoreSet, PoolPass, PoolUncertainty
+from udfs.adaptation._pool_features import PoolFeatures, PoolReader
 from udfs.adaptation._reader import FeatureReader
 from udfs.adaptation._rows import FeatureBatch, FeatureRows, batches
 from udfs.adaptation._segment import Segment, segments_of
@@ -37,7 +38,10 @@ __all__ = [
     "MissingFeatureError",
     "ModelOpener",
     "PoolCoreSet",
+    "PoolFeatures",
     "PoolPass",
+    "PoolReader",
+    "PoolUncertainty",
     "Projection",
     "ReaderSpeed",
     "Segment",

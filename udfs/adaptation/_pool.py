@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from udfs.adaptation._coverage import CoreSet, Projection, flattened
 from udfs.adaptation._inputs import input_expressions
+from udfs.adaptation._pool_features import PoolFeatures, PoolKeeper, PoolReader
 from udfs.adaptation._reader import FeatureReader
 from udfs.adaptation._rows import batches
 from udfs.adaptation._trunk import Trunk
@@ -27,9 +28,18 @@ if TYPE_CHECKING:
 
     from udfs.adaptation._features import FeatureStore
     from udfs.handlers import Adapted, Framework
+    from udfs.inference import OutputUncertainty
     from udfs.shards import GrowingData
 
-__all__ = ["AdaptedOpener", "BestModel", "LabelledCoreSet", "LabelledIds", "PoolCoreSet", "PoolPass"]
+__all__ = [
+    "AdaptedOpener",
+    "BestModel",
+    "LabelledCoreSet",
+    "LabelledIds",
+    "PoolCoreSet",
+    "PoolPass",
+    "PoolUncertainty",
+]
 
 MASK = "attention_mask"
 """Column that is 0 where a token is padding."""
@@ -102,7 +112,9 @@ class PoolPass:
     features : FeatureStore
         Where their layers are stored.
     stored : mapping of str to mapping
-        Expressions of the stored layers, with params of a configuration that has each.
+        Expressions of the stored layers, with params of a configuration that has each. They are kept of the pool too.
+    room : int
+        Bytes that may be kept of the records of each shard.
     images : tuple of str
         Columns that arrive as images.
     batch_size : int
@@ -116,6 +128,7 @@ class PoolPass:
     data: GrowingData
     features: FeatureStore
     stored: Mapping[str, Mapping[str, Any]]
+    room: int
     images: tuple[str, ...]
     batch_size: int
     threads: int = 1
@@ -131,28 +144,41 @@ class PoolPass:
     def batches(self, rows: Iterable[pa.RecordBatch], adapted: Adapted) -> Iterator[PoolBatch]:
         """Take rows of one of Spark's partitions through the frozen layers, a batch at a time.
 
+        What is computed of the stored layers is kept, as far as there is room, and not computed again.
+
         The rows have the number of their shard, by which they are sorted, the id, a hash of the features, and the
         features as Spark encodes them; what follows passes through.
         """
+        models = self._models(adapted)
+        inputs = input_expressions(models, self.data)
+        wants = list(dict.fromkeys([*feeds_of(adapted), *self.stored]))
         reading = NetworkInputs(self.data.inputs, self.images)
-        inputs = input_expressions([adapted], self.data)
-        trunk = Trunk([adapted], list(inputs), feeds_of(adapted))
+        names = [column.name for column in reading.columns]
         for bucket, parts in itertools.groupby(by_shard(rows), key=lambda part: part[0]):
+            split, partition = SPLITS[min(bucket // self.data.num_shards, 1)], bucket % self.data.num_shards
+            pool = PoolFeatures(self.features)
+            reader = PoolReader(pool, split, partition, models, inputs, wants)
+            # Records without an id are of no shard.
+            room = self.room if bucket < 2 * self.data.num_shards else 0
+            keeper = PoolKeeper(pool, split, partition, tuple(self.stored), room)
             for batch in rebatch((part for _, part in parts), self.batch_size):
-                names = [column.name for column in reading.columns]
                 encoded = pa.RecordBatch.from_arrays(batch.columns[2 : 2 + len(names)], names=names)
                 arrays, reasons = reading.read(encoded)
                 good = np.array([reason is None for reason in reasons], np.bool_)
                 feeds: tuple[NDArray[Any], ...] = ()
                 if good.any():
-                    found = trunk({key: arrays[number] for key, number in inputs.items()})
+                    ids, hashes = (batch.column(place).filter(pa.array(good)) for place in range(2))
+                    raw = {key: arrays[number] for key, number in inputs.items()}
+                    found, fresh = reader(ids.to_pylist(), hashes.to_numpy(), raw)
+                    keeper.take(ids.to_pylist(), hashes.to_numpy(), found, fresh)
                     feeds = tuple(found[key] for key in feeds_of(adapted))
                 yield PoolBatch(bucket, batch, good, feeds, self._present(arrays))
+            keeper.close()
 
     def labelled(self, split: str, partition: int, adapted: Adapted) -> Iterator[PoolBatch]:
         """Take the labelled records of a shard the same way, from the layers that are stored."""
-        inputs = input_expressions([adapted], self.data)
-        models = [adapted, *(self.model.opener(params) for params in _others(self.stored, self.model.params))]
+        models = self._models(adapted)
+        inputs = input_expressions(models, self.data)
         trunk = Trunk(models, [*self.stored, *inputs], feeds_of(adapted))
         reader = FeatureReader(self.features, self.data, batch_size=self.batch_size)
         mask = [key for key, number in inputs.items() if number == self._mask]
@@ -164,6 +190,10 @@ class PoolPass:
             feeds = tuple(found[key] for key in feeds_of(adapted))
             yield PoolBatch(0, nothing, np.ones(batch.rows, np.bool_), feeds, present)
 
+    def _models(self, adapted: Adapted) -> list[Adapted]:
+        """Open as many configurations as have the stored layers between them."""
+        return [adapted, *(self.model.opener(params) for params in _others(self.stored, self.model.params))]
+
     @property
     def _mask(self) -> int | None:
         """Number of the input that says which tokens are padding."""
@@ -172,6 +202,43 @@ class PoolPass:
 
     def _present(self, arrays: Sequence[NDArray[Any]]) -> NDArray[np.bool_] | None:
         return None if self._mask is None else arrays[self._mask] > 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUncertainty:
+    """Uncertainty of the best model about the records of a pool. Call it with ``mapInArrow``.
+
+    Parameters
+    ----------
+    source : PoolPass
+    uncertainty : OutputUncertainty
+    names : tuple of str
+        Columns that pass through.
+    output : str
+        Column to add, ``double``; null where a row cannot be read, or the model gives NaN.
+    """
+
+    source: PoolPass
+    uncertainty: OutputUncertainty
+    names: tuple[str, ...]
+    output: str
+
+    def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, each with its score."""
+        first = next(filter(len, rows := iter(rows)), None)
+        if first is None:
+            return
+        adapted = self.source.open()
+        for batch in self.source.batches(itertools.chain([first], rows), adapted):
+            scores = np.full(len(batch.good), np.nan)
+            if batch.good.any():
+                outputs = adapted.session.predict(batch.feeds)[0]
+                scores[batch.good] = self.uncertainty(outputs, batch.present)
+            kept = batch.rows.columns[len(batch.rows.columns) - len(self.names) :]
+            # NaN would be Spark's largest number.
+            yield pa.RecordBatch.from_arrays(
+                [*kept, pa.array(scores, mask=np.isnan(scores))], names=[*self.names, self.output]
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from udfs.adaptation._errors import DamagedFeatureError, MissingFeatureError
 from udfs.adaptation._features import FOLDER
 from udfs.adaptation._segment import Segment
 from udfs.adaptation._trunk import Trunk
+from udfs.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from udfs.adaptation._features import FeatureStore
     from udfs.adaptation._trunk import TrunkModel
 
-__all__ = ["PoolChunk", "PoolFeatures", "PoolReader"]
+__all__ = ["PoolChunk", "PoolFeatures", "PoolKeeper", "PoolReader"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ POOLS = "pools"
 _PREFIX = "pool"
 _DIGITS = 28
 _NOT_LABELLED = -1
+# Of a file; a task holds so much.
+_CHUNK_BYTES = 32 << 20
 _LEDGER = pa.schema([("id", pa.string()), ("features", pa.int64())])
 
 
@@ -127,6 +130,11 @@ class PoolFeatures:
                 continue
             segment = Segment(_NOT_LABELLED, fingerprint, split, partition, len(ids))
             yield PoolChunk(segment, ids, hashes, tuple(key for key in layers if self.features.has(key, segment)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept."""
+        return not self.features.store.exists(POOLS, self.features.name)
 
     def forget(self, chunk: PoolChunk) -> None:
         """Delete what is kept of some records: it is damaged."""
@@ -284,6 +292,69 @@ class PoolReader:
     def _saves(self, trunk: Trunk, inputs: Collection[str], wants: Sequence[str]) -> bool:
         reads_inputs = any(key in inputs and key not in wants for key in trunk.loads)
         return trunk.flops < self._plain.flops or not reads_inputs
+
+
+class PoolKeeper:
+    """Keeps layers of a pool's records as they are computed, a file of some of them at a time.
+
+    A store that cannot be written ends it, with a warning: the pool is scored all the same.
+
+    Parameters
+    ----------
+    pool : PoolFeatures
+    split : {"train", "validation"}
+    partition : int
+        Of all records.
+    keys : tuple of str
+        Expressions of the layers.
+    room : int
+        Bytes that may be written.
+    """
+
+    def __init__(self, pool: PoolFeatures, split: str, partition: int, keys: tuple[str, ...], room: int) -> None:
+        self._pool, self._place, self._keys, self._room = pool, (split, partition), keys, room if keys else 0
+        self._ids: list[str] = []
+        self._hashes: list[NDArray[np.int64]] = []
+        self._outputs: dict[str, list[NDArray[Any]]] = {key: [] for key in keys}
+        self._nbytes = 0
+
+    def take(
+        self,
+        ids: Sequence[str | None],
+        hashes: NDArray[np.int64],
+        outputs: Mapping[str, NDArray[Any]],
+        fresh: NDArray[np.bool_],
+    ) -> None:
+        """Keep the fresh ones of some records, as far as there is room."""
+        rows = [row for row in np.flatnonzero(fresh).tolist() if ids[row] is not None]
+        row_bytes = sum(
+            self._pool.features.row_bytes(outputs[key].shape[1:], str(outputs[key].dtype)) for key in self._keys
+        )
+        if row_bytes:
+            rows = rows[: self._room // row_bytes]
+        if not rows or not self._room:
+            return
+        self._room -= len(rows) * row_bytes
+        self._nbytes += len(rows) * row_bytes
+        self._ids += [str(ids[row]) for row in rows]
+        self._hashes.append(hashes[rows])
+        for key in self._keys:
+            self._outputs[key].append(outputs[key][rows])
+        if self._nbytes >= _CHUNK_BYTES:
+            self.close()
+
+    def close(self) -> None:
+        """Write what was taken."""
+        if not self._ids:
+            return
+        outputs = {key: np.concatenate(arrays) for key, arrays in self._outputs.items()}
+        try:
+            self._pool.add(*self._place, self._ids, np.concatenate(self._hashes), outputs)
+        except StoreError as error:
+            _LOG.warning("%s: the layers of the pool are not kept", error)
+            self._room = 0
+        self._ids, self._hashes, self._nbytes = [], [], 0
+        self._outputs = {key: [] for key in self._keys}
 
 
 class _UselessError(Exception):

@@ -22,7 +22,7 @@ from udfs.inference._portable import NotPortableError, PortableNetwork
 from udfs.inference._prediction import Prediction
 from udfs.inference._tagged_text import UNTAGGED, TokenColumns
 from udfs.inference._text import TOKENIZER, TextError, TextFeed, Tokenization, open_tokenizer
-from udfs.inference._uncertainty import UNCERTAINTIES, uncertainty
+from udfs.inference._uncertainty import UNCERTAINTIES, OutputUncertainty, uncertainty
 
 __all__ = [
     "COMBINATIONS",
@@ -44,6 +44,7 @@ __all__ = [
     "NetworkInputs",
     "NotPortableError",
     "NumbersFeed",
+    "OutputUncertainty",
     "PoolScore",
     "Pooling",
     "PortableNetwork",
