@@ -103,7 +103,8 @@ class Adaptation:
     max_records : int
         Records to plan for; it doubles as often as there are more. Default 5000.
     disk_bytes : int
-        For stored layers; 0 stores none. Default 25 GiB.
+        For stored layers; 0 stores none. Default 25 GiB. What the labelled records leave of it is for the records of
+        pools that :meth:`score` has ranked.
     memory_bytes : int, optional
         Of a worker, for what trains together; ``backend.memory_bytes`` by default, or a quarter of this machine's.
     workspace_bytes : int
