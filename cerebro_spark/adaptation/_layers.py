@@ -15,7 +15,7 @@ from optimizer.sizes import size
 from udfs.adaptation import PoolFeatures
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cerebro_spark.adaptation._candidates import Candidates
     from cerebro_spark.adaptation._planning import Planning
@@ -120,7 +120,8 @@ class StoredLayers:
         )
         pool = PoolFeatures(self.features)
         # What may be in the way: other layers, then what nobody may need.
-        for make_room in (partial(self.features.retain, stored), *([] if pool.is_empty else [pool.drop])):
+        ways: list[Callable[[], None]] = [partial(self.features.retain, stored)]
+        for make_room in ways if pool.is_empty else [*ways, pool.drop]:
             try:
                 done = run()
                 break

@@ -175,6 +175,11 @@ class FeatureStore:
         """Return how numbers of a type are stored."""
         return self.storage_dtype if dtype == "float32" else dtype
 
+    def as_stored(self, output: NDArray[Any]) -> NDArray[Any]:
+        """Round an output as writing and reading it would."""
+        rounded = self.stored_dtype(str(output.dtype)) == "bfloat16"
+        return from_bfloat16(to_bfloat16(output)) if rounded else output
+
     def row_bytes(self, shape: tuple[int, ...], dtype: str) -> int:
         """Count the bytes that one row of an output takes in its file."""
         return math.prod(shape) * int(_file_dtype(self.stored_dtype(dtype)).itemsize)

@@ -171,6 +171,8 @@ class PoolPass:
                     raw = {key: arrays[number] for key, number in inputs.items()}
                     found, fresh = reader(ids.to_pylist(), hashes.to_numpy(), raw)
                     keeper.take(ids.to_pylist(), hashes.to_numpy(), found, fresh)
+                    # The same as they are when they are read the next time, and as the model was trained on them.
+                    found |= {key: self.features.as_stored(found[key]) for key in self.stored}
                     feeds = tuple(found[key] for key in feeds_of(adapted))
                 yield PoolBatch(bucket, batch, good, feeds, self._present(arrays))
             keeper.close()

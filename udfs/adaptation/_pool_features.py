@@ -212,7 +212,7 @@ class PoolReader:
         self._pool = pool
         self._plain = Trunk(models, inputs, wants)
         self._chunks: list[tuple[PoolChunk, Trunk]] = []
-        self._places: dict[tuple[str, int], tuple[int, int]] = {}
+        self._places: dict[tuple[str | None, int], tuple[int, int]] = {}
         self.damaged = 0
         trunks: dict[tuple[str, ...], Trunk] = {}
         for chunk in pool.chunks(split, partition):

@@ -10,6 +10,7 @@ import torch
 from campaigns import WIDE, campaign, frame, records, trunk_of
 from pyspark import cloudpickle
 
+from cerebro_spark import TunedModel
 from cerebro_spark.errors import ColumnError, InvalidArgumentError, NoModelError
 from udfs.adaptation import FeatureStore, PoolFeatures, farthest_first, segments_of
 from udfs.node import CACHE_VARIABLE
@@ -136,6 +137,12 @@ def test_bad_pools_are_refused(made: Adaptation, spark: SparkSession) -> None:
             made.score(pool, limit=limit)
     with pytest.raises(NoModelError, match=r"fit\(batch\)"):
         campaign(spark, made.store, name="new").score(pool, "diversity")
+
+
+def test_a_value_has_no_uncertainty() -> None:
+    model = TunedModel(b"", {"kind": "value", "label": "price", "threshold": 0.0})
+    with pytest.raises(InvalidArgumentError, match=r"'price' is a value.*diversity"):
+        model.output_uncertainty("margin")
 
 
 def test_a_record_of_a_scored_pool_passes_the_trunk_once(spark: SparkSession, store: Store) -> None:

@@ -175,3 +175,14 @@ def test_other_versions_are_not_taken(pool: Pool) -> None:
     pool.keep(slice(None))
     other = FeatureStore(pool.features.store, "campaign", made_with="another torch")
     assert compute(other, pool.data, pool.segment, [pool.key], [pool.model], batch_size=SIZE).passed == len(pool.ids)
+
+
+def test_what_is_fresh_is_rounded_as_what_was_stored(pool: Pool) -> None:
+    """A pool that is ranked twice has the same order."""
+    pool.features = FeatureStore(pool.features.store, "rounded", "bfloat16")
+    pool.kept = PoolFeatures(pool.features)
+    pool.keep(slice(None))
+    exact = pool.outputs()[pool.key]
+    (chunk,) = pool.kept.chunks(pool.segment.split, pool.segment.partition)
+    assert not np.array_equal(pool.features.as_stored(exact), exact)
+    np.testing.assert_array_equal(pool.features.as_stored(exact), pool.features.open(pool.key, chunk.segment)[:])
