@@ -16,13 +16,13 @@ from cerebro_spark.adaptation._grouping import PlannedGroups
 from cerebro_spark.adaptation._labels import check_labels, extremes
 from cerebro_spark.adaptation._layers import StoredLayers
 from cerebro_spark.adaptation._planning import Planning
-from cerebro_spark.adaptation._ranking import ranked
+from cerebro_spark.adaptation._ranking import Labelling, by_lot, check_how
 from cerebro_spark.adaptation._rates import Rates, work_of
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
 from cerebro_spark.adaptation._warm import EarlierCycle, last_over
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
-from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, RunError, StoreError
+from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, NoModelError, RunError, StoreError
 from cerebro_spark.hopper import ROUNDS, Journal, Lease, probe
 from cerebro_spark.tune import Adapted, Search, check_objectives, grid
 from optimizer.hopper import POLICIES
@@ -125,7 +125,8 @@ class Adaptation:
     max_records : int
         Records to plan for; it doubles as often as there are more. Default 5000.
     disk_bytes : int
-        For stored layers; 0 stores none. Default 25 GiB.
+        For stored layers; 0 stores none. Default 25 GiB. What the labelled records leave of it is for the records of
+        pools that :meth:`score` has ranked.
     memory_bytes : int, optional
         Of a worker, for what trains together; ``backend.memory_bytes`` by default, or a quarter of this machine's.
     workspace_bytes : int
@@ -203,7 +204,7 @@ class Adaptation:
         self._opened: Candidates | None = None
         self._measured: Rates | None = None
         self._cycles: tuple[CycleResult, ...] = ()
-        self._last: Cycle | None = None
+        self._labelling: Labelling | None = None
 
     def _check(self) -> None:
         check_name(self.name, "an adaptation")
@@ -292,33 +293,54 @@ class Adaptation:
                 last, done = self._choose(layers, planning, last)
             return self._run(search, layers, planning, last, done, probed)
 
-    def score(self, pool: DataFrame, how: str = "least_confidence") -> DataFrame:
+    def score(self, pool: DataFrame, how: str = "least_confidence", *, limit: int | None = None) -> DataFrame:
         """Rank records without labels by how much their labels would teach the best model of the last cycle.
 
         Parameters
         ----------
         pool : DataFrame
-            With the feature columns.
-        how : {"least_confidence", "margin", "entropy", "random"}
-            How uncertain the model is about a record, as :meth:`TunedModel.uncertainty`; or by lot, which follows from
-            the seed and the id.
+            With the feature columns and the ids. Records that are labelled already are left out. Uncertainty does
+            without ids, and then ranks whatever there is.
+        how : {"least_confidence", "margin", "entropy", "diversity", "random"}
+            How uncertain the model is about a record, as :meth:`TunedModel.uncertainty`; how far it is from all
+            labelled records and from those ranked before it; or by lot, which follows from the seed and the id.
+        limit : int, optional
+            How many records are asked for: no more come back. Default ``None``: all of them, and 100 by diversity.
 
         Returns
         -------
         DataFrame
             With a column ``score``, the most useful records first: take as many as can be labelled. Those that cannot
-            be read have none, and come last.
+            be read have none, and come last; by diversity they do not come.
 
         Raises
         ------
         NoModelError
-            There was no cycle in this process.
+            There was no cycle in this process, or none of its configurations finished.
         InvalidArgumentError
-            No such way, or the label is a value and not a class.
+            No such way, a limit below 1, or the label is a value and not a class, of which uncertainty is.
         ColumnError
             A column is missing, or ``score`` is there already.
+        BusyError
+            A run holds the task slots that ranking by diversity needs.
+
+        Notes
+        -----
+        Diversity is greedy k-centre (Sener and Savarese, ICLR 2018, algorithm 1) on the outputs of the frozen layers
+        that the best model reads; on its own outputs where it trains whole. Of a record that has an ``attention_mask``
+        the tokens' mean is taken, without padding; more than 128 numbers are projected to 128, at random by the seed.
+        Each shard of the pool is reduced on the executors to `limit` records that cover it (a composable core-set:
+        Indyk et al., PODS 2014), and these are ranked on the driver, which so holds at most `limit` vectors of each
+        shard, and 4,096 of labelled records. The ranking covers the pool within twice the best radius where no shard
+        has more than `limit` records, then it is that of the whole pool at once; within four times where none has more
+        than 8,192, and six times otherwise. It follows from the seed and the records, not from their order.
         """
-        return ranked(pool, how, selection=self._last, id_column=self.id_column, seed=self.seed)
+        check_how(how, limit)
+        if how == "random":
+            return by_lot(pool, limit, data=self._load_data(), id_column=self.id_column, seed=self.seed)
+        if self._labelling is None:
+            raise NoModelError("there is no model to score with: call fit(batch) or resume() first")
+        return self._labelling.ranked(pool, how, limit)
 
     def explain(self, batch: DataFrame | None = None) -> str:
         """Describe the campaign: what is planned for the next batch, and what was done so far.
@@ -528,7 +550,7 @@ class Adaptation:
         result.costs = self._measure(result, cycle, groups, layers)
         self._cycles = (*(line for line in self._cycles if line.run != cycle.run), result.line)
         result.cycles = self._cycles
-        self._last = result
+        self._labelling = Labelling(result, layers, tuple(cycle.stored), self.seed)
         return result
 
     def _measure(

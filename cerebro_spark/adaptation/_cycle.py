@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.errors import NoModelError, RunError
 from cerebro_spark.tune import Selection
-from udfs.adaptation import column_names, input_specs
+from udfs.adaptation import BestModel, column_names, input_specs
 from udfs.training import initial_seed, open_adapted, trainer_framework
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cerebro_spark.adaptation._materialise import Materialised
     from cerebro_spark.adaptation._rates import CycleCosts
     from cerebro_spark.hopper import Trial
     from optimizer.adaptation import AdaptationPlan
+    from udfs.handlers import Adapted
     from udfs.hopper import WarmStart
     from udfs.training import Session
 
@@ -138,6 +141,17 @@ class Cycle(Selection):
             f"run {self.run_id!r} is a cycle of an adaptation, which no replay repeats: give its batches to a new one "
             'with the same seed and schedule="fixed", which makes the same models'
         )
+
+    def best_opened(self, opener: Callable[..., Adapted]) -> BestModel:
+        """Give the best configuration, for workers to open it where its frozen layers end.
+
+        Raises
+        ------
+        NoModelError
+            No configuration finished.
+        """
+        trial, state = self._checkpoint(self.best.trial_id)
+        return BestModel(opener, dict(trial.params), state)
 
     def _restored(self, trial: Trial, state: bytes) -> Session:
         adapted = open_adapted(

@@ -13,7 +13,7 @@ from cerebro_spark.adaptation._rates import CycleCosts, Rates, Seconds, predicte
 from cerebro_spark.errors import FeatureSpaceError
 from optimizer.adaptation import Costs
 from optimizer.sizes import size
-from udfs.adaptation import segments_of
+from udfs.adaptation import PoolFeatures, segments_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -137,6 +137,8 @@ class StoredLayers:
     def compute(self, stored: Sequence[str]) -> Materialised:
         """Compute what is missing of some layers, from the nearest that are stored; then delete all others.
 
+        What pools left is taken where it saves work, and deleted where the layers need its room.
+
         Raises
         ------
         FeatureSpaceError
@@ -152,11 +154,21 @@ class StoredLayers:
             batch_size=self.workload.batch_size,
             disk_bytes=self.disk_bytes,
         )
-        try:
-            done = run()
-        except FeatureSpaceError:
-            # The others may be in the way.
-            self.features.retain(stored)
+        pool = PoolFeatures(self.features)
+        # What may be in the way: other layers, then what nobody may need.
+        ways: list[Callable[[], None]] = [partial(self.features.retain, stored)]
+        for make_room in ways if pool.is_empty else [*ways, pool.drop]:
+            try:
+                done = run()
+                break
+            except FeatureSpaceError:
+                make_room()
+        else:
             done = run()
         self.features.retain(stored)
+        pool.prune()
         return done
+
+    def room(self) -> int:
+        """Count the bytes that are left for layers of pools."""
+        return max(0, self.disk_bytes - self.features.used_bytes())

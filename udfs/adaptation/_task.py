@@ -60,8 +60,8 @@ class SegmentReport:
     ----------
     task, place : int
         Of the order.
-    from_inputs : bool
-        Whether the rows passed the trunk from its inputs on.
+    passed : int
+        Rows that passed the trunk from its inputs on.
     damaged : int
         Files that were damaged, and made again.
     seconds : float
@@ -75,7 +75,7 @@ class SegmentReport:
 
     task: int
     place: int
-    from_inputs: bool = False
+    passed: int = 0
     damaged: int = 0
     seconds: float = 0.0
     flops: int = 0
@@ -83,8 +83,7 @@ class SegmentReport:
     full: str = ""
 
     schema: ClassVar[str] = (
-        "task int, place int, from_inputs boolean, damaged int, seconds double, flops bigint, errors string, "
-        "full string"
+        "task int, place int, passed bigint, damaged int, seconds double, flops bigint, errors string, full string"
     )
 
     def to_batch(self) -> pa.RecordBatch:
@@ -94,7 +93,7 @@ class SegmentReport:
             {
                 "task": pa.array([self.task], pa.int32()),
                 "place": pa.array([self.place], pa.int32()),
-                "from_inputs": pa.array([self.from_inputs]),
+                "passed": pa.array([self.passed], pa.int64()),
                 "damaged": pa.array([self.damaged], pa.int32()),
                 "seconds": pa.array([self.seconds], pa.float64()),
                 "flops": pa.array([self.flops], pa.int64()),
@@ -170,7 +169,7 @@ class MaterialisingTask:
                 yield SegmentReport(task, place, full=str(error))
                 return
             seconds = time.monotonic() - began
-            yield SegmentReport(task, place, done.from_inputs, len(done.damaged), seconds, done.flops, done.errors)
+            yield SegmentReport(task, place, done.passed, len(done.damaged), seconds, done.flops, done.errors)
 
     def _models(self) -> list[TrunkModel]:
         """Open each configuration that is needed once."""
