@@ -16,15 +16,20 @@ if TYPE_CHECKING:
 
     from cerebro_spark.tune import Selection
 
-__all__ = ["ranked"]
+__all__ = ["check_how", "ranked"]
 
 _HOW = (*UNCERTAINTIES, "random")
 
 
-def ranked(pool: DataFrame, how: str, *, selection: Selection | None, id_column: str, seed: int) -> DataFrame:
-    """Add a column ``score`` and put the largest first; see :meth:`Adaptation.score`."""
+def check_how(how: str) -> None:
+    """Raise ``InvalidArgumentError`` for a way to rank that there is not."""
     if how not in _HOW:
         raise InvalidArgumentError(f"how={how!r}{nearest(how, _HOW)}; one of: {', '.join(_HOW)}")
+
+
+def ranked(pool: DataFrame, how: str, *, selection: Selection | None, id_column: str, seed: int) -> DataFrame:
+    """Add a column ``score`` and put the largest first; see :meth:`Adaptation.score`."""
+    check_how(how)
     if how == "random":
         lot = F.xxhash64(F.lit(seed).cast("bigint"), F.col(quoted(id_column)).cast("string"))
         # Its 64 bits as a share of one.

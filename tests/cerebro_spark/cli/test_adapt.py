@@ -1,0 +1,159 @@
+"""``cerebro adapt``: from a file and batches of labels to models, and to what to label next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sessions import CONNECT
+from typer.testing import CliRunner
+
+from cerebro_spark import Store, TunedModel
+from cerebro_spark.cli import app
+from cerebro_spark.hopper import Journal
+from udfs.node import CACHE_VARIABLE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+    from pyspark.sql import SparkSession
+
+pytest.importorskip("torch")
+
+# A trunk from a seed of its own; the file says everything but what the commands below give.
+CAMPAIGN = """
+import torch
+from cerebro_spark import ModelTrainer
+
+def trainer_fn(params):
+    drawn = torch.random.get_rng_state()
+    torch.manual_seed(0)
+    trunk = torch.nn.Sequential(torch.nn.Linear(4, 256), torch.nn.Tanh()).requires_grad_(False)
+    torch.random.set_rng_state(drawn)
+    net = torch.nn.Sequential(*trunk, torch.nn.Linear(256, 2))
+    optimizer = torch.optim.Adam(net[2].parameters(), lr=params["lr"])
+    return ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), metrics=["accuracy"],
+                        batch_size=16, epochs=2)
+
+search_space = {"lr": [0.01, 0.001]}
+id_column = "id"
+label_columns = ["y"]
+metric = "accuracy"
+"""
+
+
+def _table(path: Path, start: int, stop: int, *, labelled: bool = True) -> str:
+    x = [np.random.default_rng(number).normal(size=4) for number in range(start, stop)]
+    columns = {"id": pa.array(range(start, stop)), "x": pa.array([row.tolist() for row in x])}
+    if labelled:
+        columns["y"] = pa.array([int(row[0] > 0) for row in x])
+    pq.write_table(pa.table(columns), path)
+    return str(path)
+
+
+def _adapt(folder: Path, *options: str) -> Result:
+    file = folder / "parity.py"
+    file.write_text(CAMPAIGN)
+    command = ["adapt", str(file), "--out", str(folder / "out"), *options]
+    return CliRunner().invoke(app, command, env={"COLUMNS": "400"})
+
+
+@pytest.mark.skipif(CONNECT, reason="the command starts its own Spark")
+def test_a_campaign_from_its_plan_to_what_to_label_next(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two cycles by one command, a third by another that goes on in a later process."""
+    monkeypatch.setattr("udfs.driver.launch", lambda *_, **__: spark)
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    first, second, third = (_table(tmp_path / f"{at}.parquet", at, at + 60) for at in (0, 60, 120))
+    pool = _table(tmp_path / "pool.parquet", 500, 540, labelled=False)
+    out = tmp_path / "out"
+
+    planned = _adapt(tmp_path, "--table", first, "--plan")
+    assert planned.exit_code == 0, planned.output + repr(planned.exception)
+    assert "0 cycles so far, planned for 5,000 records, 25.0 GiB of disk" in planned.output
+    assert "2 candidates" in planned.output
+    store = Store.from_uri(str(out / "store"))
+    assert not [*out.glob("store/prepared/*"), *out.glob("store/runs/*")], "a plan leaves nothing"
+
+    done = _adapt(tmp_path, "--table", first, "--table", second, "--disk", "1m", "--max-records", "200")
+    assert done.exit_code == 0, done.output + repr(done.exception)
+    cycles = pd.read_csv(out / "cycles.csv")
+    assert cycles["run"].tolist() == ["parity-0000", "parity-0001"]
+    assert cycles["records"].tolist() == [60, 120]
+    assert cycles["trunk_rows"].tolist() == [60, 60]
+    assert sorted(pd.read_csv(out / "trials.csv")["epoch"].unique()) == [0, 1]
+    assert "60 records passed the frozen layers" in (out / "run.txt").read_text()
+    for name in ("gantt.png", "learning_curves.png"):
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
+
+    command = ("--resume", "--table", third, "--pool", pool, "--how", "margin", "--ask", "7")
+    more = _adapt(tmp_path, *command, "--disk", "1m", "--max-records", "200")
+    assert more.exit_code == 0, more.output + repr(more.exception)
+    cycles = pd.read_csv(out / "cycles.csv")
+    assert cycles["records"].tolist() == [60, 120, 180]
+    assert cycles["trunk_rows"].tolist()[2] == 60
+    # What the first two cycles measured stays: this process has trained the third alone.
+    assert Journal(store, "parity-0002").begun
+    wanted = pq.read_table(out / "ask.parquet")
+    assert wanted.column_names == ["id", "x", "score"]
+    model = TunedModel.load(str(out / "best_model"))
+    scores = model.uncertainty(spark.read.parquet(pool), "margin").toPandas().set_index("id")["score"]
+    assert wanted["id"].to_pylist() == scores.sort_values(ascending=False).index[:7].tolist()
+
+
+SMALL = ("--table", "{folder}/t.parquet")
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "reason"),
+    [
+        ("", (), "--table names newly labelled records"),
+        ("", ("--plan",), "--table names newly labelled records"),
+        ("", ("--resume",), "no cycle of an adaptation 'parity': begin one with --table"),
+        ("", (*SMALL, "--plan", "--pool", "{folder}/t.parquet"), "--plan trains and scores nothing: leave out --pool"),
+        ("", (*SMALL, "--ask", "5"), "--ask 5: of which records? --pool names"),
+        ("", (*SMALL, "--how", "margin"), "--how margin: of which records?"),
+        ("", (*SMALL, "--pool", "{folder}/t.parquet", "--how", "margins"), "did you mean 'margin'"),
+        ("", ("--table", "{folder}/nothere.parquet"), "no such file or folder"),
+        ("", (*SMALL, "--table", "{folder}/t.csv"), "a .parquet"),
+        ("", (*SMALL, "--pool", "{folder}/nothere.parquet"), "no such file or folder"),
+        ("", (*SMALL, "--id", "key"), "--table has no column 'key'; columns: id, x, y"),
+        ("", (*SMALL, "--labels", "label"), "--table has no column 'label'"),
+        ("", (*SMALL, "--features", "z"), "--table has no column 'z'"),
+        ("", (*SMALL, "--weight", "id"), "id_column='id' is a label or the weight too"),
+        ("", (*SMALL, "--disk", "much"), "'much' is not a size: write 32g, 512m"),
+        ("", (*SMALL, "--memory", "1k"), "memory_bytes=1024: a whole number from 1048576 on"),
+        ("", (*SMALL, "--name", "a b"), "'a b'"),
+        ("", (*SMALL, "--num-workers", "0"), "Invalid value for '--num-workers'"),
+        ("num_epochs = 3", SMALL, "sets num_epochs, which is no setting of an adaptation: ModelTrainer(..., epochs=5)"),
+        ("procedure = 'hyperband'", SMALL, "search = partial(Hyperband, max_epochs=9)"),
+        ("id_column = None", SMALL, "has no id_column: name it there, or with --id"),
+        ("label_columns = None", SMALL, "has no label_columns: name it there, or with --labels"),
+        ("storage_dtype = 'float16'", SMALL, "float16"),
+        ("search = 3", SMALL, "search=3: what makes a search"),
+        ("metric = 'acuracy'\ndisk_bytes = -1", SMALL, "disk_bytes=-1"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_spark_starts(
+    line: str, options: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("udfs.driver.launch", launch)
+    _table(tmp_path / "t.parquet", 0, 4)
+    file = tmp_path / "parity.py"
+    file.write_text(f"{CAMPAIGN}\n{line}\n")
+    before = sorted(tmp_path.iterdir())
+    given = [option.format(folder=tmp_path) for option in options]
+    done = CliRunner().invoke(app, ["adapt", str(file), "--out", str(tmp_path / "out"), *given], env={"COLUMNS": "400"})
+    assert done.exit_code == 2, done.output + repr(done.exception)
+    assert reason in " ".join(done.output.replace("│", " ").split())
+    assert sorted(path for path in tmp_path.iterdir() if path.name != "__pycache__") == before
