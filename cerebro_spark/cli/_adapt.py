@@ -168,10 +168,10 @@ def adapt_command(
         cycle = running.resume() if resume else None
         for batch in batches:
             if cycle is not None:
-                _write_cycles(cycle, running, out)
+                _write_cycles(cycle, before.run_ids, out)
             cycle = running.fit(batch)
         assert cycle is not None  # noqa: S101 - seen above, before Spark
-        _write_cycles(cycle, running, out)
+        _write_cycles(cycle, before.run_ids, out)
         write_selection(cycle, out)
         if pool is not None:
             _write_wanted(running.score(spark.read.parquet(pool), **({"how": how} if how else {})), ask or _ASK, out)
@@ -217,16 +217,16 @@ def _features(df: DataFrame, settings: Mapping[str, Any]) -> list[str]:
     return [name for name in df.columns if name not in others]
 
 
-def _write_cycles(cycle: Cycle, running: Adaptation, out: Path) -> None:
-    """Write a line a cycle, those of earlier calls too."""
+def _write_cycles(cycle: Cycle, before: Sequence[str], out: Path) -> None:
+    """Write a line a cycle; those of earlier calls stay, for a cycle that was over has nothing to measure."""
     import pandas as pd  # noqa: PLC0415 - `--help` is not to wait
 
     path = out / "cycles.csv"
     lines = {line.run: asdict(line) for line in cycle.cycles}
     if path.is_file():
-        earlier = {line["run"]: line for line in pd.read_csv(path, dtype={"run": str}).to_dict("records")}
-        lines = earlier | lines
-    pd.DataFrame([lines[run] for run in running.run_ids if run in lines]).to_csv(path, index=False)
+        written = {line["run"]: line for line in pd.read_csv(path, dtype={"run": str}).to_dict("records")}
+        lines |= {run: written[run] for run in before if run in written}
+    pd.DataFrame([lines[run] for run in sorted(lines)]).to_csv(path, index=False)
 
 
 def _write_wanted(ranked: DataFrame, ask: int, out: Path) -> None:

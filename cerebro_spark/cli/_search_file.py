@@ -84,6 +84,7 @@ _OF_AN_ADAPTATION = (
     "memory_bytes",
     "workspace_bytes",
     "storage_dtype",
+    "costs",
 )
 
 # Epochs of a grid whose file does not say how many.
