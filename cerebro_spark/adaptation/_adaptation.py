@@ -11,12 +11,13 @@ from cerebro_spark.adaptation._cycle import Cycle, CycleResult
 from cerebro_spark.adaptation._grid import CandidateGrid
 from cerebro_spark.adaptation._grouping import PlannedGroups
 from cerebro_spark.adaptation._layers import StoredLayers
+from cerebro_spark.adaptation._pictures import cycles_figure
 from cerebro_spark.adaptation._planning import Planning
 from cerebro_spark.adaptation._ranking import ranked
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
-from cerebro_spark.errors import InvalidArgumentError, RunError
+from cerebro_spark.errors import InvalidArgumentError, NoModelError, RunError
 from cerebro_spark.hopper import ROUNDS, Journal
 from cerebro_spark.tune import Adapted, Search, check_objectives, grid
 from optimizer.hopper import POLICIES
@@ -32,6 +33,7 @@ from udfs.shards import FOLDER, SPLITS, GrowingData, load_prepared
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from matplotlib.figure import Figure
     from pyspark.sql import DataFrame
 
     from cerebro_spark.adaptation._materialise import Materialised
@@ -325,6 +327,18 @@ class Adaptation:
             return "\n".join([*lines, self._planned(data)])
         finally:
             self.store.delete(FOLDER, sample)
+
+    def plot(self) -> Figure:
+        """Draw the cycles of this object: records through the frozen layers, and the best model, by labels.
+
+        Raises
+        ------
+        NoModelError
+            There was no cycle in this process.
+        """
+        if not self._cycles:
+            raise NoModelError("there is no cycle to draw: call fit(batch) or resume() first")
+        return cycles_figure(self._cycles, check_objectives(self.metric, self.mode)["metric"][0])
 
     def _planned(self, data: GrowingData) -> str:
         """Describe the plan of the next cycle."""

@@ -221,12 +221,17 @@ def _write_cycles(cycle: Cycle, before: Sequence[str], out: Path) -> None:
     """Write a line a cycle; those of earlier calls stay, for a cycle that was over has nothing to measure."""
     import pandas as pd  # noqa: PLC0415 - `--help` is not to wait
 
+    from cerebro_spark.adaptation import CycleResult, cycles_figure  # noqa: PLC0415 - as above
+
     path = out / "cycles.csv"
-    lines = {line.run: asdict(line) for line in cycle.cycles}
+    lines = {line.run: line for line in cycle.cycles}
     if path.is_file():
-        written = {line["run"]: line for line in pd.read_csv(path, dtype={"run": str}).to_dict("records")}
-        lines |= {run: written[run] for run in before if run in written}
-    pd.DataFrame([lines[run] for run in sorted(lines)]).to_csv(path, index=False)
+        for written in pd.read_csv(path, dtype={"run": str}).to_dict("records"):
+            if written["run"] in before:
+                lines[written["run"]] = CycleResult(**written)
+    ordered = [lines[run] for run in sorted(lines)]
+    pd.DataFrame(map(asdict, ordered)).to_csv(path, index=False)
+    cycles_figure(ordered, cycle.spec.objectives[0].metric).savefig(out / "cycles.png", dpi=120)
 
 
 def _write_wanted(ranked: DataFrame, ask: int, out: Path) -> None:

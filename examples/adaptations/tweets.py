@@ -21,7 +21,7 @@ feature_columns = ["input_ids", "attention_mask"]
 label_columns = ["tags"]
 metric = "entity_f1"
 max_records = 1000
-search_space = {"layers": [["layer6"], ["layer3", "layer4", "layer5", "layer6"]], "lr": [1e-3, 3e-4]}
+search_space = {"layers": [["layer4"], ["layer4", "layer5", "layer6"]], "lr": [1e-3, 3e-4]}
 
 
 def minilm() -> Path:

