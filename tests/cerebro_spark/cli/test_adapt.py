@@ -17,7 +17,8 @@ from real_inputs import require
 from sessions import CONNECT
 from typer.testing import CliRunner
 
-from cerebro_spark import TunedModel
+from cerebro_spark import Store, TunedModel
+from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
 from cerebro_spark.cli import app
 from udfs.node import CACHE_VARIABLE
 
@@ -192,3 +193,41 @@ def test_a_wrong_argument_is_refused_before_spark_starts(
     assert done.exit_code == 2, done.output + repr(done.exception)
     assert reason in " ".join(done.output.replace("│", " ").split())
     assert sorted(path for path in tmp_path.iterdir() if path.name != "__pycache__") == before
+
+
+@pytest.mark.parametrize(
+    ("begun", "options", "said"),
+    [
+        (0, (), "no cycle had begun; the same command begins it"),
+        (1, (), "adapt {file} --resume --table {folder}/b.parquet --out {folder}/out"),
+        (2, ("--pool", "{folder}/a.parquet"), "adapt {file} --resume --out {folder}/out --pool {folder}/a.parquet"),
+        (1, ("--name", "mine"), "--resume --table {folder}/b.parquet --out {folder}/out --name mine"),
+    ],
+)
+def test_an_interrupt_says_how_to_go_on(
+    begun: int,
+    options: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With the tables whose cycle had not begun, and with no other."""
+    name = "mine" if "mine" in options else "parity"
+
+    def interrupted(*_: object, **__: object) -> None:
+        record = CampaignRecord(Store.from_uri(str(tmp_path / "out" / "store")), name)
+        for number in range(begun):
+            record = record.begin(CycleRecord(f"{name}-{number:04d}", "data", 60, 5000, []))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("udfs.driver.launch", interrupted)
+    file = tmp_path / "parity.py"
+    file.write_text(CAMPAIGN)
+    tables = [_table(tmp_path / f"{letter}.parquet", 0, 4) for letter in "ab"]
+    given = [option.format(folder=tmp_path) for option in options]
+    command = ["adapt", str(file), "--table", tables[0], "--table", tables[1], "--out", str(tmp_path / "out"), *given]
+    with pytest.raises(SystemExit) as ended:
+        app(command, standalone_mode=False)
+    assert ended.value.code == 130
+    assert said.format(folder=tmp_path, file=file) in capsys.readouterr().err
