@@ -15,6 +15,7 @@ from cerebro_spark.adaptation._grid import CandidateGrid
 from cerebro_spark.adaptation._grouping import PlannedGroups
 from cerebro_spark.adaptation._labels import check_labels, extremes
 from cerebro_spark.adaptation._layers import StoredLayers
+from cerebro_spark.adaptation._pictures import cycles_figure
 from cerebro_spark.adaptation._planning import Planning
 from cerebro_spark.adaptation._ranking import Labelling, by_lot, check_how
 from cerebro_spark.adaptation._rates import Rates, work_of
@@ -38,6 +39,7 @@ from udfs.shards import FOLDER, SPLITS, GrowingData, load_prepared
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from matplotlib.figure import Figure
     from pyspark.sql import DataFrame
 
     from cerebro_spark.adaptation._labels import Extreme
@@ -383,6 +385,18 @@ class Adaptation:
     def _lease(self) -> Lease:
         """One driver at a time: two would give the next cycle the same name."""
         return Lease(self.store, self.name, folder=CampaignRecord.FOLDER)
+
+    def plot(self) -> Figure:
+        """Draw the cycles of this object: records through the frozen layers, and the best model, by labels.
+
+        Raises
+        ------
+        NoModelError
+            There was no cycle in this process.
+        """
+        if not self._cycles:
+            raise NoModelError("there is no cycle to draw: call fit(batch) or resume() first")
+        return cycles_figure(self._cycles, check_objectives(self.metric, self.mode)["metric"][0])
 
     def _planned(self, data: GrowingData) -> str:
         """Describe the plan of the next cycle."""

@@ -42,6 +42,11 @@ class CycleResult:
         Of training, and of computing the new records' layers before.
     trunk_rows : int
         Records that passed the frozen layers in this cycle, to be stored.
+    passes : float
+        These, and those that the plan passes through frozen layers while it trains, a pass through a part of them by
+        its share of the FLOPs; NaN where the run was over before.
+    passes_alone : int
+        Records that would have passed them if each configuration had trained by itself: once an epoch.
     """
 
     run: str
@@ -51,6 +56,8 @@ class CycleResult:
     seconds: float
     materialising_seconds: float
     trunk_rows: int
+    passes: float
+    passes_alone: int
 
 
 @dataclass(eq=False)
@@ -90,14 +97,17 @@ class Cycle(Selection):
         except NoModelError:
             # The trials say why: a cycle that came to nothing is a result too.
             best, score = "", math.nan
+        records = sum(shard.rows for shard in self.prepared.shards)
         return CycleResult(
             run=self.run_id,
-            records=sum(shard.rows for shard in self.prepared.shards),
+            records=records,
             best=best,
             score=score,
             seconds=self.outcome.seconds,
             materialising_seconds=self.materialised.seconds,
             trunk_rows=self.materialised.trunk_rows,
+            passes=self.materialised.trunk_rows + records * self._passes_a_record(),
+            passes_alone=records * sum(len(trial.history) for trial in self.trials),
         )
 
     @property
@@ -114,6 +124,19 @@ class Cycle(Selection):
             "materialising_seconds": done.seconds,
             "remade_files": done.remade,
         }
+
+    def _passes_a_record(self) -> float:
+        """Count how often a record passes the frozen layers while all train, by the plan."""
+        if self.plan is None:
+            return math.nan
+        # The plan is of one epoch: a group runs for its longest member's.
+        epochs = {trial.trial_id: len(trial.history) for trial in self.trials}
+        trunk = self.plan.trunk
+        passed = (
+            max(epochs.get(name, 0) for name in group.members) * trunk.flops(group.computes)
+            for group in self.plan.groups
+        )
+        return sum(passed) / max(1, trunk.flops())
 
     def explain(self) -> str:
         """Describe the plan, and what was measured beside what it predicts."""

@@ -119,8 +119,10 @@ def compute(
     if not missing:
         return Computed(segment, passed, errors=errors)
     outputs = {key: shapes[key] for key in missing}
+    computed = 0
     with features.writing(segment, outputs) as files:
-        for arrays, count in _computed(features, data, segment, trunk, inputs, opened, models, batch_size):
+        for arrays, count, rows in _computed(features, data, segment, trunk, inputs, opened, models, batch_size):
+            computed += rows
             for key, array in arrays.items():
                 files[key].write(array, passed=count)
     return Computed(
@@ -130,7 +132,7 @@ def compute(
         errors | {key: files[key].error for key in missing},
         tuple(damaged),
         time.monotonic() - began,
-        trunk.flops * segment.rows,
+        trunk.flops * computed,
     )
 
 
@@ -143,8 +145,8 @@ def _computed(
     opened: dict[str, StoredArray],
     models: Sequence[TrunkModel],
     size: int,
-) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
-    """Yield the outputs of each batch, and how many rows of it passed the trunk from its inputs on."""
+) -> Iterator[tuple[dict[str, NDArray[Any]], int, int]]:
+    """Yield the outputs of each batch, how many rows of it passed the trunk from its inputs on, and how many ran at all."""
     from_inputs = any(key in inputs for key in trunk.loads)
     if from_inputs and not opened:
         pool = PoolReader(PoolFeatures(features), segment.split, segment.partition, models, inputs, trunk.wants)
@@ -153,11 +155,12 @@ def _computed(
             starts = range(0, segment.rows, size)
             for start, raw in zip(starts, _batches(data, segment, tuple(inputs), inputs, {}, size), strict=True):
                 arrays, fresh = pool(ids[start : start + size], hashes[start : start + size], raw)
-                yield arrays, int(fresh.sum())
+                yield arrays, int(fresh.sum()), int(fresh.sum())
             return
     for batch in _batches(data, segment, trunk.loads, inputs, opened, size):
         outputs = trunk(batch)
-        yield outputs, len(next(iter(outputs.values()))) if from_inputs else 0
+        rows = len(next(iter(outputs.values())))
+        yield outputs, rows if from_inputs else 0, rows
 
 
 def _batches(
