@@ -24,8 +24,9 @@ WIDE, INNER, CLASSES, EPOCHS, BATCH = 3, 32, 2, 3, 16
 # The file that the campaign at hand has, the last one; "" if none.
 GATES = [""]
 
-# The step of its first unit in which a configuration stops until its process is killed.
-HUNG = 3
+# The step in which a configuration stops until its process is killed. A visit has about eight, and each process one
+# visit an epoch: it is in the middle of a visit of the second epoch.
+HUNG = 12
 
 
 class Hanging(torch.nn.CrossEntropyLoss):

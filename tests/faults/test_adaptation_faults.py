@@ -35,18 +35,15 @@ def same(found: dict[str, Any], undisturbed: dict[str, Any]) -> None:
 def split_and_tried_again(found: dict[str, Any], undisturbed: dict[str, Any]) -> None:
     """Six configurations in two groups of three: who was killed trains alone, then in halves; the others as before."""
     assert undisturbed["members"] == {trial_id: [[3, 3]] * 3 for trial_id in undisturbed["members"]}
-    killed = {trial_id for trial_id, epochs in found["members"].items() if epochs[0] != [3, 3]}
+    last = {trial_id: epochs[-1] for trial_id, epochs in found["members"].items()}
+    killed = {trial_id for trial_id in last if last[trial_id] != [3, 3]}
     assert found["victim"] in killed
-    assert len(killed) == 3
-    for trial_id, (first, *later) in found["members"].items():
-        if trial_id in killed:
-            assert 1 in first, "it did not train alone until the end of the epoch"
-            assert later in ([[2, 2]] * 2, [[1, 1]] * 2), "all three trained together again, or never again"
-        else:
-            assert later == [[3, 3]] * 2
-    assert sorted(found["members"][trial_id][1][0] for trial_id in killed) == [1, 2, 2]
+    assert sorted(last[trial_id] for trial_id in killed) == [[1, 1], [2, 2], [2, 2]], "not halves"
+    for trial_id, (first, second, _) in found["members"].items():
+        # What only the lost worker had is trained again, by all whose state it was.
+        assert (1 in first + second) == (trial_id in killed), "the killed train alone until the epoch ends, no others"
     assert found["losses"]
-    assert found["redone"] >= 3, "the unit of the three"
+    assert 3 <= found["redone"] <= 3 + 2 * 6, "the unit of the three, and a visit or two of each lost state"
 
 
 def test_a_killed_worker(cluster: StandaloneCluster, searching: Callable[..., Search], tmp_path: Path) -> None:
