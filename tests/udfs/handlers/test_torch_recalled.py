@@ -91,7 +91,7 @@ def trained(adapted: Any) -> dict[str, Any]:
         adapted.session.step(tuple(feed[batch] for feed in feeds), (labels[batch],), weights)
     sums = adapted.session.end(ends_epoch=True)
     return {
-        "sums": {name: {key: value.tolist() for key, value in own.items()} for name, own in sums.items()},
+        "sums": {name: np.asarray(own).tolist() for name, own in sums.items()},
         "evaluated": str(adapted.session.evaluate(data)),
         "weights": {name: tensor.tolist() for name, tensor in adapted.model.state_dict().items()},
     }
