@@ -146,7 +146,7 @@ def _computed(
     models: Sequence[TrunkModel],
     size: int,
 ) -> Iterator[tuple[dict[str, NDArray[Any]], int, int]]:
-    """Yield the outputs of each batch, how many rows of it passed the trunk from its inputs on, and how many ran at all."""
+    """Yield each batch's outputs, how many rows of it passed the trunk from its inputs on, and how many ran at all."""
     from_inputs = any(key in inputs for key in trunk.loads)
     if from_inputs and not opened:
         pool = PoolReader(PoolFeatures(features), segment.split, segment.partition, models, inputs, trunk.wants)
