@@ -92,9 +92,7 @@ class Retention:
 
     def _pins(self, trials: Collection[Trial]) -> dict[str, set[int]]:
         needed = [
-            clone.source
-            for clone in trials
-            if clone.source is not None and clone.live and max(tuple(clone.stored), default=0) < _OWN
+            clone.source for clone in trials if clone.source is not None and clone.live and len(clone.stored) < _OWN
         ]
         if self._recorded is not None:
             needed += self._recorded.sources_to_come(trial.trial_id for trial in trials)

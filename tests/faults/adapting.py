@@ -113,15 +113,14 @@ def main() -> None:
     cloudpickle.register_pickle_by_value(sys.modules["__main__"])
     spark = SparkSession.builder.master(master).getOrCreate()
     store = Store.from_uri(uri)
-    found = {}
     batch = spark.range(320).selectExpr(
         "id", "sin(id) a", "cos(id * 2) b", "sin(id * 3) c", "int(sin(id) + cos(id * 2) > 0) label"
     )
-    if mode == "fit":
-        found["undisturbed"] = report(campaign(spark, store, "undisturbed", **settings).fit(batch))
-    GATES.append(gate)
-    disturbed = campaign(spark, store, name, **settings)
-    found["disturbed"] = report(disturbed.fit(batch) if mode == "fit" else disturbed.resume())
+    found = {}
+    for key, called, file in (("undisturbed", "undisturbed", ""), ("disturbed", name, gate)):
+        GATES.append(file)
+        made = campaign(spark, store, called, **settings)
+        found[key] = report(made.fit(batch) if mode == "fit" else made.resume())
     print("FOUND", json.dumps(found), flush=True)
     spark.stop()
 

@@ -64,17 +64,19 @@ def test_a_killed_executor(cluster: StandaloneCluster, searching: Callable[..., 
     cluster.kill(executor)
     found = search.result()
     same(found["disturbed"], found["undisturbed"])
-    split_and_tried_again(found["disturbed"], found["undisturbed"])
+    # Of the other group Spark may have lost a worker too, as it started the executor anew.
+    first, second, last = found["disturbed"]["members"][found["disturbed"]["victim"]]
+    assert 1 in first + second
+    assert max(last) < 3
+    assert found["disturbed"]["losses"]
 
 
 @pytest.mark.slow
 def test_a_killed_driver_is_resumed(searching: Callable[..., Search], tmp_path: Path) -> None:
     gate, store = tmp_path / "gate", tmp_path / "store"
-    undisturbed = searching("undisturbed-twice", store, driver=_DRIVER).start().result()
-    same(undisturbed["disturbed"], undisturbed["undisturbed"])
     first = searching("driver", store, driver=_DRIVER).start(gate=str(gate))
     hung(first, gate)
     first.kill()
-    found = searching("driver", store, driver=_DRIVER).start("resume").result()["disturbed"]
-    same(found, undisturbed["undisturbed"])
-    assert found["trunk_rows"] == 0, "records passed the frozen layers again"
+    found = searching("driver", store, driver=_DRIVER).start("resume").result()
+    same(found["disturbed"], found["undisturbed"])
+    assert found["disturbed"]["trunk_rows"] == 0, "records passed the frozen layers again"
