@@ -63,8 +63,9 @@ def check_arguments(campaign: Adaptation) -> None:
     if campaign.errors not in _ERRORS:
         close = nearest(str(campaign.errors), _ERRORS)
         raise InvalidArgumentError(f"errors={campaign.errors!r}{close}; one of: {', '.join(_ERRORS)}")
-    if isinstance(campaign.search_space, str) or not isinstance(campaign.search_space, (Mapping, Sequence, Space)):
-        raise _refused("search_space", campaign.search_space, "values by name, a sequence of such mappings, or a Space")
+    space: Any = campaign.search_space
+    if isinstance(space, str) or not isinstance(space, (Mapping, Sequence, Space)):
+        raise _refused("search_space", space, "values by name, a sequence of such mappings, or a Space")
     _check_metrics(campaign)
     _check_columns(campaign)
 
@@ -104,7 +105,7 @@ def _check_numbers(given: Mapping[str, Any]) -> None:
         if not whole or value < least or (limit is not None and value >= limit):
             raise _refused(name, value, f"a whole number from {least} on" + (f", below {limit}" if limit else ""))
     share = given["test_fraction"]
-    if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= share < 1:
+    if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) < 1:
         raise _refused("test_fraction", share, "the share held out of training, from 0 to less than 1")
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["adapt_command"]
 
 _CONSOLE = Console()
-_ASK = 50
+_ASK, _HOW = 50, "least_confidence"
 
 
 def adapt_command(
@@ -174,8 +174,7 @@ def adapt_command(
         _write_cycles(cycle, before.run_ids, out)
         write_selection(cycle, out)
         if pool is not None:
-            asked = {"limit": ask or _ASK} | ({"how": how} if how else {})
-            _write_wanted(running.score(spark.read.parquet(pool), **asked), out)
+            _write_wanted(running.score(spark.read.parquet(pool), how or _HOW, limit=ask or _ASK), out)
 
 
 def _check_order(
@@ -229,7 +228,7 @@ def _write_cycles(cycle: Cycle, before: Sequence[str], out: Path) -> None:
     if path.is_file():
         for written in pd.read_csv(path, dtype={"run": str}).to_dict("records"):
             if written["run"] in before:
-                lines[written["run"]] = CycleResult(**written)
+                lines[written["run"]] = CycleResult(**{str(name): value for name, value in written.items()})
     ordered = [lines[run] for run in sorted(lines)]
     pd.DataFrame(map(asdict, ordered)).to_csv(path, index=False)
     cycles_figure(ordered, cycle.spec.objectives[0].metric).savefig(out / "cycles.png", dpi=120)

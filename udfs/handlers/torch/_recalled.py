@@ -122,7 +122,8 @@ def _told(value: Any, depth: int) -> Hashable:
         return type(value), tuple(_told(entry, depth + 1) for entry in value)
     if isinstance(value, (set, frozenset)):
         return type(value), frozenset(_told(entry, depth + 1) for entry in value)
-    if type(value).__reduce_ex__ is not object.__reduce_ex__ or not hasattr(value, "__dict__"):
+    own_way: Any = type(value).__reduce_ex__
+    if own_way is not object.__reduce_ex__ or not hasattr(value, "__dict__"):
         raise _UnknownError
     return type(value), _told(vars(value), depth + 1)
 
