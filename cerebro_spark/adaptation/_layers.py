@@ -144,6 +144,8 @@ class StoredLayers:
         FeatureSpaceError
             They do not fit.
         """
+        # The campaign's last job is over, or lost: nobody else writes.
+        self.features.sweep()
         run = partial(
             materialise,
             self.backend,

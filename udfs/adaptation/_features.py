@@ -323,7 +323,18 @@ class FeatureStore:
             for folder in self.store.list(FOLDER, self.name, expression):
                 if not folder.endswith(f"-{self._made}"):
                     self.store.delete(FOLDER, self.name, expression, folder)
-        self.store.sweep(FOLDER, self.name, unchanged_s=3600.0)
+
+    def sweep(self) -> None:
+        """Delete what processes that were killed have left half written, which takes of the disk too.
+
+        A process that still writes fails as it ends its file.
+
+        Raises
+        ------
+        udfs.store.StoreError
+            The store cannot be written.
+        """
+        self.store.sweep(FOLDER, self.name, unchanged_s=0.0)
 
     @property
     def _made(self) -> str:

@@ -408,3 +408,16 @@ def test_files_are_complete_or_not_there(features: FeatureStore) -> None:
 def test_bad_settings(store: Store, change: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         FeatureStore(store, **({"name": "campaign"} | change))
+
+
+def test_what_a_killed_process_left_half_is_swept(
+    features: FeatureStore, data: GrowingData, model: OpenedTrunk
+) -> None:
+    fill(features, data, model, 2)
+    before = features.used_bytes()
+    whole = next(Path(features.store.path("features", "campaign")).rglob("*.bin"))
+    half = whole.with_name(f".partial-{'0' * 32}-{whole.name}")
+    half.write_bytes(b"x" * 100)
+    features.sweep()
+    assert not half.exists()
+    assert features.used_bytes() == before
