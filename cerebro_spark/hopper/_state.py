@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.hopper._events import Unobserved
 from cerebro_spark.hopper._holdings import Holdings
+from cerebro_spark.hopper._keep import CHECKPOINTS
 from cerebro_spark.hopper._trial import Copy
 from udfs.hopper import SourceState
 
@@ -84,7 +85,7 @@ class RunState:
         Seconds that earlier parts of the run took.
     observer : Observer or None
     checkpoints : str
-        One of :data:`CHECKPOINTS`.
+        One of :data:`CHECKPOINTS`, the first by default.
 
     Attributes
     ----------
@@ -122,7 +123,7 @@ class RunState:
         validates: bool,
         earlier_s: float,
         observer: Observer | None,
-        checkpoints: str,
+        checkpoints: str = CHECKPOINTS[0],
     ) -> None:
         self.changed = threading.Condition(threading.RLock())
         self.trials = trials
