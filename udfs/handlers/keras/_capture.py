@@ -11,8 +11,7 @@ import keras
 from udfs.handlers._outputs import keyed_outputs
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.keras._modes import is_frozen
-from udfs.handlers.keras._names import unnumbered
-from udfs.handlers.keras._open import in_order, inference, is_functional, opened, symbols_of
+from udfs.handlers.keras._open import in_order, inference, is_functional, opened, symbols_of, unnumbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

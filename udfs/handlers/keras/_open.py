@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -9,7 +10,7 @@ import keras
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["in_order", "inference", "is_functional", "opened", "symbols_of"]
+__all__ = ["in_order", "inference", "is_functional", "opened", "symbols_of", "unnumbered"]
 
 
 def in_order(outputs: Sequence[Any], known: Mapping[int, int]) -> list[Any]:
@@ -101,3 +102,21 @@ def symbols_of(returned: Any) -> list[Any]:
     if not flat or not all(isinstance(symbol, keras.KerasTensor) for symbol in flat):
         raise TypeError(f"it returns {', '.join(type(entry).__name__ for entry in flat) or 'nothing'}, not tensors")
     return list(flat)
+
+
+def unnumbered(operation: Any) -> str:
+    """Name a layer without the number that Keras gave it, by all that the process ever made; a user's name stays.
+
+    Parameters
+    ----------
+    operation : keras.Operation
+
+    Examples
+    --------
+    >>> [unnumbered(layer) for layer in (keras.layers.Dense(2), keras.layers.Dense(2), keras.layers.ReLU(name="a"))]
+    ['dense', 'dense', 'a']
+    """
+    kind = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", type(operation).__name__)
+    automatic = re.sub(r"([a-z])([A-Z])", r"\1_\2", kind).lower()
+    name = str(operation.name)
+    return automatic if re.fullmatch(rf"{re.escape(automatic)}(_\d+)?", name) else name
