@@ -173,7 +173,9 @@ class Attention(nn.Module):
 class Split(nn.Module):
     def forward(self, x: Any) -> Any:
         one, other = torch.split(x, x.shape[1] // 2, 1)[0], x.chunk(3, -1)[1]
-        return one.t().contiguous().t(), other.unsqueeze(1).expand(-1, 2, -1)
+        largest, top = x.max(1), torch.topk(x, 2)
+        numbers = largest.values + x.sum(1), top[1] + largest.indices[:, None]
+        return one.t().contiguous().t(), other.unsqueeze(1).expand(-1, 2, -1), *numbers
 
 
 class Recurrent(nn.Module):

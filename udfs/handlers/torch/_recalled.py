@@ -122,10 +122,15 @@ def _told(value: Any, depth: int) -> Hashable:
         return type(value), tuple(_told(entry, depth + 1) for entry in value)
     if isinstance(value, (set, frozenset)):
         return type(value), frozenset(_told(entry, depth + 1) for entry in value)
-    own_way: Any = type(value).__reduce_ex__
-    if own_way is not object.__reduce_ex__ or not hasattr(value, "__dict__"):
+    if not _is_open(value):
         raise _UnknownError
     return type(value), _told(vars(value), depth + 1)
+
+
+def _is_open(value: Any) -> bool:
+    """Say whether all that an object has is in its ``__dict__``: of a class in Python, without slots."""
+    slots = any(vars(kind).get("__slots__") for kind in type(value).__mro__)
+    return hasattr(value, "__dict__") and not slots and getattr(type(value), "__new__", None) is object.__new__
 
 
 def _alike(model: nn.Module, program: fx.GraphModule, inputs: Sequence[TensorSpec]) -> bool:
