@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["adapt_command"]
 
 _CONSOLE = Console()
-_ASK = 50
+_ASK, _HOW = 50, "least_confidence"
 
 
 def adapt_command(
@@ -69,7 +69,9 @@ def adapt_command(
     pool: Annotated[
         str | None, typer.Option(help="Records without labels: a .parquet. <out>/ask.parquet has what to label next.")
     ] = None,
-    how: Annotated[str | None, typer.Option(help="least_confidence (the default), margin, entropy or random.")] = None,
+    how: Annotated[
+        str | None, typer.Option(help="least_confidence (the default), margin, entropy, diversity or random.")
+    ] = None,
     ask: Annotated[int | None, typer.Option(min=1, help=f"Records of the pool to ask for; {_ASK} by default.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="First go on with the last cycle, which stopped or was over.")
@@ -174,7 +176,7 @@ def adapt_command(
         _write_cycles(cycle, before.run_ids, out)
         write_selection(cycle, out)
         if pool is not None:
-            _write_wanted(running.score(spark.read.parquet(pool), **({"how": how} if how else {})), ask or _ASK, out)
+            _write_wanted(running.score(spark.read.parquet(pool), how or _HOW, limit=ask or _ASK), out)
 
 
 def _check_order(
@@ -200,7 +202,7 @@ def _check_order(
         if value is not None and pool is None:
             raise InvalidArgumentError(f"{option} {value}: of which records? --pool names those without labels")
     if how is not None:
-        check_how(how)
+        check_how(how, ask)
 
 
 def _check_tables(tables: Sequence[str], pool: str | None, settings: Mapping[str, Any], master: str | None) -> None:
@@ -228,15 +230,15 @@ def _write_cycles(cycle: Cycle, before: Sequence[str], out: Path) -> None:
     if path.is_file():
         for written in pd.read_csv(path, dtype={"run": str}).to_dict("records"):
             if written["run"] in before:
-                lines[written["run"]] = CycleResult(**written)
+                lines[written["run"]] = CycleResult(**{str(name): value for name, value in written.items()})
     ordered = [lines[run] for run in sorted(lines)]
     pd.DataFrame(map(asdict, ordered)).to_csv(path, index=False)
     cycles_figure(ordered, cycle.spec.objectives[0].metric).savefig(out / "cycles.png", dpi=120)
 
 
-def _write_wanted(ranked: DataFrame, ask: int, out: Path) -> None:
+def _write_wanted(ranked: DataFrame, out: Path) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-    wanted = ranked.limit(ask).toArrow()
+    wanted = ranked.toArrow()
     pq.write_table(wanted, out / "ask.parquet")
     typer.echo(f"to label next: {wanted.num_rows} records in {out / 'ask.parquet'}, the most useful first")

@@ -40,6 +40,7 @@ _SETTINGS = (
     "image_size",
     "rounds",
     "keep",
+    "checkpoints",
     "stoppers",
     "max_configurations",
     "max_total_epochs",
@@ -84,6 +85,8 @@ _OF_AN_ADAPTATION = (
     "memory_bytes",
     "workspace_bytes",
     "storage_dtype",
+    "warm_start",
+    "checkpoints",
     "costs",
 )
 

@@ -95,6 +95,7 @@ def probe(
     prepared: PreparedData,
     seed: int,
     backend: SparkBackend,
+    opened: Callable[[Session], None] | None = None,
 ) -> Probed:
     """Build one configuration here and let it see a few rows.
 
@@ -105,6 +106,8 @@ def probe(
     prepared : PreparedData
     seed : int
     backend : SparkBackend
+    opened : callable, optional
+        Called with the session before it sees the rows.
 
     Raises
     ------
@@ -121,6 +124,8 @@ def probe(
         weighted = rows.weights is not None
         with _TURN:
             session = open_session(trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted)
+            if opened is not None:
+                opened(session)
             # Unequal ones, so that the loss has to give one number a row.
             unequal = np.arange(1, rows.rows + 1, dtype=np.float32) if weighted else None
             session.evaluate(replace(rows, weights=unequal))

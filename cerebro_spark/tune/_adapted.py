@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cerebro_spark.hopper import Grouping
+    from collections.abc import Callable, Mapping
+
+    from cerebro_spark.hopper import Grouping, Probed
     from udfs.hopper import AdaptationSettings
 
 __all__ = ["Adapted"]
@@ -20,10 +22,22 @@ class Adapted:
     ----------
     grouping : Grouping
     settings : AdaptationSettings
-    kind : type of Selection
-        Class of the result: it knows that checkpoints hold what learns, and nothing else.
+    kind : callable
+        Makes the result, as :class:`Selection` does: it knows that checkpoints hold what learns, and nothing else.
+    probed : Probed
+        The search's first configuration, as it was tried on the driver.
+    campaign : str
+        What the run is a part of: MLflow's run of that name is the parent of this one's.
+    number : int
+        Which part, from 0 on.
+    parameters : mapping of str to object
+        Settings beside those of the search, for MLflow.
     """
 
     grouping: Grouping
     settings: AdaptationSettings
-    kind: type[Any]
+    kind: Callable[..., Any]
+    probed: Probed
+    campaign: str
+    number: int
+    parameters: Mapping[str, Any]

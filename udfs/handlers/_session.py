@@ -129,7 +129,7 @@ class Session(Protocol):
             The bytes are no checkpoint, or one of another model.
         """
 
-    def adopt(self, state: bytes) -> None:
+    def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration; this session is new, and has not trained.
 
         Weights, buffers, the optimizer's slots and all step counts are taken over. Hyperparameters stay this session's:
@@ -140,6 +140,9 @@ class Session(Protocol):
         ----------
         state : bytes
             Of :meth:`checkpoint`, of a session of the same framework.
+        optimizer : bool
+            Without it the optimizer and the scheduler begin anew, and only what learns and the buffers that move are
+            taken over: a warm start. Default true.
 
         Raises
         ------

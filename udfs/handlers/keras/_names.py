@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from udfs.handlers.keras._capture import Capture, Step
 
-__all__ = ["operation", "value_names"]
+__all__ = ["operation", "unnumbered", "value_names"]
 
 _AUTOMATIC = re.compile(r"(input_layer|keras_tensor)(_\d+)?")
 
@@ -54,6 +54,24 @@ def operation(step: Step) -> str:
     """Name what a step calls: the class of a layer, the function's own name of a function."""
     kind = type(step.operation).__name__
     return kind if _is_layer(step) else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower()
+
+
+def unnumbered(operation: Any) -> str:
+    """Name a layer without the number that Keras gave it, by all that the process ever made; a user's name stays.
+
+    Parameters
+    ----------
+    operation : keras.Operation
+
+    Examples
+    --------
+    >>> [unnumbered(layer) for layer in (keras.layers.Dense(2), keras.layers.Dense(2), keras.layers.ReLU(name="a"))]
+    ['dense', 'dense', 'a']
+    """
+    kind = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", type(operation).__name__)
+    automatic = re.sub(r"([a-z])([A-Z])", r"\1_\2", kind).lower()
+    name = str(operation.name)
+    return automatic if re.fullmatch(rf"{re.escape(automatic)}(_\d+)?", name) else name
 
 
 def _is_layer(step: Step) -> bool:

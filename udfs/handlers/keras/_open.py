@@ -34,8 +34,11 @@ def _node(symbol: Any) -> Any:
     return operation._inbound_nodes[index]  # noqa: SLF001
 
 
-def opened(node: Any) -> tuple[list[Any], list[Any]] | None:
-    """Find the symbolic inputs and outputs within the operation of a node, or None where it stays whole."""
+def opened(node: Any, *, composite: bool = True) -> tuple[list[Any], list[Any]] | None:
+    """Find the symbolic inputs and outputs within the operation of a node, or None where it stays whole.
+
+    Layers of the user's own that are made of layers are opened if ``composite``.
+    """
     operation, symbols = node.operation, node.arguments.keras_tensors
     if is_functional(operation):
         inputs, outputs = list(operation.inputs), list(operation.outputs)
@@ -45,7 +48,7 @@ def opened(node: Any) -> tuple[list[Any], list[Any]] | None:
             for own, given in zip(inputs, symbols, strict=False)
         )
         return (inputs, outputs) if same and len(outputs) == len(node.outputs) else None
-    if not _is_composite(operation) or any(symbol.shape[:1] != (None,) for symbol in symbols):
+    if not composite or not _is_composite(operation) or any(symbol.shape[:1] != (None,) for symbol in symbols):
         return None
     fresh = {id(symbol): keras.Input(symbol.shape[1:], dtype=symbol.dtype) for symbol in symbols}
 

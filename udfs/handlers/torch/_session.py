@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from udfs.handlers.torch._adoption import adopt_state
+from udfs.handlers.torch._adoption import adopt_state, adopt_weights
 from udfs.handlers.torch._modes import set_training
 from udfs.handlers.torch._weighted import WeightedLoss
 from udfs.metrics import Sums, merge_sums, metric
@@ -134,11 +134,14 @@ class TorchSession:
             raise StateError(f"a checkpoint of another model: {error}") from error
         self.random = saved["random"]
 
-    def adopt(self, state: bytes) -> None:
+    def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration."""
         saved = unpack(state, as_tensor)
         try:
-            adopt_state(self._trainer, saved, self.held(), self.load)
+            if optimizer:
+                adopt_state(self._trainer, saved, self.held(), self.load)
+            else:
+                adopt_weights(self._trainer, saved, self.held(), self.load)
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             if isinstance(error, StateError):
                 raise
