@@ -46,4 +46,8 @@ def cycles_figure(cycles: Sequence[CycleResult], metric: str) -> Figure:
     scores.set_xlabel("labelled records")
     scores.set_title(f"best {metric}, on records held out")
     scores.set_xticks([cycle.records for cycle in cycles])
+    best = max((cycle.score for cycle in cycles), default=0.0)
+    if all(0 <= cycle.score <= best for cycle in cycles) and best > 0:
+        # Few records are held out at first: from 0 on, their noise does not look like a trend.
+        scores.set_ylim(0, 1.1 * best)
     return figure

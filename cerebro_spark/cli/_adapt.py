@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["adapt_command"]
 
 _CONSOLE = Console()
+# In the place of features until a table says which there are; a cycle that is resumed has its own.
+_UNREAD = ("every other column",)
 _ASK, _HOW = 50, "least_confidence"
 
 
@@ -69,7 +71,9 @@ def adapt_command(
     pool: Annotated[
         str | None, typer.Option(help="Records without labels: a .parquet. <out>/ask.parquet has what to label next.")
     ] = None,
-    how: Annotated[str | None, typer.Option(help="least_confidence (the default), margin, entropy or random.")] = None,
+    how: Annotated[
+        str | None, typer.Option(help="least_confidence (the default), margin, entropy, diversity or random.")
+    ] = None,
     ask: Annotated[int | None, typer.Option(min=1, help=f"Records of the pool to ask for; {_ASK} by default.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="First go on with the last cycle, which stopped or was over.")
@@ -134,12 +138,12 @@ def adapt_command(
         )
         # Sessions and columns come later; the rest is checked now.
         absent: Any = None
-        before = make(backend=make_backend(absent), **{"feature_columns": (), **settings})
+        before = make(backend=make_backend(absent), **{"feature_columns": _UNREAD, **settings})
         _check_order(tables, before, pool=pool, how=how, ask=ask, resume=resume, plan=plan)
         _check_tables(tables, pool, settings, master)
 
     def remedy() -> str:
-        begun = len(make(backend=make_backend(absent), **{"feature_columns": (), **settings}).run_ids)
+        begun = len(make(backend=make_backend(absent), **{"feature_columns": _UNREAD, **settings}).run_ids)
         if begun == len(before.run_ids) and not resume:
             return "no cycle had begun; the same command begins it"
         words = ["cerebro", "adapt", str(campaign), "--resume"]
@@ -159,7 +163,7 @@ def adapt_command(
         batches = [spark.read.parquet(each) for each in tables]
         if batches:
             settings.setdefault("feature_columns", _features(batches[0], settings))
-        running = make(backend=make_backend(spark), **{"feature_columns": (), **settings})
+        running = make(backend=make_backend(spark), **{"feature_columns": _UNREAD, **settings})
         if plan:
             typer.echo(running.explain(batches[0] if batches and not before.run_ids else None))
             return

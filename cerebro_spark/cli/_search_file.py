@@ -85,6 +85,8 @@ _OF_AN_ADAPTATION = (
     "memory_bytes",
     "workspace_bytes",
     "storage_dtype",
+    "warm_start",
+    "checkpoints",
     "costs",
 )
 

@@ -218,7 +218,7 @@ def test_an_interrupt_says_how_to_go_on(
     def interrupted(*_: object, **__: object) -> None:
         record = CampaignRecord(Store.from_uri(str(tmp_path / "out" / "store")), name)
         for number in range(begun):
-            record = record.begin(CycleRecord(f"{name}-{number:04d}", "data", 60, 5000, []))
+            record = record.noted(CycleRecord(f"{name}-{number:04d}", "data", 60, 5000, []))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("udfs.driver.launch", interrupted)
