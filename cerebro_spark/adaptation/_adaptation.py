@@ -210,7 +210,7 @@ class Adaptation:
 
     def _check(self) -> None:
         check_name(self.name, "an adaptation")
-        check_arguments(self)
+        check_arguments(vars(self))
         check_search(self.search, _OF_A_SEARCH)
         # It says what is wrong with the name, storage_dtype and bytes_per_second.
         FeatureStore(self.store, self.name, self.storage_dtype, bytes_per_second=self.bytes_per_second)

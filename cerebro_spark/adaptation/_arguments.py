@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import InvalidArgumentError
@@ -16,8 +16,6 @@ from udfs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-    from cerebro_spark.adaptation._adaptation import Adaptation
 
 __all__ = ["check_arguments", "check_search"]
 
@@ -38,19 +36,19 @@ _NUMBERS = (
 _OPTIONAL = ("memory_bytes", "image_size")
 
 
-def check_arguments(campaign: Adaptation) -> None:
+def check_arguments(given: Mapping[str, Any]) -> None:
     """Check types and ranges of settings.
 
     Parameters
     ----------
-    campaign : Adaptation
+    given : mapping of str to object
+        Settings of an :class:`Adaptation`, by name.
 
     Raises
     ------
     InvalidArgumentError
         The message names the setting, its value and what it may be.
     """
-    given = vars(campaign)
     for name, kind, what in _OBJECTS:
         if not isinstance(given[name], kind):
             raise _refused(name, given[name], what)
@@ -58,16 +56,15 @@ def check_arguments(campaign: Adaptation) -> None:
     for name in _SWITCHES:
         if not isinstance(given[name], bool):
             raise _refused(name, given[name], "True or False")
-    if campaign.costs is not None and not isinstance(campaign.costs, Costs):
-        raise _refused("costs", campaign.costs, "None, to measure them, or Costs(flops_per_second=, bytes_per_second=)")
-    if campaign.errors not in _ERRORS:
-        close = nearest(str(campaign.errors), _ERRORS)
-        raise InvalidArgumentError(f"errors={campaign.errors!r}{close}; one of: {', '.join(_ERRORS)}")
-    space: Any = campaign.search_space
-    if isinstance(space, str) or not isinstance(space, (Mapping, Sequence, Space)):
-        raise _refused("search_space", space, "values by name, a sequence of such mappings, or a Space")
-    _check_metrics(campaign)
-    _check_columns(campaign)
+    if given["costs"] is not None and not isinstance(given["costs"], Costs):
+        raise _refused("costs", given["costs"], "None, to measure them, or Costs(flops_per_second=, bytes_per_second=)")
+    if given["errors"] not in _ERRORS:
+        close = nearest(str(given["errors"]), _ERRORS)
+        raise InvalidArgumentError(f"errors={given['errors']!r}{close}; one of: {', '.join(_ERRORS)}")
+    if isinstance(given["search_space"], str) or not isinstance(given["search_space"], (Mapping, Sequence, Space)):
+        raise _refused("search_space", given["search_space"], "values by name, a sequence of such mappings, or a Space")
+    _check_metrics(given)
+    _check_columns(given)
 
 
 def check_search(search: Any, own: Collection[str]) -> None:
@@ -105,12 +102,12 @@ def _check_numbers(given: Mapping[str, Any]) -> None:
         if not whole or value < least or (limit is not None and value >= limit):
             raise _refused(name, value, f"a whole number from {least} on" + (f", below {limit}" if limit else ""))
     share = given["test_fraction"]
-    if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) < 1:
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
         raise _refused("test_fraction", share, "the share held out of training, from 0 to less than 1")
 
 
-def _check_metrics(campaign: Adaptation) -> None:
-    for name, value in (("metric", campaign.metric), ("mode", campaign.mode)):
+def _check_metrics(given: Mapping[str, Any]) -> None:
+    for name, value in (("metric", given["metric"]), ("mode", given["mode"])):
         if value is None and name == "mode":
             continue
         words = [value] if isinstance(value, str) else value
@@ -118,28 +115,27 @@ def _check_metrics(campaign: Adaptation) -> None:
             raise _refused(name, value, "a word, or a sequence of words where several metrics decide")
 
 
-def _check_columns(campaign: Adaptation) -> None:
-    features = campaign.feature_columns
+def _check_columns(given: Mapping[str, Any]) -> None:
+    features = given["feature_columns"]
     groups: Mapping[str, Any] = features if isinstance(features, Mapping) else {"feature_columns": features}
     if not groups:
         raise _refused("feature_columns", features, "at least one input")
-    for name, columns in {**groups, "label_columns": campaign.label_columns}.items():
+    for name, columns in {**groups, "label_columns": given["label_columns"]}.items():
         listed = isinstance(columns, Sequence) and not isinstance(columns, (str, bytes))
         if not listed or not columns or not all(isinstance(column, str) for column in columns):
             what = f"a sequence of names; write [{columns!r}]" if isinstance(columns, str) else "a sequence of names"
             raise _refused(name, columns, what)
     for name in ("id_column", "weight_column"):
-        column = getattr(campaign, name)
+        column = given[name]
         if not isinstance(column, str) and not (column is None and name == "weight_column"):
             raise _refused(name, column, "the name of one column")
-    columns = [campaign.id_column, *campaign.label_columns]
-    columns += [] if campaign.weight_column is None else [campaign.weight_column]
-    if len(set(columns)) < len(columns):
+    record, labels, weight = given["id_column"], list(given["label_columns"]), given["weight_column"]
+    named = [record, *labels, *([] if weight is None else [weight])]
+    if len(set(named)) < len(named):
         raise InvalidArgumentError(
-            f"id_column={campaign.id_column!r} is a label or the weight too: give it a column of its own"
-            if columns.count(campaign.id_column) > 1
-            else f"label_columns={list(campaign.label_columns)!r} and weight_column={campaign.weight_column!r}: name "
-            "each column once"
+            f"id_column={record!r} is a label or the weight too: give it a column of its own"
+            if named.count(record) > 1
+            else f"label_columns={labels!r} and weight_column={weight!r}: name each column once"
         )
 
 

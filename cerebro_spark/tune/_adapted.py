@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ class Adapted:
     settings : AdaptationSettings
     kind : callable
         Makes the result, as :class:`Selection` does: it knows that checkpoints hold what learns, and nothing else.
-    probed : Probed
-        The search's first configuration, as it was tried on the driver.
+    probed : Probed, optional
+        The search's first configuration, where it was tried on the driver already.
     campaign : str
-        What the run is a part of: MLflow's run of that name is the parent of this one's.
+        What the run is a part of: MLflow's run of that name is the parent of this one's. Default ``""``: none.
     number : int
         Which part, from 0 on.
     parameters : mapping of str to object
@@ -37,7 +37,7 @@ class Adapted:
     grouping: Grouping
     settings: AdaptationSettings
     kind: Callable[..., Any]
-    probed: Probed
-    campaign: str
-    number: int
-    parameters: Mapping[str, Any]
+    probed: Probed | None = None
+    campaign: str = ""
+    number: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -496,7 +496,7 @@ class Search(Estimator[Selection]):
             return self._train(spec, prepared, probed, lease, interrupts, begun)
 
     def _probed(self, params: Mapping[str, Any], prepared: PreparedData) -> Probed:
-        if self._adapted is not None:
+        if self._adapted is not None and self._adapted.probed is not None:
             return self._adapted.probed
         return probe(self.trainer_fn, params, prepared, self.seed, self.backend)
 
