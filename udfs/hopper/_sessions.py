@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from udfs.documents import DamagedError
 from udfs.hopper._messages import HOPPER
 from udfs.hopper._states import digest_of
-from udfs.node import memory_limit, task_device
+from udfs.node import memory_limit, return_freed_memory, task_device
 from udfs.rpc import Caller, CallError
 from udfs.store import StoreError
 from udfs.training import Session, initial_seed, open_adapted, open_session, training_bytes
@@ -158,6 +158,8 @@ class Sessions:
             device=self._device,
             weighted=weighted,
         )
+        # The planner's prediction of a group's memory has no place for what opening it took.
+        return_freed_memory()
         # Weights, gradients and what the optimizer keeps; frozen layers are the node's.
         return _Open(adapted.session, adapted, (2 + adapted.slots) * adapted.session.weight_bytes)
 
