@@ -11,7 +11,7 @@ from udfs.documents import DamagedError
 from udfs.hopper._checkpoints import Checkpoints
 from udfs.hopper._messages import HOPPER
 from udfs.hopper._states import digest_of
-from udfs.node import memory_limit, task_device
+from udfs.node import memory_limit, return_freed_memory, task_device
 from udfs.packing import StateError
 from udfs.rpc import Caller, CallError
 from udfs.store import StoreError
@@ -161,6 +161,8 @@ class Sessions:
             device=self._device,
             weighted=weighted,
         )
+        # The planner's prediction of a group's memory has no place for what opening it took.
+        return_freed_memory()
         # Weights, gradients and what the optimizer keeps; frozen layers are the node's.
         return _Open(adapted.session, adapted, (2 + adapted.slots) * adapted.session.weight_bytes)
 
