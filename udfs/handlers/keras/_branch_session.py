@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Branch", "BranchSession"]
 
 
-class Branch(keras.Model):  # type: ignore[misc]  # Keras has no types
+class Branch(keras.Model):  # type: ignore[misc] # Keras is untyped
     """The part of a model above some of its layers, on the model's own variables.
 
     Parameters
