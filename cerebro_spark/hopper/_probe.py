@@ -95,6 +95,7 @@ def probe(
     prepared: PreparedData,
     seed: int,
     backend: SparkBackend,
+    epochs: int | None = None,
 ) -> Probed:
     """Build one configuration here and let it see a few rows.
 
@@ -105,6 +106,8 @@ def probe(
     prepared : PreparedData
     seed : int
     backend : SparkBackend
+    epochs : int, optional
+        The most that a configuration is trained for, where a new search says it.
 
     Raises
     ------
@@ -120,7 +123,7 @@ def probe(
     try:
         weighted = rows.weights is not None
         with _TURN:
-            session = open_session(trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted)
+            session = open_session(trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted, epochs=epochs)
             # Unequal ones, so that the loss has to give one number a row.
             unequal = np.arange(1, rows.rows + 1, dtype=np.float32) if weighted else None
             session.evaluate(replace(rows, weights=unequal))

@@ -449,7 +449,7 @@ class Search(Estimator[Selection]):
     ) -> Selection:
         configs = self._configs()
         prepared = self._prepared(data)
-        probed = probe(self.trainer_fn, configs[0], prepared, self.seed, self.backend)
+        probed = probe(self.trainer_fn, configs[0], prepared, self.seed, self.backend, self.plan().epochs_each)
         spec = self._spec(run_id or _new_run(), prepared, probed, configs)
         with Lease(prepared.store, spec.run) as lease:
             Journal(prepared.store, spec.run).begin(spec)
