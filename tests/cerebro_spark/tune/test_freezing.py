@@ -48,14 +48,14 @@ def plain(found: Selection, trial: TrialResult) -> dict[str, np.ndarray]:
     for place, (epoch, partition) in enumerate(trial.visits):
         net.train().requires_grad_()
         for layer in FROZEN[epoch]:
-            net[layer].eval().requires_grad_(False)
+            net.get_submodule(str(layer)).eval().requires_grad_(False)
         data = load_shard(found.prepared, "train", partition)
         order = row_order(found.spec.seed, trial.trial_id, epoch, partition, data.rows)
         for start in range(0, data.rows, BATCH):
             picked = order[start : start + BATCH]
             optimizer.zero_grad()
             outputs = net(torch.from_numpy(data.inputs[0][picked]))
-            torch.nn.functional.cross_entropy(outputs, torch.from_numpy(data.labels[0][picked])).backward()
+            torch.nn.CrossEntropyLoss()(outputs, torch.from_numpy(data.labels[0][picked])).backward()
             optimizer.step()
         if place % 2 == 1:
             scheduler.step()

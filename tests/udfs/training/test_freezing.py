@@ -87,7 +87,7 @@ def plain(layers: list[str | None]) -> tuple[Any, Any]:
         for start in range(0, data.rows, BATCH):
             picked = order[start : start + BATCH]
             optimizer.zero_grad()
-            nn.functional.cross_entropy(
+            made.loss(
                 net(torch.from_numpy(data.inputs[0][picked])), torch.from_numpy(data.labels[0][picked])
             ).backward()
             optimizer.step()

@@ -91,7 +91,8 @@ class Freezing:
 
     def _below(self, layer: str, evaluate: Callable[[], Any]) -> frozenset[int]:
         """Find the parameters that a module's output depends on, and those that it has."""
-        module, returned = self._model.get_submodule(layer), []
+        module = self._model.get_submodule(layer)
+        returned: list[Any] = []
         hook = module.register_forward_hook(
             lambda _module, _inputs, output: returned.extend(pytree.tree_leaves(output))
         )
