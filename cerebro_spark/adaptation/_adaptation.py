@@ -424,7 +424,8 @@ class Adaptation:
     def _probed(self, search: Search, data: GrowingData, labels: Sequence[Extreme] = ()) -> Probed:
         """Try a configuration, the metrics that decide and labels on the driver, before anything is computed."""
         opened = partial(check_labels, labels, data)
-        probed = probe(self.trainer_fn, search.sample(), data, self.seed, self.backend, opened)
+        epochs = search.plan().epochs_each
+        probed = probe(self.trainer_fn, search.sample(), data, self.seed, self.backend, opened, epochs)
         probed.objectives(self.metric, self.mode, validates=data.test_fraction > 0)
         return probed
 

@@ -489,16 +489,16 @@ class Search(Estimator[Selection]):
     ) -> Selection:
         configs = self._configs()
         prepared = self._prepared(data)
-        probed = self._probed(configs[0], prepared)
+        probed = self._probed(configs[0], prepared, self.plan().epochs_each)
         spec = self._spec(run_id or _new_run(), prepared, probed, configs)
         with Lease(prepared.store, spec.run) as lease:
             Journal(prepared.store, spec.run).begin(spec)
             return self._train(spec, prepared, probed, lease, interrupts, begun)
 
-    def _probed(self, params: Mapping[str, Any], prepared: PreparedData) -> Probed:
+    def _probed(self, params: Mapping[str, Any], prepared: PreparedData, epochs: int | None = None) -> Probed:
         if self._adapted is not None and self._adapted.probed is not None:
             return self._adapted.probed
-        return probe(self.trainer_fn, params, prepared, self.seed, self.backend)
+        return probe(self.trainer_fn, params, prepared, self.seed, self.backend, epochs=epochs)
 
     def _spec(self, run: str, prepared: PreparedData, probed: Probed, configs: list[dict[str, Any]]) -> RunSpec:
         first, *others = probed.objectives(self.metric, self.mode, validates=prepared.test_fraction > 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -88,6 +88,10 @@ class Trainer(Protocol):
     @property
     def scheduler_step(self) -> str:
         """``"epoch"`` or ``"batch"``."""
+
+    @property
+    def freeze_until(self) -> Mapping[int, str | None]:
+        """The layer up to which all is frozen, by the epoch from which on it is."""
 
 
 class Session(Protocol):

@@ -40,6 +40,9 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
             f"nothing of {type(trainer.model).__name__} learns: the optimizer has no parameter that requires a gradient"
         )
     slots = _slots(trainer)
+    if trainer.freeze_until:
+        why = "freeze_until moves the part that learns from epoch to epoch, and one cut serves all epochs"
+        return trained_whole(session, trainer, inputs, columns, why, slots=slots)
     try:
         return _opened(trainer, session, inputs, columns, slots)
     except (UntraceableModelError, GraphError) as error:
