@@ -199,7 +199,7 @@ def looped(
     frozen, head = built.model[: trial.params["layers"]], built.model[trial.params["layers"] :]
     head.train()
     losses = [0.0] * len(trial.history)
-    seen = [0] * len(trial.history)
+    seen = [0.0] * len(trial.history)
     for place, (epoch, partition) in enumerate(trial.visits):
         inputs, labels, weights = _features(cycle, partition, frozen)
         order = row_order(SEED, "", epoch, partition, len(labels))
@@ -216,8 +216,9 @@ def looped(
                 loss = (scaled * each).sum() / scaled.sum()
             loss.backward()
             built.optimizer.step()
-            losses[epoch] += loss.item() * len(picked)
-            seen[epoch] += len(picked)
+            total = len(picked) if weights is None else weights[picked].sum().item()
+            losses[epoch] += loss.item() * total
+            seen[epoch] += total
         if place % len(cycle.prepared.partitions) == len(cycle.prepared.partitions) - 1:
             built.scheduler.step()
     torch.set_num_threads(threads)

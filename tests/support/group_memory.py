@@ -28,6 +28,10 @@ from vista_spark import roster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
+    from optimizer.graph import LayerGraph
+
 TOKENS, BATCH, STEPS = 128, 16, 3
 SPACE = [
     {"lr": rate, "layers": layers, "combine": combine}
@@ -73,6 +77,12 @@ def batches() -> Iterator[tuple[list[Any], Any]]:
         yield [ids, np.ones_like(ids)], random.integers(0, 9, (BATCH, TOKENS))
 
 
+def _drawn(graphs: list[LayerGraph], wants: list[str]) -> dict[str, NDArray[np.float32]]:
+    layers = {graph.expression(name): graph[name] for graph in graphs for name in graph.names}
+    random = np.random.default_rng(0)
+    return {key: 0.1 * random.random((BATCH, *layers[key].output_shape), np.float32) for key in wants}
+
+
 def main(*, stored: bool) -> None:
     keep_freed_memory()
     limit_threads(1)
@@ -93,11 +103,9 @@ def main(*, stored: bool) -> None:
     raw = [members[0].graph.expression(name) for name in members[0].graph.inputs]
     feeds = [tuple(one.graph.expression(feed) for feed in one.feeds) for one in members]
     wants = list(dict.fromkeys(feed for own in feeds for feed in own))
-    trunk, read = Trunk(members, raw, wants), {}
-    if stored:
-        rows, _ = next(batches())
-        read = trunk(dict(zip(raw, rows, strict=True)))
-        return_freed_memory()
+    trunk = Trunk(members, raw, wants)
+    # A worker that reads the layers does not run them.
+    read = _drawn([one.graph for one in members], wants) if stored else {}
     weights = BatchWeights(BATCH)
     for one in members:
         one.session.begin()
