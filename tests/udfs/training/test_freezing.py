@@ -34,10 +34,9 @@ class Net(nn.Module):
         self.trunk = nn.ModuleList([block(8, 8), block(8, 8)])
         self.stem = nn.Linear(WIDTH, 8)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Any) -> Any:
         below = self.trunk[1](self.trunk[0](torch.relu(self.stem(x))))
-        out: torch.Tensor = self.head(below + self.side(x))
-        return out
+        return self.head(below + self.side(x))
 
 
 def block(width: int, out: int) -> nn.Module:
@@ -122,6 +121,7 @@ def hopped(phases: dict[int, str | None], *, adapted: bool = False) -> dict[str,
         assert all(parameter.requires_grad for parameter in session.model.parameters())
         session.evaluate(shard(0))
         state = session.checkpoint()
+    assert state is not None
     saved: dict[str, Any] = unpack(state, lambda array, _: array.copy())
     return saved
 
@@ -191,11 +191,10 @@ def test_a_seed_gives_the_numbers_that_it_gives_without_a_look_below() -> None:
             self.low, self.high = nn.Linear(WIDTH, 4), nn.Linear(4, 3)
             self.drawn: list[float] = []
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: Any) -> Any:
             noise = torch.rand(1)
             self.drawn.append(float(noise))
-            out: torch.Tensor = self.high(self.low(x) + noise)
-            return out
+            return self.high(self.low(x) + noise)
 
     def made(params: dict[str, Any]) -> ModelTrainer:
         net = Drawing()
