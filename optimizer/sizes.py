@@ -1,10 +1,15 @@
-"""Sizes in memory, written for people."""
+"""Sizes of memory and disk, written for people and read from them."""
 
 from __future__ import annotations
 
-__all__ = ["size"]
+import re
+
+from optimizer.errors import InvalidArgumentError
+
+__all__ = ["number_of_bytes", "size"]
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_LETTERS = {letter: 2 ** (10 * power) for power, letter in enumerate("bkmgtp")}
 
 
 def size(number: int) -> str:
@@ -17,3 +22,28 @@ def size(number: int) -> str:
     """
     power = min(max(0, number.bit_length() - 1) // 10, len(_UNITS) - 1)
     return f"{number / 2 ** (10 * power):,.1f} {_UNITS[power]}" if power else f"{number} B"
+
+
+def number_of_bytes(text: str, unit: str = "b") -> int:
+    """Read ``"32g"``, ``"512m"`` or a number, in Spark's notation: powers of 1024.
+
+    Parameters
+    ----------
+    text : str
+    unit : {"b", "k", "m", "g", "t", "p"}
+        Of a number alone.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Something else.
+
+    Examples
+    --------
+    >>> number_of_bytes("2g"), number_of_bytes("384", "m")
+    (2147483648, 402653184)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([bkmgtp]?)(?:i?b)?", text.strip().lower())
+    if match is None:
+        raise InvalidArgumentError(f"{text!r} is not a size: write 32g, 512m or a number of bytes")
+    return int(float(match[1]) * _LETTERS[match[2] or unit])

@@ -38,6 +38,7 @@ def test_shared_code_lies_in_one_place() -> None:
     programs = {
         "cerebro_spark/tune/interrupted.py",
         "cluster/moved_weights.py",
+        "faults/adapting.py",
         "faults/driver.py",
         "hostile/opener.py",
         "mlmd/read_graph.py",

@@ -259,14 +259,17 @@ class Store:
         partial = [info for info in entries if info.base_name.startswith(_PARTIAL)]
         if not partial:
             return
-        probe = f"probe-{uuid.uuid4().hex}"
-        self.write(b"cerebro", probe)
+        if unchanged_s:
+            probe = f"probe-{uuid.uuid4().hex}"
+            self.write(b"cerebro", probe)
+            with _about(self, parts, "read"):
+                now = system.get_file_info(self.path(probe)).mtime_ns
+            self.delete(probe)
+            partial = [info for info in partial if now - info.mtime_ns >= unchanged_s * 1e9]
+        # A full disk takes no probe, and gets room by this.
         with _about(self, parts, "delete"):
-            now = system.get_file_info(self.path(probe)).mtime_ns
             for info in partial:
-                if now - info.mtime_ns >= unchanged_s * 1e9:
-                    _delete(system, info.path)
-        self.delete(probe)
+                _delete(system, info.path)
 
     def check_writable(self) -> None:
         """Write a small file and delete it again.

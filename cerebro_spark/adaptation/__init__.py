@@ -4,5 +4,17 @@ from cerebro_spark.adaptation._adaptation import Adaptation
 from cerebro_spark.adaptation._cycle import Cycle, CycleResult
 from cerebro_spark.adaptation._materialise import Materialised, materialise
 from cerebro_spark.adaptation._measure import Measured, measure
+from cerebro_spark.adaptation._pictures import cycles_figure
+from cerebro_spark.adaptation._ranking import check_how
 
-__all__ = ["Adaptation", "Cycle", "CycleResult", "Materialised", "Measured", "materialise", "measure"]
+__all__ = [
+    "Adaptation",
+    "Cycle",
+    "CycleResult",
+    "Materialised",
+    "Measured",
+    "check_how",
+    "cycles_figure",
+    "materialise",
+    "measure",
+]

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cerebro_spark.adaptation._arguments import check_arguments, check_search
 from cerebro_spark.adaptation._candidates import Candidates, OpenedCandidate
 from cerebro_spark.adaptation._cycle import Cycle, CycleResult
 from cerebro_spark.adaptation._grid import CandidateGrid
 from cerebro_spark.adaptation._grouping import PlannedGroups
+from cerebro_spark.adaptation._labels import check_labels, extremes
 from cerebro_spark.adaptation._layers import StoredLayers
+from cerebro_spark.adaptation._pictures import cycles_figure
 from cerebro_spark.adaptation._planning import Planning
-from cerebro_spark.adaptation._ranking import ranked
+from cerebro_spark.adaptation._ranking import Labelling, by_lot, check_how
+from cerebro_spark.adaptation._rates import Rates, work_of
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
+from cerebro_spark.adaptation._warm import EarlierCycle, last_over
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
-from cerebro_spark.errors import InvalidArgumentError, RunError
-from cerebro_spark.hopper import ROUNDS, Journal
+from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, NoModelError, RunError, StoreError
+from cerebro_spark.hopper import ROUNDS, Journal, Lease, probe
 from cerebro_spark.tune import Adapted, Search, check_objectives, grid
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
@@ -32,11 +39,14 @@ from udfs.shards import FOLDER, SPLITS, GrowingData, load_prepared
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from matplotlib.figure import Figure
     from pyspark.sql import DataFrame
 
+    from cerebro_spark.adaptation._labels import Extreme
     from cerebro_spark.adaptation._materialise import Materialised
+    from cerebro_spark.adaptation._rates import CycleCosts
     from cerebro_spark.callbacks import Callback
-    from cerebro_spark.hopper import SparkBackend
+    from cerebro_spark.hopper import Probed, SparkBackend
     from optimizer.adaptation import Costs
     from optimizer.space import Space
     from udfs.store import Store
@@ -66,6 +76,20 @@ _OF_A_SEARCH = (
     "schedule",
     "rounds",
     "seed",
+)
+
+# Settings of the campaign alone that MLflow gets.
+_OF_A_CAMPAIGN = (
+    "id_column",
+    "max_records",
+    "disk_bytes",
+    "memory_bytes",
+    "workspace_bytes",
+    "materialise",
+    "fuse",
+    "joint",
+    "storage_dtype",
+    "warm_start",
 )
 
 
@@ -103,21 +127,33 @@ class Adaptation:
     max_records : int
         Records to plan for; it doubles as often as there are more. Default 5000.
     disk_bytes : int
-        For stored layers; 0 stores none. Default 25 GiB.
+        For stored layers; 0 stores none. Default 25 GiB. What the labelled records leave of it is for the records of
+        pools that :meth:`score` has ranked.
     memory_bytes : int, optional
         Of a worker, for what trains together; ``backend.memory_bytes`` by default, or a quarter of this machine's.
     workspace_bytes : int
-        What the framework takes of it. Default 256 MiB.
+        What Python and the framework take of it. Default 512 MiB, for torch.
     materialise, fuse, joint : bool
         Switches of the planner: store layers, train candidates together, choose both at once. Default all.
     storage_dtype : {"float32", "bfloat16"}
         Of stored layers. bfloat16 takes half the disk, and :attr:`Cycle.materialised` has its error.
+    warm_start : bool
+        Begin a cycle with the weights that a configuration had at the end of the last cycle, and not with its initial
+        ones. As in scikit-learn it is what was learned that is kept: weights and the buffers that move, such as the
+        statistics of batch norm. Frozen weights, the optimizer's moments, schedules and random numbers are those of any
+        cycle. A configuration is the same if its params are, so with a search that draws others in each cycle few find
+        weights to begin with; :attr:`Cycle.notes` counts them. Those that are new, failed in the last cycle, or have
+        another model or other frozen weights now, begin anew; a clone has the state of its source. Default ``False``.
     costs : Costs, optional
-        Rates of a worker. By default they are measured once, before the first cycle of this object.
+        Rates of a worker, for all cycles. By default they are measured before the first one, and refitted after each;
+        a plan that was 25 % off is made again with those. The campaign's record has them.
     bytes_per_second : float, optional
         Rate that the reader of stored layers is held to, to see the planner decide. Default none.
+    checkpoints : {"visits", "epochs", "end"}, optional
+        When what a configuration has learned goes to the store, as for :class:`GridSearch`. By default at the end of
+        its epochs, as in current practice, so that little is written; with a ``search``, at the end of each epoch.
     metric, mode, errors, callbacks, experiment, tensorboard, progress, unit_timeout_s, schedule, rounds
-        As for :class:`GridSearch`; MLflow gets a run for each cycle.
+        As for :class:`GridSearch`; MLflow gets a run for each cycle, within one of the campaign's name.
     seed : int
         Decides splits, shuffles and the initial weights of what learns.
 
@@ -142,13 +178,15 @@ class Adaptation:
     max_records: int = 5000
     disk_bytes: int = 25 << 30
     memory_bytes: int | None = None
-    workspace_bytes: int = 256 << 20
+    workspace_bytes: int = 512 << 20
     materialise: bool = True
     fuse: bool = True
     joint: bool = True
     storage_dtype: str = "float32"
+    warm_start: bool = False
     costs: Costs | None = None
     bytes_per_second: float | None = None
+    checkpoints: str | None = None
     metric: str | Sequence[str] = "loss"
     mode: str | Sequence[str] | None = None
     errors: str = "drop"
@@ -166,31 +204,16 @@ class Adaptation:
         self._record = CampaignRecord.load(self.store, self.name)
         self._data: GrowingData | None = None
         self._opened: Candidates | None = None
-        self._measured: Costs | None = None
+        self._measured: Rates | None = None
         self._cycles: tuple[CycleResult, ...] = ()
-        self._last: Cycle | None = None
+        self._labelling: Labelling | None = None
 
     def _check(self) -> None:
         check_name(self.name, "an adaptation")
-        for name, value, least in (
-            ("max_records", self.max_records, 1),
-            ("disk_bytes", self.disk_bytes, 0),
-            ("memory_bytes", self.memory_bytes, 1 << 20),
-            ("workspace_bytes", self.workspace_bytes, 0),
-        ):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-                raise InvalidArgumentError(f"{name}={value!r}: a whole number from {least} on")
+        check_arguments(vars(self))
+        check_search(self.search, _OF_A_SEARCH)
         # It says what is wrong with the name, storage_dtype and bytes_per_second.
         FeatureStore(self.store, self.name, self.storage_dtype, bytes_per_second=self.bytes_per_second)
-        columns = [self.id_column, *self.label_columns, *([self.weight_column] if self.weight_column else [])]
-        if len(set(columns)) < len(columns):
-            raise InvalidArgumentError(
-                f"id_column={self.id_column!r} is a label or the weight too: give it a column of its own"
-            )
-        if self.search is not None and not callable(self.search):
-            raise InvalidArgumentError(
-                f"search={self.search!r}: what makes a search, as partial(Hyperband, max_epochs=9)"
-            )
         # A search says what is wrong with its settings as it is made: now, not after the first batch is written.
         self._new_search([1] * len(grid(self.search_space)) if self.search is None else ())
 
@@ -221,22 +244,27 @@ class Adaptation:
         Raises
         ------
         ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError
-            As for :func:`prepare`; also where columns, shapes or types are unlike the first batch's.
+            As for :func:`prepare`; also where columns, shapes or types are unlike the first batch's, or a label is a
+            class that the models have no output for. A class that they have an output for may come in any batch.
         InvalidArgumentError
             The trunk's weights are drawn at random, nothing learns, or a setting is not allowed.
         InfeasiblePlanError
             A candidate alone does not fit into ``memory_bytes``.
+        TrainerError
+            A configuration cannot be opened, or does not run on the records.
         RunError
-            The run stopped; :meth:`resume` goes on.
+            The run stopped; :meth:`resume` goes on. Or another fit of the campaign goes on, in any process.
         """
         self._check()
         self.backend.admit()
-        before = self._load_data()
-        name = f"{self.name}-{len(self._record.cycles):04d}"
-        # Of a cycle that was refused before it began: this batch may be another one.
-        self.store.delete(FOLDER, name)
-        data = interruptible(self.backend.spark, lambda: self._prepare(batch, name, before))
-        return self._begin(data, name)
+        with self._lease:
+            before = self._load_data()
+            name = f"{self.name}-{len(self._record.cycles):04d}"
+            # Of a cycle that was refused before it began: this batch may be another one.
+            self.store.delete(FOLDER, name)
+            data = interruptible(self.backend.spark, lambda: self._prepare(batch, name, before))
+            ends = partial(extremes, batch, self.label_columns, self.id_column, self.weight_column)
+            return self._begin(data, name, interruptible(self.backend.spark, ends))
 
     def resume(self) -> Cycle:
         """Go on with the last cycle, in this process or another one: with the same settings and the same name.
@@ -252,42 +280,69 @@ class Adaptation:
             There is no cycle of that name, or its run cannot go on.
         """
         self._check()
-        data = self._load_data()
-        last = self._record.last
-        if last is None or data is None:
+        if self._load_data() is None:
             raise RunError(f"{self.store.uri} has no cycle of an adaptation {self.name!r}: begin one with fit(batch)")
         self.backend.admit()
-        search, layers = self._searching(data)
-        planning = self._planning(layers)
-        return self._run(search, layers, planning, last, layers.compute(last.stored))
+        with self._lease:
+            data, last = self._load_data(), self._record.last
+            assert data is not None and last is not None  # noqa: S101, PT018 - cycles do not go away
+            search, layers = self._searching(data)
+            probed = self._probed(search, data)
+            planning = self._planning(layers)
+            try:
+                done = layers.compute(last.stored)
+            except FeatureSpaceError:
+                last, done = self._choose(layers, planning, last)
+            return self._run(search, layers, planning, last, done, probed)
 
-    def score(self, pool: DataFrame, how: str = "least_confidence") -> DataFrame:
+    def score(self, pool: DataFrame, how: str = "least_confidence", *, limit: int | None = None) -> DataFrame:
         """Rank records without labels by how much their labels would teach the best model of the last cycle.
 
         Parameters
         ----------
         pool : DataFrame
-            With the feature columns.
-        how : {"least_confidence", "margin", "entropy", "random"}
-            How uncertain the model is about a record, as :meth:`TunedModel.uncertainty`; or by lot, which follows from
-            the seed and the id.
+            With the feature columns and the ids. Records that are labelled already are left out. Uncertainty does
+            without ids, and then ranks whatever there is.
+        how : {"least_confidence", "margin", "entropy", "diversity", "random"}
+            How uncertain the model is about a record, as :meth:`TunedModel.uncertainty`; how far it is from all
+            labelled records and from those ranked before it; or by lot, which follows from the seed and the id.
+        limit : int, optional
+            How many records are asked for: no more come back. Default ``None``: all of them, and 100 by diversity.
 
         Returns
         -------
         DataFrame
             With a column ``score``, the most useful records first: take as many as can be labelled. Those that cannot
-            be read have none, and come last.
+            be read have none, and come last; by diversity they do not come.
 
         Raises
         ------
         NoModelError
-            There was no cycle in this process.
+            There was no cycle in this process, or none of its configurations finished.
         InvalidArgumentError
-            No such way, or the label is a value and not a class.
+            No such way, a limit below 1, or the label is a value and not a class, of which uncertainty is.
         ColumnError
             A column is missing, or ``score`` is there already.
+        BusyError
+            A run holds the task slots that ranking by diversity needs.
+
+        Notes
+        -----
+        Diversity is greedy k-centre (Sener and Savarese, ICLR 2018, algorithm 1) on the outputs of the frozen layers
+        that the best model reads; on its own outputs where it trains whole. Of a record that has an ``attention_mask``
+        the tokens' mean is taken, without padding; more than 128 numbers are projected to 128, at random by the seed.
+        Each shard of the pool is reduced on the executors to `limit` records that cover it (a composable core-set:
+        Indyk et al., PODS 2014), and these are ranked on the driver, which so holds at most `limit` vectors of each
+        shard, and 4,096 of labelled records. The ranking covers the pool within twice the best radius where no shard
+        has more than `limit` records, then it is that of the whole pool at once; within four times where none has more
+        than 8,192, and six times otherwise. It follows from the seed and the records, not from their order.
         """
-        return ranked(pool, how, selection=self._last, id_column=self.id_column, seed=self.seed)
+        check_how(how, limit)
+        if how == "random":
+            return by_lot(pool, limit, data=self._load_data(), id_column=self.id_column, seed=self.seed)
+        if self._labelling is None:
+            raise NoModelError("there is no model to score with: call fit(batch) or resume() first")
+        return self._labelling.ranked(pool, how, limit)
 
     def explain(self, batch: DataFrame | None = None) -> str:
         """Describe the campaign: what is planned for the next batch, and what was done so far.
@@ -311,7 +366,7 @@ class Adaptation:
         )
         lines = [
             head,
-            *(f"  {cycle.run}: {cycle.records:,} records" for cycle in self._record.cycles),
+            *(f"  {cycle.told}" for cycle in self._record.cycles),
         ]
         if data is not None:
             return "\n".join([*lines, self._planned(data)])
@@ -326,21 +381,64 @@ class Adaptation:
         finally:
             self.store.delete(FOLDER, sample)
 
+    @property
+    def _lease(self) -> Lease:
+        """One driver at a time: two would give the next cycle the same name."""
+        return Lease(self.store, self.name, folder=CampaignRecord.FOLDER)
+
+    def plot(self) -> Figure:
+        """Draw the cycles of this object: records through the frozen layers, and the best model, by labels.
+
+        Raises
+        ------
+        NoModelError
+            There was no cycle in this process.
+        """
+        if not self._cycles:
+            raise NoModelError("there is no cycle to draw: call fit(batch) or resume() first")
+        return cycles_figure(self._cycles, check_objectives(self.metric, self.mode)["metric"][0])
+
     def _planned(self, data: GrowingData) -> str:
         """Describe the plan of the next cycle."""
         _, layers = self._searching(data)
         plan = self._planning(layers).choose(layers.workload.candidates, self._capacity(_records(data)))
         return "\n".join([plan.explain(), *layers.candidates.notes])
 
-    def _begin(self, data: GrowingData, run: str) -> Cycle:
+    def _begin(self, data: GrowingData, run: str, labels: Sequence[Extreme]) -> Cycle:
         search, layers = self._searching(data)
+        probed = self._probed(search, data, labels)
         planning = self._planning(layers)
-        capacity = self._capacity(_records(data))
-        stored, done = layers.choose(planning, capacity)
-        cycle = CycleRecord(run, data.name, _records(data), capacity, list(stored))
-        self._record = self._record.begin(cycle)
+        before, capacity = self._record, self._capacity(_records(data))
+        earlier = last_over(self.store, before.cycles if self.warm_start else ())
+        cycle = CycleRecord(run, data.name, _records(data), capacity, [], earlier.run)
+        try:
+            cycle, done = self._choose(layers, planning, cycle)
+        except BaseException:
+            # This process knows of it: its user may give another batch. One that is killed leaves the cycle to resume.
+            with suppress(StoreError):
+                self._record = before.written()
+            raise
         self._data = data
-        return self._run(search, layers, planning, cycle, done)
+        return self._run(search, layers, planning, cycle, done, probed)
+
+    def _probed(self, search: Search, data: GrowingData, labels: Sequence[Extreme] = ()) -> Probed:
+        """Try a configuration, the metrics that decide and labels on the driver, before anything is computed."""
+        opened = partial(check_labels, labels, data)
+        epochs = search.plan().epochs_each
+        probed = probe(self.trainer_fn, search.sample(), data, self.seed, self.backend, opened, epochs)
+        probed.objectives(self.metric, self.mode, validates=data.test_fraction > 0)
+        return probed
+
+    def _choose(self, layers: StoredLayers, planning: Planning, cycle: CycleRecord) -> tuple[CycleRecord, Materialised]:
+        """Choose the layers of a cycle, write down which, and compute them."""
+
+        def begin(costs: CycleCosts, stored: Sequence[str]) -> None:
+            nonlocal cycle
+            cycle = replace(cycle, stored=list(stored), costs=replace(costs, given=bool(self.costs)))
+            self._record = self._record.noted(cycle)
+
+        done = layers.choose(planning, cycle.capacity, self._rates(layers), begin)
+        return cycle, done
 
     def _prepare(self, batch: DataFrame, name: str, previous: GrowingData | None) -> GrowingData:
         return prepare_increment(
@@ -380,9 +478,10 @@ class Adaptation:
 
     def _searching(self, data: GrowingData) -> tuple[Search, StoredLayers]:
         """Make the search of a cycle, and open what it starts with."""
-        if self._opened is None:
-            self._opened = Candidates(self.trainer_fn, data, seed=self.seed)
         candidates = self._opened
+        if candidates is None or not candidates.suits(self.trainer_fn, seed=self.seed, layouts=self.warm_start):
+            candidates = Candidates(self.trainer_fn, data, seed=self.seed, layouts=self.warm_start)
+            self._opened = candidates
         opened = [candidates.open(params) for params in grid(self.search_space)] if self.search is None else []
         search = self._new_search([_epochs(one) for one in opened])
         procedure = search.procedure(**check_objectives(self.metric, self.mode))
@@ -396,6 +495,7 @@ class Adaptation:
     def _new_search(self, epochs: Sequence[int]) -> Search:
         """Make the search of a cycle; the epochs are those of a grid's configurations."""
         settings = {name: getattr(self, name) for name in _OF_A_SEARCH}
+        settings["checkpoints"] = self.checkpoints or ("end" if self.search is None else "epochs")
         if self.search is None:
             return CandidateGrid(**settings, epochs=epochs)
         search = self.search(**settings)
@@ -405,40 +505,89 @@ class Adaptation:
             )
         return search
 
-    def _planning(self, layers: StoredLayers) -> Planning:
+    def _rates(self, layers: StoredLayers) -> Rates:
+        """Give the rates to plan with: the user's, or those that the campaign has found so far."""
+        if self.costs is not None:
+            return Rates.of(self.costs)
+        known = [cycle.costs.next for cycle in self._record.cycles if cycle.costs is not None]
+        if known:
+            return known[-1]
         if self._measured is None:
-            self._measured = self.costs or layers.rates()
+            self._measured = layers.rates()
+        return self._measured
+
+    def _planning(self, layers: StoredLayers) -> Planning:
         return Planning(
             disk_bytes=self.disk_bytes,
             memory_bytes=self.memory_bytes or self.backend.memory_bytes or memory_limit()[0] // 4,
             workspace_bytes=self.workspace_bytes,
             workers=self.backend.num_workers,
-            costs=self._measured,
+            costs=self._rates(layers).costs(layers.workload.epochs),
             materialise=self.materialise,
             fuse=self.fuse,
             joint=self.joint,
+            float_bytes=2 if self.storage_dtype == "bfloat16" else 4,
         )
 
     def _run(
-        self, search: Search, layers: StoredLayers, planning: Planning, cycle: CycleRecord, done: Materialised
+        self,
+        search: Search,
+        layers: StoredLayers,
+        planning: Planning,
+        cycle: CycleRecord,
+        done: Materialised,
+        probed: Probed,
     ) -> Cycle:
         candidates, data = layers.candidates, layers.data
         groups = PlannedGroups(candidates, planning, records=cycle.capacity, stored=cycle.stored)
+        # As the cycle began, whatever warm_start says now.
+        warm = EarlierCycle(self.store, cycle.warm).starts(candidates.layouts)
         settings = AdaptationSettings(
             features=layers.features,
             inputs=tuple(input_specs(data)),
             columns=tuple(column_names(data)),
             batch_size=layers.workload.batch_size,
+            warm=warm,
         )
-        adapted = search.adapted(Adapted(groups, settings, Cycle))
+
+        def ended(*of_run: Any) -> Cycle:
+            result = Cycle(*of_run)
+            result.plan, result.materialised = groups.plan, done
+            result.notes = (*candidates.notes, *result.begun_with(warm))
+            return result
+
+        beside = {name: getattr(self, name) for name in _OF_A_CAMPAIGN}
+        number = len(self._record.cycles) - 1
+        adapted = search.adapted(Adapted(groups, settings, ended, probed, self.name, number, beside))
         begun = Journal(self.store, cycle.run).begun
         result = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
         assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
-        result.plan, result.materialised, result.notes = groups.plan, done, candidates.notes
+        result.costs = self._measure(result, cycle, groups, layers)
         self._cycles = (*(line for line in self._cycles if line.run != cycle.run), result.line)
         result.cycles = self._cycles
-        self._last = result
+        self._labelling = Labelling(result, layers, tuple(cycle.stored), self.seed)
         return result
+
+    def _measure(
+        self, result: Cycle, cycle: CycleRecord, groups: PlannedGroups, layers: StoredLayers
+    ) -> CycleCosts | None:
+        """Write what a cycle measured beside what was predicted of it, once."""
+        costs = cycle.costs
+        if costs is None or costs.measured is not None:
+            return costs
+        params = {trial.trial_id: trial.params for trial in result.trials}
+        shards = {shard.partition: shard.rows for shard in layers.data.shards if shard.split == "train"}
+        work = work_of(
+            result.outcome.events,
+            result.materialised,
+            self.backend.num_workers,
+            rows=shards.__getitem__,
+            learning_flops=lambda trial_id: layers.candidates.open(params[trial_id]).learning_flops,
+            frozen_flops=lambda members: groups.frozen_flops([params[trial_id] for trial_id in members]),
+        )
+        costs = costs.over(costs.rates.refitted(work), work.measured)
+        self._record = self._record.noted(replace(cycle, costs=costs))
+        return costs
 
 
 def _records(data: GrowingData) -> int:

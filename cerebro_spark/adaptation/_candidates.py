@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from cerebro_spark.adaptation._warm import layout_of
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
-from optimizer.adaptation import Candidate
+from optimizer.adaptation import Candidate, training_flops
 from optimizer.errors import CerebroError
 from optimizer.graph import frontier, materialisable
 from udfs.adaptation import column_names, input_specs
+from udfs.hopper import configuration_key
 from udfs.training import ModelTrainer, initial_seed, open_adapted
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class OpenedCandidate:
         Tensors that the optimizer keeps for each trained parameter.
     whole : str
         Why it trains whole; ``""`` where it was opened.
+    layout : str
+        :func:`layout_of` its checkpoints, where it was asked for. Default ``""``.
     """
 
     params: dict[str, Any]
@@ -53,6 +56,7 @@ class OpenedCandidate:
     epochs: int | None
     slots: int
     whole: str
+    layout: str = ""
 
     @property
     def feeds(self) -> list[str]:
@@ -63,6 +67,12 @@ class OpenedCandidate:
     def frozen_flops(self) -> int:
         """FLOPs of the layers that training never changes, for one record."""
         return self.graph.flops(materialisable(self.graph))
+
+    @property
+    def learning_flops(self) -> int:
+        """FLOPs of a step of training for one record, without the layers that training never changes."""
+        frozen = set(materialisable(self.graph))
+        return sum(flops for name, flops in training_flops(self.graph).items() if name not in frozen)
 
     def candidate(self, name: str, epochs: int) -> Candidate:
         """Give what the planner takes."""
@@ -79,6 +89,8 @@ class Candidates:
         Of which the columns count, not the rows.
     seed : int
         Of the campaign.
+    layouts : bool
+        Find the layouts of their checkpoints, for warm starts. Default false.
 
     Raises
     ------
@@ -94,8 +106,10 @@ class Candidates:
         data: PreparedData,
         *,
         seed: int,
+        layouts: bool = False,
     ) -> None:
         self._trainer_fn = trainer_fn
+        self._finds_layouts = layouts
         self._data = data
         self._seed = seed
         self._opened: dict[str, OpenedCandidate] = {}
@@ -105,14 +119,20 @@ class Candidates:
 
     def open(self, params: Mapping[str, Any]) -> OpenedCandidate:
         """Open a configuration, or find what was opened before."""
-        key = json.dumps(params, sort_keys=True, default=str)
+        key = configuration_key(params)
         if key not in self._opened:
             adapted = self.build(params, "probe")
             trainer = adapted.trainer
             self._check_seeded(params, adapted)
             self._frameworks.add(str(trainer.framework))
             self._opened[key] = OpenedCandidate(
-                dict(params), adapted.graph, trainer.batch_size, trainer.epochs, adapted.slots, adapted.whole
+                dict(params),
+                adapted.graph,
+                trainer.batch_size,
+                trainer.epochs,
+                adapted.slots,
+                adapted.whole,
+                layout_of(adapted.session.checkpoint()) if self._finds_layouts else "",
             )
         return self._opened[key]
 
@@ -155,6 +175,15 @@ class Candidates:
             f"note: {count} of {len(self._opened)} configurations train whole: {reason}"
             for reason, count in reasons.items()
         )
+
+    @property
+    def layouts(self) -> dict[str, str]:
+        """Layouts that were found, by :func:`udfs.hopper.configuration_key`."""
+        return {key: opened.layout for key, opened in self._opened.items() if opened.layout}
+
+    def suits(self, trainer_fn: Callable[[dict[str, Any]], Any], *, seed: int, layouts: bool) -> bool:
+        """Whether what was opened is what another cycle's settings would open."""
+        return (self._trainer_fn, self._seed) == (trainer_fn, seed) and self._finds_layouts >= layouts
 
     @property
     def made_with(self) -> str:

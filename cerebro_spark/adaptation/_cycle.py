@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.errors import NoModelError, RunError
 from cerebro_spark.tune import Selection
-from udfs.adaptation import column_names, input_specs
+from udfs.adaptation import BestModel, column_names, input_specs
 from udfs.training import initial_seed, open_adapted, trainer_framework
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cerebro_spark.adaptation._materialise import Materialised
+    from cerebro_spark.adaptation._rates import CycleCosts
     from cerebro_spark.hopper import Trial
     from optimizer.adaptation import AdaptationPlan
+    from udfs.handlers import Adapted
+    from udfs.hopper import WarmStart
     from udfs.training import Session
 
 __all__ = ["Cycle", "CycleResult"]
@@ -37,6 +42,11 @@ class CycleResult:
         Of training, and of computing the new records' layers before.
     trunk_rows : int
         Records that passed the frozen layers in this cycle, to be stored.
+    passes : float
+        These, and those that the plan passes through frozen layers while it trains, a pass through a part of them by
+        its share of the FLOPs; NaN where the run was over before.
+    passes_alone : int
+        Records that would have passed them if each configuration had trained by itself: once an epoch.
     """
 
     run: str
@@ -46,6 +56,8 @@ class CycleResult:
     seconds: float
     materialising_seconds: float
     trunk_rows: int
+    passes: float
+    passes_alone: int
 
 
 @dataclass(eq=False)
@@ -58,16 +70,24 @@ class Cycle(Selection):
         Layers on disk, and who trained together in the first epoch; None where the run was over before.
     materialised : Materialised
         What was computed for it beforehand.
+    costs : CycleCosts or None
+        Seconds predicted and measured, and the rates behind them.
     notes : tuple of str
-        How many configurations train whole, and why.
+        How many configurations train whole, and why; how many began with the weights of an earlier cycle.
     cycles : tuple of CycleResult
         All cycles of the campaign in this process, this one last.
     """
 
     plan: AdaptationPlan | None = field(init=False, default=None)
     materialised: Materialised = field(init=False)
+    costs: CycleCosts | None = field(init=False, default=None)
     notes: tuple[str, ...] = field(init=False, default=())
     cycles: tuple[CycleResult, ...] = field(init=False, default=())
+
+    @property
+    def remade(self) -> int:
+        """Files of stored layers that were damaged or gone, found as they were read, and made again."""
+        return self.materialised.remade + round(sum(event.remade for event in self.outcome.events))
 
     @property
     def line(self) -> CycleResult:
@@ -77,31 +97,84 @@ class Cycle(Selection):
         except NoModelError:
             # The trials say why: a cycle that came to nothing is a result too.
             best, score = "", math.nan
+        records = sum(shard.rows for shard in self.prepared.shards)
         return CycleResult(
             run=self.run_id,
-            records=sum(shard.rows for shard in self.prepared.shards),
+            records=records,
             best=best,
             score=score,
             seconds=self.outcome.seconds,
             materialising_seconds=self.materialised.seconds,
             trunk_rows=self.materialised.trunk_rows,
+            passes=self.materialised.trunk_rows + records * self._passes_a_record(),
+            passes_alone=records * sum(len(trial.history) for trial in self.trials),
         )
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """Numbers of the whole cycle, by name, as MLflow gets them."""
+        done = self.materialised
+        planned = {} if self.plan is None else {"planned_bytes": self.plan.materialised_bytes}
+        return {
+            **super().facts,
+            **planned,
+            "records": self.prepared.rows("train") + self.prepared.rows("validation"),
+            "trunk_rows": done.trunk_rows,
+            "materialised_bytes": done.bytes,
+            "materialising_seconds": done.seconds,
+            "remade_files": done.remade,
+        }
+
+    def _passes_a_record(self) -> float:
+        """Count how often a record passes the frozen layers while all train, by the plan."""
+        if self.plan is None:
+            return math.nan
+        # The plan is of one epoch: a group runs for its longest member's.
+        epochs = {trial.trial_id: len(trial.history) for trial in self.trials}
+        trunk = self.plan.trunk
+        passed = (
+            max(epochs.get(name, 0) for name in group.members) * trunk.flops(group.computes)
+            for group in self.plan.groups
+        )
+        return sum(passed) / max(1, trunk.flops())
 
     def explain(self) -> str:
         """Describe the plan, and what was measured beside what it predicts."""
         done = self.materialised
-        measured = (
-            f"measured: {self.outcome.seconds:,.1f} s of training; {done.trunk_rows:,} records passed the frozen "
-            f"layers in {done.seconds:,.1f} s and left {done.bytes:,} bytes"
+        clock = (
+            f"by the clock, with opening the models, hops and evaluation: {self.outcome.seconds:,.1f} s of training; "
+            f"{done.trunk_rows:,} records passed the frozen layers in {done.seconds:,.1f} s and left "
+            f"{done.bytes:,} bytes"
         )
         plan = [] if self.plan is None else [self.plan.explain()]
-        return "\n".join([*plan, *self.notes, measured])
+        costs = () if self.costs is None else self.costs.lines
+        remade = [f"note: {self.remade} damaged files were made again"] if self.remade else []
+        return "\n".join([*plan, *self.notes, *remade, *costs, clock])
+
+    def begun_with(self, warm: WarmStart) -> tuple[str, ...]:
+        """Say how many configurations began with the weights of an earlier cycle."""
+        if not warm.run:
+            return ()
+        count = sum(trial.source is None and warm.of(trial.params) is not None for trial in self._trials)
+        what = "began with the weights that they had at the end of run"
+        return (f"note: {count} of {len(self._trials)} configurations {what} {warm.run}; the others began anew",)
 
     def _check_replayable(self) -> None:
         raise RunError(
             f"run {self.run_id!r} is a cycle of an adaptation, which no replay repeats: give its batches to a new one "
             'with the same seed and schedule="fixed", which makes the same models'
         )
+
+    def best_opened(self, opener: Callable[..., Adapted]) -> BestModel:
+        """Give the best configuration, for workers to open it where its frozen layers end.
+
+        Raises
+        ------
+        NoModelError
+            No configuration finished.
+        """
+        trial, state = self._checkpoint(self.best.trial_id)
+        return BestModel(opener, dict(trial.params), state)
 
     def _restored(self, trial: Trial, state: bytes) -> Session:
         adapted = open_adapted(

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.adaptation._materialise import Materialised, materialise
 from cerebro_spark.adaptation._measure import measure
+from cerebro_spark.adaptation._rates import CycleCosts, Rates, Seconds, predicted_training
 from cerebro_spark.errors import FeatureSpaceError
 from optimizer.adaptation import Costs
 from optimizer.sizes import size
+from udfs.adaptation import PoolFeatures, segments_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cerebro_spark.adaptation._candidates import Candidates
     from cerebro_spark.adaptation._planning import Planning
     from cerebro_spark.adaptation._workload import Workload
     from cerebro_spark.hopper import SparkBackend
+    from optimizer.adaptation import AdaptationPlan
     from udfs.adaptation import FeatureStore
     from udfs.shards import GrowingData
 
@@ -59,11 +62,11 @@ class StoredLayers:
     features: FeatureStore
     disk_bytes: int
 
-    def rates(self) -> Costs:
+    def rates(self) -> Rates:
         """Measure what the workers compute and read a second; any rates will do where nothing is frozen."""
         deepest = self.workload.deepest
         if deepest is None:
-            return _ANY_COSTS
+            return Rates.of(_ANY_COSTS)
         params, stops = deepest
         found = measure(
             self.backend,
@@ -75,36 +78,74 @@ class StoredLayers:
             batch_size=self.workload.batch_size,
             seconds=_MEASURED_S,
         )
-        return found.costs()
+        flops = found.trunk.flops_per_second
+        # What learns is first timed by the first cycle.
+        return Rates(frozen=flops, learning=flops, cold=found.reader.cold, warm=found.reader.warm)
 
-    def choose(self, planning: Planning, capacity: int) -> tuple[tuple[str, ...], Materialised]:
+    def choose(
+        self,
+        planning: Planning,
+        capacity: int,
+        rates: Rates,
+        begin: Callable[[CycleCosts, tuple[str, ...]], None],
+    ) -> Materialised:
         """Choose layers for a number of records, and compute them; with less disk where they do not fit.
 
-        Returns
-        -------
-        tuple of tuple of str and Materialised
-            Their expressions, and what was computed.
+        Parameters
+        ----------
+        planning : Planning
+        capacity : int
+        rates : Rates
+        begin : callable
+            Told before anything is computed what is predicted at these rates, and the layers' expressions.
         """
         disk = self.disk_bytes
         while True:
             plan = planning.within(disk).choose(self.workload.candidates, capacity)
             stored = tuple(plan.trunk.expression(name) for name in plan.materialised)
+            begin(CycleCosts(rates, self._predicted(plan, rates)), stored)
             try:
-                return stored, self.compute(stored)
+                return self.compute(stored)
             except FeatureSpaceError as error:
                 # Of what was planned, not of what was allowed, which may be far more than the disk has.
                 half = min(disk, plan.materialised_bytes) // 2
                 disk = half if half >= _LEAST_DISK else 0
                 _LOG.warning("%s; planning with %s", error, size(disk))
 
+    def _predicted(self, plan: AdaptationPlan, rates: Rates) -> Seconds:
+        """Predict the seconds of a cycle."""
+        materialising = self._missing_flops(plan) / rates.frozen / self.backend.num_workers
+        return Seconds(materialising, predicted_training(plan, rates, self.data.rows("train")))
+
+    def _missing_flops(self, plan: AdaptationPlan) -> int:
+        """Count what it takes to fill in the layers of a plan, from what is stored."""
+        graph = plan.trunk
+        segments = segments_of(self.data)
+        kept = set(self.features.expressions())
+        missing = {
+            name: set(self.features.missing(key, segments)) if key in kept else set(segments)
+            for name in graph.names
+            if (key := graph.expression(name)) and name not in graph.inputs
+        }
+        flops = 0
+        for segment in segments:
+            have = [name for name in graph.names if segment not in missing.get(name, ())]
+            want = [name for name in plan.materialised if segment in missing[name]]
+            flops += graph.part(have=have, want=want).flops * segment.rows if want else 0
+        return flops
+
     def compute(self, stored: Sequence[str]) -> Materialised:
         """Compute what is missing of some layers, from the nearest that are stored; then delete all others.
+
+        What pools left is taken where it saves work, and deleted where the layers need its room.
 
         Raises
         ------
         FeatureSpaceError
             They do not fit.
         """
+        # The campaign's last job is over, or lost: nobody else writes.
+        self.features.sweep()
         run = partial(
             materialise,
             self.backend,
@@ -115,11 +156,21 @@ class StoredLayers:
             batch_size=self.workload.batch_size,
             disk_bytes=self.disk_bytes,
         )
-        try:
-            done = run()
-        except FeatureSpaceError:
-            # The others may be in the way.
-            self.features.retain(stored)
+        pool = PoolFeatures(self.features)
+        # What may be in the way: other layers, then what nobody may need.
+        ways: list[Callable[[], None]] = [partial(self.features.retain, stored)]
+        for make_room in ways if pool.is_empty else [*ways, pool.drop]:
+            try:
+                done = run()
+                break
+            except FeatureSpaceError:
+                make_room()
+        else:
             done = run()
         self.features.retain(stored)
+        pool.prune()
         return done
+
+    def room(self) -> int:
+        """Count the bytes that are left for layers of pools."""
+        return max(0, self.disk_bytes - self.features.used_bytes())

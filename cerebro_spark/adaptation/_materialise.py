@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
-
-from cerebro_spark.errors import FeatureError, FeatureSpaceError, InvalidArgumentError, ShardError, StoreError
+from cerebro_spark.adaptation._collecting import collected
+from cerebro_spark.errors import FeatureSpaceError
 from udfs.adaptation import (
     MaterialisingTask,
     Segment,
@@ -19,7 +18,6 @@ from udfs.adaptation import (
     StorageError,
     segments_of,
 )
-from udfs.driver import cause, interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,14 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Materialised", "materialise"]
 
 _LOG = logging.getLogger(__name__)
-
-# What a worker raises, that the user is to see as it is.
-_KNOWN = {
-    "StoreError": StoreError,
-    "ShardError": ShardError,
-    "InvalidArgumentError": InvalidArgumentError,
-    "FeatureError": FeatureError,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +45,15 @@ class Materialised:
         That the job took; 0 where there was nothing to do.
     trunk_rows : int
         Of the rows those that passed the trunk from the networks' inputs on. The others were filled in from layers that
-        were stored already.
+        were stored already, or were in a pool that was scored.
     storage_error : StorageError
         The largest of all files.
     remade : int
         Files that were damaged, and made again.
     busy_seconds : float
         That the tasks computed and wrote, without opening the models.
+    flops : int
+        Of the frozen layers that ran for it.
     """
 
     rows: int = 0
@@ -71,6 +63,7 @@ class Materialised:
     storage_error: StorageError = field(default_factory=StorageError)
     remade: int = 0
     busy_seconds: float = 0.0
+    flops: int = 0
 
 
 def materialise(
@@ -147,7 +140,9 @@ def materialise(
         before,
     )
     began = time.monotonic()
-    reports = interruptible(backend.spark, lambda: _run(backend, task))
+    tasks = len(orders)
+    job = backend.spark.range(0, tasks, 1, tasks).mapInArrow(task, SegmentReport.schema)
+    reports = [SegmentReport.from_row(row.asDict()) for row in collected(job)]
     seconds = time.monotonic() - began
     full = next((report.full for report in reports if report.full), None)
     if full is not None:
@@ -158,23 +153,12 @@ def materialise(
         rows=sum(segment.rows for segment, _ in done),
         bytes=features.used_bytes() - before,
         seconds=seconds,
-        trunk_rows=sum(segment.rows for segment, report in done if report.from_inputs),
+        trunk_rows=sum(report.passed for report in reports),
         storage_error=reduce(StorageError.joined, errors, StorageError()),
         remade=sum(report.damaged for _, report in done),
         busy_seconds=sum(report.seconds for _, report in done),
+        flops=sum(report.flops for _, report in done),
     )
-
-
-def _run(backend: SparkBackend, task: MaterialisingTask) -> list[SegmentReport]:
-    tasks = len(task.orders)
-    try:
-        rows = backend.spark.range(0, tasks, 1, tasks).mapInArrow(task, SegmentReport.schema).collect()
-    except PySparkException as error:
-        found = cause(error)
-        if found.kind in _KNOWN:
-            raise _KNOWN[found.kind](found.message) from error
-        raise
-    return [SegmentReport.from_row(row.asDict()) for row in rows]
 
 
 def _dealt(orders: Sequence[SegmentOrder], workers: int) -> tuple[tuple[SegmentOrder, ...], ...]:

@@ -28,6 +28,7 @@ class Planning:
     workers : int
     costs : Costs
     materialise, fuse, joint : bool
+    float_bytes : int
         As for :func:`optimizer.adaptation.plan`.
     """
 
@@ -39,6 +40,7 @@ class Planning:
     materialise: bool = True
     fuse: bool = True
     joint: bool = True
+    float_bytes: int = 4
 
     def choose(self, candidates: Sequence[Candidate], records: int) -> AdaptationPlan:
         """Choose the layers to keep on disk for so many records, and the groups."""
@@ -65,4 +67,5 @@ class Planning:
             fuse=self.fuse,
             joint=self.joint,
             stored=stored,
+            float_bytes=self.float_bytes,
         )

@@ -2,35 +2,171 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
+from pyspark.sql.types import DoubleType, StructField, StructType
 
-from cerebro_spark.errors import InvalidArgumentError, NoModelError
+from cerebro_spark.adaptation._collecting import collected
+from cerebro_spark.data import choose_features, with_places
+from cerebro_spark.errors import InvalidArgumentError
+from cerebro_spark.hopper import uses_slots
 from optimizer.errors import nearest
-from udfs.driver import quoted
+from udfs.adaptation import LabelledCoreSet, LabelledIds, PoolCoreSet, PoolPass, PoolUncertainty, farthest_first
+from udfs.driver import check_absent, check_present, quoted
 from udfs.inference import UNCERTAINTIES
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
-    from cerebro_spark.tune import Selection
+    from cerebro_spark.adaptation._cycle import Cycle
+    from cerebro_spark.adaptation._layers import StoredLayers
+    from udfs.shards import GrowingData
 
-__all__ = ["ranked"]
+__all__ = ["Labelling", "by_lot", "check_how"]
 
-_HOW = (*UNCERTAINTIES, "random")
+_HOW = (*UNCERTAINTIES, "diversity", "random")
+
+# Records that diversity chooses where nobody says how many are asked for.
+_ASKED = 100
+
+# Labelled records that the pool's are to be far from: where there are more, as many that cover them.
+_LABELLED = 4096
+
+_SCORE = "score"
+_PICKED = "cerebro_spark_picked"
 
 
-def ranked(pool: DataFrame, how: str, *, selection: Selection | None, id_column: str, seed: int) -> DataFrame:
-    """Add a column ``score`` and put the largest first; see :meth:`Adaptation.score`."""
+def check_how(how: str, limit: int | None) -> None:
+    """Check the arguments of :meth:`Adaptation.score`."""
     if how not in _HOW:
-        raise InvalidArgumentError(f"how={how!r}{nearest(how, _HOW)}; one of: {', '.join(_HOW)}")
-    if how == "random":
-        lot = F.xxhash64(F.lit(seed).cast("bigint"), F.col(quoted(id_column)).cast("string"))
-        # Its 64 bits as a share of one.
-        scored = pool.withColumn("score", lot / F.lit(2.0**64) + F.lit(0.5))
-    elif selection is None:
-        raise NoModelError("there is no model to score with: call fit(batch) or resume() first")
-    else:
-        scored = selection.best_model.uncertainty(pool, how)
-    return scored.orderBy(F.col("score").desc_nulls_last())
+        raise InvalidArgumentError(f"how={how!r}{nearest(str(how), _HOW)}; one of: {', '.join(_HOW)}")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise InvalidArgumentError(f"limit={limit!r}: how many records are asked for, from 1 on, or None")
+
+
+@dataclass(frozen=True, slots=True)
+class Labelling:
+    """Ranks records for their labels, by the best model of a cycle.
+
+    Parameters
+    ----------
+    cycle : Cycle
+    layers : StoredLayers
+        What the cycle has on disk.
+    stored : tuple of str
+        Expressions of its layers.
+    seed : int
+    """
+
+    cycle: Cycle
+    layers: StoredLayers
+    stored: tuple[str, ...]
+    seed: int
+
+    def ranked(self, pool: DataFrame, how: str, limit: int | None) -> DataFrame:
+        """Add a column ``score`` and put the largest first; see :meth:`Adaptation.score`."""
+        check_absent(pool, [_SCORE], "drop it")
+        data = self.layers.data
+        if how == "diversity":
+            check_id(pool, data.id_column)
+            return _ordered(self._covering(_without_labelled(pool, data), _ASKED if limit is None else limit), limit)
+        model = self.cycle.best_model
+        if data.id_column not in pool.columns:
+            # Nothing can be kept of records that are not told apart, but they are ranked all the same.
+            return _ordered(model.uncertainty(pool, how), limit)
+        uncertainty, new = model.output_uncertainty(how), _without_labelled(pool, data)
+        if not self.stored:
+            return _ordered(model.uncertainty(new, how), limit)
+        source, rows = self._pass(new)
+        task = PoolUncertainty(source, uncertainty, tuple(pool.columns), _SCORE)
+        schema = StructType([*pool.schema.fields, StructField(_SCORE, DoubleType())])
+        return _ordered(rows.mapInArrow(task, schema), limit)
+
+    def _covering(self, pool: DataFrame, count: int) -> DataFrame:
+        """Choose records that cover the pool: of each shard a few on the executors, and of these here.
+
+        The driver holds `count` vectors of each shard and 4,096 of labelled records, of 128 numbers each.
+        """
+        source, rows = self._pass(pool)
+        data, spark = self.layers.data, pool.sparkSession
+        shards = 2 * data.num_shards
+        with uses_slots(spark):
+            few = LabelledCoreSet(source, max(1, _LABELLED // shards), self.seed)
+            _, centres = _core(spark.range(0, shards, 1, shards).mapInArrow(few, few.schema))
+            chosen = PoolCoreSet(source, centres, count, self.seed)
+            ids, vectors = _core(rows.mapInArrow(chosen, chosen.schema))
+        places, distances = farthest_first(vectors, centres, count)
+        scores: dict[str, float] = {}
+        for place, distance in zip(places.tolist(), distances.tolist(), strict=True):
+            scores.setdefault(ids[place], distance)
+        picked = spark.createDataFrame(list(scores.items()), f"{_PICKED} string, {_SCORE} double")
+        own = F.col(quoted(data.id_column)).cast("string")
+        return pool.join(F.broadcast(picked), own == F.col(_PICKED), "inner").drop(_PICKED)
+
+    def _pass(self, pool: DataFrame) -> tuple[PoolPass, DataFrame]:
+        """Deal a pool's rows as labelled ones are dealt: to the shards of their ids, in the order there."""
+        layers, data = self.layers, self.layers.data
+        sources = choose_features(pool, data.inputs)
+        columns = [F.col(f"c{place}") for place in range(len(sources))]
+        encoded = pool.select(
+            F.col(quoted(data.id_column)).cast("string").alias("id"),
+            *(source.encoded.alias(f"c{place}") for place, source in enumerate(sources)),
+            *(F.col(quoted(name)).alias(f"k{place}") for place, name in enumerate(pool.columns)),
+        )
+        placed = with_places(encoded, columns, data.num_shards, data.test_fraction, data.seed)
+        rows = (
+            placed.withColumn("bucket", F.coalesce("bucket", F.lit(2 * data.num_shards)))
+            .repartition(2 * data.num_shards, "bucket")
+            .sortWithinPartitions("bucket", "turn", "id")
+            .select("bucket", "id", "features", *columns, *(f"k{place}" for place in range(len(pool.columns))))
+        )
+        source = PoolPass(
+            self.cycle.best_opened(layers.candidates.opener),
+            data,
+            layers.features,
+            layers.workload.params_with(self.stored),
+            layers.room() // (2 * data.num_shards),
+            tuple(source.name for source in sources if source.kind == "image"),
+            layers.workload.batch_size,
+            layers.backend.threads_per_worker,
+        )
+        return source, rows
+
+
+def by_lot(pool: DataFrame, limit: int | None, *, data: GrowingData | None, id_column: str, seed: int) -> DataFrame:
+    """Rank by lot, which takes no model: the lot follows from the seed and the id."""
+    check_absent(pool, [_SCORE], "drop it")
+    check_id(pool, id_column)
+    new = pool if data is None else _without_labelled(pool, data)
+    lot = F.xxhash64(F.lit(seed).cast("bigint"), F.col(quoted(id_column)).cast("string"))
+    # Its 64 bits as a share of one.
+    return _ordered(new.withColumn(_SCORE, lot / F.lit(2.0**64) + F.lit(0.5)), limit)
+
+
+def check_id(pool: DataFrame, id_column: str) -> None:
+    """Check that a pool's records can be told apart."""
+    check_present(pool, [id_column], "the pool's records are told apart by their ids")
+
+
+def _ordered(scored: DataFrame, limit: int | None) -> DataFrame:
+    ordered = scored.orderBy(F.col(_SCORE).desc_nulls_last())
+    return ordered if limit is None else ordered.limit(limit)
+
+
+def _without_labelled(pool: DataFrame, data: GrowingData) -> DataFrame:
+    """Leave records out whose labels are there already, by their ids."""
+    shards = 2 * data.num_shards
+    labelled = pool.sparkSession.range(0, shards, 1, shards).mapInArrow(LabelledIds(data), LabelledIds.schema)
+    own = F.col(quoted(data.id_column)).cast("string")
+    return pool.join(labelled, own == F.col(LabelledIds.column), "left_anti")
+
+
+def _core(job: DataFrame) -> tuple[list[str], NDArray[np.float32]]:
+    """Collect ids and vectors, in an order that is always the same."""
+    rows = sorted(collected(job), key=lambda row: (row["bucket"], row["place"]))
+    vectors = np.array([row["vector"] for row in rows] or np.empty((0, 0)), np.float32)
+    return [row["id"] for row in rows], vectors

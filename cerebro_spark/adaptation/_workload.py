@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from optimizer.graph import materialisable
@@ -37,6 +38,11 @@ class Workload:
     def batch_size(self) -> int:
         """Rows that pass the frozen layers at a time: the smallest batch of all."""
         return min(opened.batch_size for opened, _ in self.configurations)
+
+    @property
+    def epochs(self) -> float:
+        """Epochs that a configuration trains, the mean of all."""
+        return fmean(epochs for _, epochs in self.configurations)
 
     def params_with(self, expressions: Iterable[str]) -> dict[str, Mapping[str, Any]]:
         """Give for each of some frozen layers the params of a configuration that has it.

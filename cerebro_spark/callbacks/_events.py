@@ -101,6 +101,12 @@ class UnitFinished:
         Whether the checkpoint came from the store instead of another worker. Default ``False``.
     members : int
         Trials that were told of the same unit. Default 1.
+    waited_seconds, frozen_seconds : float
+        In an adaptation, of the seconds its share of waiting for stored outputs, and of running frozen layers.
+    read_seconds, read_bytes : float
+        In an adaptation, its share of what was read, most of it beside the training, and of the time that it took.
+    remade : float
+        In an adaptation, its share of the files that were damaged or gone, and made again.
     """
 
     kind: str
@@ -114,6 +120,11 @@ class UnitFinished:
     fetched_bytes: int = 0
     from_store: bool = False
     members: int = 1
+    waited_seconds: float = 0.0
+    frozen_seconds: float = 0.0
+    read_seconds: float = 0.0
+    read_bytes: float = 0.0
+    remade: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from cerebro_spark.cli._adapt import adapt_command
 from cerebro_spark.cli._fsck import fsck_command
 from cerebro_spark.cli._tables import tables_command
 from cerebro_spark.cli._tune import tune_command
@@ -13,6 +14,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("tune")(tune_command)
+app.command("adapt")(adapt_command)
 app.command("fsck")(fsck_command)
 app.command("tables")(tables_command)
 

@@ -1,4 +1,4 @@
-"""A search as a Python file: trainer_fn, search_space, and settings beside them."""
+"""A search or an adaptation as a Python file: trainer_fn, search_space, and settings beside them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-__all__ = ["PROCEDURES", "load_search", "search_settings"]
+__all__ = ["PROCEDURES", "adaptation_settings", "load_search", "search_settings"]
 
 #: Procedures by the names of the command line, and the searches of ``cerebro_spark`` that run them.
 PROCEDURES = {
@@ -40,6 +40,7 @@ _SETTINGS = (
     "image_size",
     "rounds",
     "keep",
+    "checkpoints",
     "stoppers",
     "max_configurations",
     "max_total_epochs",
@@ -67,12 +68,34 @@ _OF_SOME = (
     "sample_size",
 )
 
+# And what a file of an adaptation may have.
+_OF_AN_ADAPTATION = (
+    "id_column",
+    "feature_columns",
+    "label_columns",
+    "weight_column",
+    "image_size",
+    "test_fraction",
+    "metric",
+    "mode",
+    "search",
+    "rounds",
+    "max_records",
+    "disk_bytes",
+    "memory_bytes",
+    "workspace_bytes",
+    "storage_dtype",
+    "warm_start",
+    "checkpoints",
+    "costs",
+)
+
 # Epochs of a grid whose file does not say how many.
 _NUM_EPOCHS = 10
 
 
 def load_search(path: Path) -> ModuleType:
-    """Run a file of a search.
+    """Run a file of a search, or of an adaptation.
 
     Raises
     ------
@@ -142,4 +165,34 @@ def search_settings(module: ModuleType, given: dict[str, Any], kind: type) -> di
         if name in arguments and name not in settings and arguments[name].default is MISSING:
             option = f"--{name.replace('_', '-')}"
             raise InvalidArgumentError(f"a {kind.__name__} needs {name}: set it in {module.__file__}, or with {option}")
+    return settings
+
+
+def adaptation_settings(module: ModuleType, given: dict[str, Any]) -> dict[str, Any]:
+    """Collect the settings of an adaptation as keywords of its class.
+
+    Parameters
+    ----------
+    module : module
+        Of :func:`load_search`.
+    given : dict of str to object
+        Of the command line, by the same names; what is not ``None`` wins over the file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Neither names the labels or the ids; or the file has settings of a search.
+    """
+    for name in ("procedure", *_OF_SOME):
+        # A function of the file may have such a name.
+        if isinstance(getattr(module, name, None), (str, int, float, list, tuple)):
+            raise InvalidArgumentError(
+                f"{module.__file__} sets {name}, which is no setting of an adaptation: ModelTrainer(..., epochs=5) "
+                "says the epochs, search = partial(Hyperband, max_epochs=9) another search than the grid"
+            )
+    found = {name: getattr(module, name, None) for name in _OF_AN_ADAPTATION}
+    settings = {name: value for source in (found, given) for name, value in source.items() if value is not None}
+    for name, option in (("id_column", "--id"), ("label_columns", "--labels")):
+        if name not in settings:
+            raise InvalidArgumentError(f"{module.__file__} has no {name}: name it there, or with {option}")
     return settings

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from cerebro_spark.cli._search_file import PROCEDURES, load_search, search_settings
+from cerebro_spark.cli._selection_files import write_selection
+from cerebro_spark.cli._table_file import check_table, feature_names
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
     from typing import Any
-
-    from cerebro_spark.tune import Selection
 
 __all__ = ["tune_command"]
 
@@ -209,7 +208,7 @@ def tune_command(
             selection = make_search(backend=backend, **{"feature_columns": (), **settings}).resume(resume)
         else:
             selection = make_search(backend=backend, **settings).fit(df, run_id=run)
-        _write(selection, out)
+        write_selection(selection, out)
 
 
 def _search_class(procedure: str | None, module: ModuleType) -> str:
@@ -223,31 +222,8 @@ def _search_class(procedure: str | None, module: ModuleType) -> str:
 
 
 def _check_table(table: str | None, settings: Mapping[str, Any], master: str | None) -> None:
-    from udfs.driver import check_file_columns, is_here, is_parquet  # noqa: PLC0415 - as above
-
     if table is None:
         raise InvalidArgumentError("--table names the data, unless a run is resumed")
-    if not is_parquet(table):
-        raise InvalidArgumentError(f"--table {table!r}: a .parquet")
-    if not is_here(table, master):
-        return
-    features = settings.get("feature_columns", ())
-    groups = features.values() if hasattr(features, "values") else (features,)
     weight = [settings["weight_column"]] if "weight_column" in settings else []
-    named = [*(name for group in groups for name in group), *settings["label_columns"], *weight]
-    check_file_columns(table, named, "--table")
-
-
-def _write(selection: Selection, out: Path) -> None:
-    selection.to_pandas().to_csv(out / "trials.csv", index=False)
-    selection.gantt().savefig(out / "gantt.png", dpi=120)
-    selection.plot().savefig(out / "learning_curves.png", dpi=120)
-    (out / "run.txt").write_text(selection.explain() + "\n")
-    table = RichTable("", "params", "status", *(each.metric for each in selection.spec.objectives))
-    for trial in selection.trials:
-        params = ", ".join(f"{name}={value}" for name, value in trial.params.items())
-        table.add_row(trial.trial_id, params, trial.status, *(f"{value:.4f}" for value in trial.scores.values()))
-    _CONSOLE.print(table)
-    typer.echo(selection.explain())
-    selection.best_model.write().overwrite().save(str((out / "best_model").resolve()))
-    typer.echo(f"best: {selection.best.trial_id}; files in {out}; run {selection.run_id}")
+    columns = [*feature_names(settings.get("feature_columns", ())), *settings["label_columns"], *weight]
+    check_table(table, columns, "--table", master)

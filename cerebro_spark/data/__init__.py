@@ -3,6 +3,7 @@
 from cerebro_spark.data._columns import choose_features
 from cerebro_spark.data._increments import prepare_increment
 from cerebro_spark.data._petastorm import petastorm_frame
+from cerebro_spark.data._places import with_places
 from cerebro_spark.data._prepare import prepare
 from cerebro_spark.data._tokenize import bio_classes, tokenize
 
@@ -13,4 +14,5 @@ __all__ = [
     "prepare",
     "prepare_increment",
     "tokenize",
+    "with_places",
 ]

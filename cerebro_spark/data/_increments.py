@@ -14,6 +14,7 @@ from pyspark.sql.types import IntegralType, StringType
 from cerebro_spark.data._census import COMPLETE, WITHOUT_WEIGHT, count, encoded, listed
 from cerebro_spark.data._checks import check_image_size, check_numbers, check_words, from_worker
 from cerebro_spark.data._columns import choose
+from cerebro_spark.data._places import with_places
 from cerebro_spark.errors import ChangingInputError, ColumnError, EmptyInputError, InvalidArgumentError
 from cerebro_spark.hopper import uses_slots
 from optimizer.errors import nearest
@@ -21,7 +22,6 @@ from udfs.driver import hint_keywords, quoted
 from udfs.shards import (
     DESCRIPTION,
     FOLDER,
-    HELD_OF,
     SPLITS,
     GrowingData,
     Increment,
@@ -298,23 +298,14 @@ class _Writing:
 def _placed(
     df: DataFrame, chosen: Chosen, id_column: str, num_shards: int, test_fraction: float, seed: int
 ) -> DataFrame:
-    """Encode the rows, each with its id, its shard (``bucket``), and hashes of its features and of labels and weight.
-
-    The same places as :func:`udfs.shards.place_of`.
-    """
+    """Encode the rows, each with its id, its shard (``bucket``), and hashes of features and of labels and weight."""
     record = F.col(quoted(id_column)).cast("string")
     rows = encoded(df, chosen, seed, record.alias("id"))
-    turn = F.sha2(F.concat(F.lit(f"{seed}|"), F.col("id")), 256)
-    held = F.conv(F.substring("turn", 1, 8), 16, 10).cast("bigint") < round(test_fraction * HELD_OF)
-    shard = F.pmod(F.conv(F.substring("turn", 9, 8), 16, 10).cast("bigint"), F.lit(num_shards))
     features = len(dict.fromkeys(source for group in chosen.inputs.values() for source in group))
     columns = [F.col(f"c{place}") for place in range(len(chosen.sources))]
-    return (
-        rows.withColumn("turn", turn)
-        .withColumns({"features": F.xxhash64(*columns[:features]), "labels": F.xxhash64(*columns[features:])})
-        # A null has no place, and the count says so.
-        .withColumn("bucket", F.coalesce((shard + F.when(held, num_shards).otherwise(0)).cast("int"), F.lit(-1)))
-    )
+    placed = with_places(rows, columns[:features], num_shards, test_fraction, seed)
+    # A null has no place, and the count says so.
+    return placed.withColumns({"labels": F.xxhash64(*columns[features:]), "bucket": F.coalesce("bucket", F.lit(-1))})
 
 
 def _check_id(df: DataFrame, id_column: Any) -> None:

@@ -10,7 +10,7 @@ from cerebro_spark.hopper._holdings import Holdings
 from cerebro_spark.hopper._inspection import Finding, inspect_store
 from cerebro_spark.hopper._interrupts import Interrupts
 from cerebro_spark.hopper._journal import Journal, RunSpec
-from cerebro_spark.hopper._keep import KEEPS, best_epoch
+from cerebro_spark.hopper._keep import CHECKPOINTS, KEEPS, best_epoch
 from cerebro_spark.hopper._lease import Lease
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._probe import Probed, probe
@@ -21,6 +21,7 @@ from cerebro_spark.hopper._slots import uses_slots
 from cerebro_spark.hopper._trial import Death, Trial
 
 __all__ = [
+    "CHECKPOINTS",
     "KEEPS",
     "ROUNDS",
     "Budget",

@@ -101,8 +101,7 @@ class Assignments:
         }
         if assignment.kind == "evaluate":
             return EvaluateUnit(**common)
-        done = assignment.trials[0].done(assignment.epoch)
-        return TrainUnit(**common, epoch=assignment.epoch, ends_epoch=len(done) + 1 == len(self._state.partitions))
+        return TrainUnit(**common, epoch=assignment.epoch, ends_epoch=self._ends_epoch(assignment))
 
     def report(self, worker: Attached, report: TrainReport | EvaluateReport | UnitFailure) -> None:
         """Take the report of a worker's unit; that of another unit is ignored.
@@ -140,6 +139,9 @@ class Assignments:
         self._recovery.rewind(assignment.trials)
         self._groups.mend(assignment.trials)
 
+    def _ends_epoch(self, assignment: Assignment) -> bool:
+        return len(assignment.trials[0].done(assignment.epoch)) + 1 == len(self._state.partitions)
+
     def _start(self, trial: Trial) -> Start:
         from_store = trial.holder not in self._state.workers if trial.version else trial.source is not None
         return Start(trial, trial.version, from_store, trial.holder)
@@ -155,6 +157,7 @@ class Assignments:
             peer=holder.location if holder is not None else "",
             source=None if start.version else self._state.source_state(trial),
             record=trial.record(assignment.epoch) if assignment.kind == "train" else None,
+            stores=self._state.stores(trial, assignment.epoch, ends_epoch=self._ends_epoch(assignment)),
         )
 
     def _trained(self, worker: Attached, assignment: Assignment, done: Sequence[tuple[Start, MemberReport]]) -> None:
@@ -163,8 +166,7 @@ class Assignments:
             if isinstance(member, TrainedMember):
                 before = start.trial.holder
                 start.trial.trained(assignment.epoch, assignment.partition, worker.name, member)
-                if before is not None and before != worker.name and before in state.workers:
-                    state.workers[before].drop.append((start.trial.trial_id, start.version))
+                state.hopped(start.trial, before, start.version)
                 state.want_evaluation(start.trial)
         if done:
             state.hopper.finish(unit, max(sum(member.seconds for _, member in done), 1e-6))
@@ -201,6 +203,11 @@ class Assignments:
                     fetched_bytes=member.fetched_bytes,
                     from_store=member.fetched_bytes > 0 and start.from_store,
                     members=len(done),
+                    waited_seconds=member.waited_seconds,
+                    frozen_seconds=member.frozen_seconds,
+                    read_seconds=member.read_seconds,
+                    read_bytes=member.read_bytes,
+                    remade=member.remade,
                 )
             )
         return events

@@ -10,6 +10,7 @@ from cerebro_spark.hopper._assignment import Assignments
 from cerebro_spark.hopper._epochs import Epochs
 from cerebro_spark.hopper._grouping import Singles
 from cerebro_spark.hopper._groups import Groups
+from cerebro_spark.hopper._keep import CHECKPOINTS
 from cerebro_spark.hopper._liveness import Liveness
 from cerebro_spark.hopper._protocol import Answers
 from cerebro_spark.hopper._recovery import Recovery
@@ -71,6 +72,8 @@ class Coordinator:
         Hears of each event, with the lock held: its methods return at once.
     grouping : Grouping, optional
         Decides which trials train together; by default each trains by itself.
+    checkpoints : str
+        One of :data:`CHECKPOINTS`, the first by default.
     """
 
     def __init__(  # noqa: PLR0913 - what a run is made of
@@ -92,8 +95,16 @@ class Coordinator:
         recorded: Recorded | None = None,
         observer: Observer | None = None,
         grouping: Grouping | None = None,
+        checkpoints: str = CHECKPOINTS[0],
     ) -> None:
-        state = RunState(director.trials, workers, validates=validates, earlier_s=earlier_s, observer=observer)
+        state = RunState(
+            director.trials,
+            workers,
+            validates=validates,
+            earlier_s=earlier_s,
+            observer=observer,
+            checkpoints=checkpoints,
+        )
         self._state = state
         self._liveness = Liveness(state, unit_timeout_s)
         self._groups = Groups(state, grouping or Singles())
@@ -102,6 +113,7 @@ class Coordinator:
             state,
             self._groups,
             director,
+            self._recovery,
             rows=rows,
             policy=policy,
             seed=seed,

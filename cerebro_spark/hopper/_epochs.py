@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._events import Event
     from cerebro_spark.hopper._groups import Groups
     from cerebro_spark.hopper._recorded import Recorded
+    from cerebro_spark.hopper._recovery import Recovery
     from cerebro_spark.hopper._state import RunState
     from cerebro_spark.hopper._trial import Trial
     from optimizer.procedures import Decision, Source, UserRequest
@@ -37,6 +38,8 @@ class Epochs:
     groups : Groups
     director : Director
         Decides about trials that have finished an epoch or ended early.
+    recovery : Recovery
+        Takes back those whose states are lost while their results are written.
     rows : mapping of int to int
         Training rows of each partition.
     policy : str
@@ -53,11 +56,12 @@ class Epochs:
         Called with the trials that the director's decisions have ended or paused, with no lock held: writes that.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a run is made of
         self,
         state: RunState,
         groups: Groups,
         director: Director,
+        recovery: Recovery,
         *,
         rows: Mapping[int, int],
         policy: str,
@@ -70,12 +74,12 @@ class Epochs:
         self._state = state
         self._groups = groups
         self._director = director
+        self._recovery = recovery
         self._recorded = recorded
         self._together = rounds == "together" and recorded is None
         self._results = close
         self._decided = decided
         self._times = UnitTimes(rows={partition: max(1, count) for partition, count in rows.items()})
-        self._closing: set[str] = set()
         self._over: list[Trial] = []
         self._written = 0
         # Failures that the director knows of.
@@ -104,10 +108,10 @@ class Epochs:
             over += failed
             self._failed |= {trial.trial_id for trial in failed}
         if over:
-            self._closing |= {trial.trial_id for trial in over}
+            state.closing |= {trial.trial_id for trial in over}
             self._over += over
             self._writer.submit(self._close)
-        elif not self._closing and not state.running:
+        elif not state.closing and not state.running:
             state.over = True
             state.changed.notify_all()
 
@@ -142,7 +146,7 @@ class Epochs:
         return [
             trial
             for trial in self._state.running
-            if trial.trial_id not in self._closing and trial.epoch < trial.granted and self._end_of(trial) is None
+            if trial.trial_id not in self._state.closing and trial.epoch < trial.granted and self._end_of(trial) is None
         ]
 
     def _end_of(self, trial: Trial) -> Trial | None:
@@ -153,7 +157,7 @@ class Epochs:
         state = self._state
         for trial in state.running:
             first = self._end_of(trial)
-            if first is None or not trial.durable or trial.trial_id in self._closing | self._stopping:
+            if first is None or not trial.durable or trial.trial_id in state.closing | self._stopping:
                 continue
             if first.failed:
                 self._groups.end(trial, first.status, first.traceback)
@@ -174,7 +178,9 @@ class Epochs:
         finished = [
             trial
             for trial in training
-            if trial.trial_id not in busy and trial.durable and len(trial.done(trial.epoch)) == len(state.partitions)
+            if trial.trial_id not in busy
+            and len(trial.done(trial.epoch)) == len(state.partitions)
+            and state.secured(trial)
         ]
         # Those that entered the epoch as a group enter the next one together, also where the group was split meanwhile.
         late = {trial.trial_id for trial in training if not trial.held} - {trial.trial_id for trial in finished}
@@ -200,9 +206,10 @@ class Epochs:
             state.fail(error)
             return
         with state.changed:
-            self._closing -= {trial.trial_id for trial in trials}
+            state.closing -= {trial.trial_id for trial in trials}
             for trial in trials:
                 trial.evaluated.clear()
+            self._recovery.rewind(trials)
         self._carry_out(decisions)
 
     def _request(self, request: Callable[[], UserRequest]) -> tuple[Decision, ...]:
@@ -259,18 +266,18 @@ class Epochs:
         except BaseException as error:  # noqa: BLE001 - raised again where the run was started
             state.fail(error)
             return
+        try:
+            self._enter()
+        except BaseException as error:  # noqa: BLE001 - raised again where the run was started
+            state.fail(error)
+            return
         with state.changed:
-            try:
-                self._enter()
-            except BaseException as error:  # noqa: BLE001 - raised again where the run was started
-                state.fail(error)
-                return
             self.step()
 
     def _enter(self) -> None:
-        """Let trials enter their next epoch, where they may train more."""
+        """Let trials enter their next epoch, where they may train more; the lock must be free."""
         entered = self._state.entered
-        self._groups.enter([trial for trial in self._training() if entered.get(trial.trial_id) != trial.epoch])
+        self._groups.enter(lambda: [trial for trial in self._training() if entered.get(trial.trial_id) != trial.epoch])
 
     def _new_hopper(self, policy: str, seed: int) -> Hopper:
         state = self._state

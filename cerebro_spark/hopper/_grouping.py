@@ -49,10 +49,12 @@ class Group:
 
 
 class Grouping(Protocol):
-    """Decides which trials train together. Its methods are called with the run's lock held: they return at once."""
+    """Decides which trials train together."""
 
     def groups(self, trials: Sequence[Trial]) -> Sequence[Group]:
         """Group trials that enter an epoch together.
+
+        One call at a time, with the run's lock free: it may take its time, and workers go on with other trials.
 
         Parameters
         ----------
@@ -67,6 +69,8 @@ class Grouping(Protocol):
 
     def split(self, group: Group, why: str) -> None:
         """Note that a group lost its worker or its memory, and trains one by one until the end of its epoch.
+
+        With the run's lock held, maybe during a call of :meth:`groups`: it returns at once.
 
         Parameters
         ----------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cerebro_spark.hopper._grouping import Group
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
     from cerebro_spark.hopper._grouping import Grouping
     from cerebro_spark.hopper._state import RunState
@@ -21,7 +21,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class Groups:
-    """The groups that trials are in, and what the scheduler knows of them. Its callers hold the run's lock.
+    """The groups that trials are in, and what the scheduler knows of them.
+
+    Its callers hold the run's lock, but for :meth:`enter`.
 
     The scheduler has every trial as a configuration. A group is scheduled as its first trial; the others have nothing
     pending meanwhile. Trials of a group are in the same epoch, and have visited the same shards of it.
@@ -59,27 +61,35 @@ class Groups:
             if self._entered.get(each.trial_id) is group and each.epoch == trial.epoch and not each.suspect
         )
 
-    def enter(self, trials: Sequence[Trial]) -> None:
+    def enter(self, trials: Callable[[], Sequence[Trial]]) -> None:
         """Let trials enter their next epoch, in groups: all of it, or what remains of it in a resumed run.
+
+        The lock is to be free: the grouping, which may open models and plan, takes its time.
+
+        Parameters
+        ----------
+        trials : callable
+            Gives those that are to enter; called with the lock held, before the grouping is asked and afterwards.
 
         Raises
         ------
         ValueError
             The grouping leaves a trial out, or has one twice.
         """
-        for trial in trials:
-            self._state.entered[trial.trial_id] = trial.epoch
-        for alike in self._alike(trials):
-            groups = self._grouping.groups(alike)
-            grouped = sorted(trial.trial_id for group in groups for trial in group.trials)
-            if grouped != sorted(trial.trial_id for trial in alike):
-                wanted = ", ".join(trial.trial_id for trial in alike)
-                raise ValueError(
-                    f"the grouping of {wanted} gave {', '.join(grouped) or 'nobody'}: each has to be in one group"
-                )
+        with self._state.changed:
+            asked = self._alike(trials())
+        groups = [group for alike in asked for group in self._grouped(alike)]
+        with self._state.changed:
+            # Meanwhile one may have ended, gone back to an earlier checkpoint, or been paused.
+            entering = {trial.trial_id for trial in trials()}
             for group in groups:
-                self._form(group)
-                self._entered |= {trial.trial_id: group for trial in group.trials}
+                members = [trial for trial in group.trials if trial.trial_id in entering]
+                for trial in members:
+                    self._state.entered[trial.trial_id] = trial.epoch
+                for alike in self._alike(members):
+                    formed = replace(group, trials=tuple(alike))
+                    self._form(formed)
+                    self._entered |= {trial.trial_id: formed for trial in alike}
 
     def mend(self, trials: Iterable[Trial], *, again: Collection[str] = ()) -> None:
         """Form the groups of some trials anew where a trial left, or where they are not alike any more.
@@ -120,6 +130,7 @@ class Groups:
     def leave(self, trial: Trial) -> None:
         """Take a trial that has ended out of its group: no more of its units are given out."""
         self._state.hopper.stop(trial.trial_id)
+        self._state.drop_copy(trial)
         group = self._of.pop(trial.trial_id, None)
         if group is not None:
             self.mend(self._members(group))
@@ -130,6 +141,16 @@ class Groups:
         self.leave(trial)
         self._state.cancel_evaluation(trial)
         self._state.observer.trial_ended(trial)
+
+    def _grouped(self, trials: Sequence[Trial]) -> Sequence[Group]:
+        groups = self._grouping.groups(trials)
+        grouped = sorted(trial.trial_id for group in groups for trial in group.trials)
+        if grouped != sorted(trial.trial_id for trial in trials):
+            wanted = ", ".join(trial.trial_id for trial in trials)
+            raise ValueError(
+                f"the grouping of {wanted} gave {', '.join(grouped) or 'nobody'}: each has to be in one group"
+            )
+        return groups
 
     def _members(self, group: Group) -> tuple[Trial, ...]:
         return tuple(trial for trial in group.trials if self._of.get(trial.trial_id) is group)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import RunError
 from cerebro_spark.hopper._events import Event
-from cerebro_spark.hopper._keep import KEEPS
+from cerebro_spark.hopper._keep import CHECKPOINTS, KEEPS
 from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._trial import Trial
@@ -49,7 +49,7 @@ _SPEC: dict[str, type] = {
     "larger_is_better": bool,
 }
 # Fields that the first runs did not have: those were grids, and had no other way.
-_ADDED = {"rounds": "together", "procedure": "GridSearch", "keep": "last", "replays": ""}
+_ADDED = {"rounds": "together", "procedure": "GridSearch", "keep": "last", "replays": "", "checkpoints": "visits"}
 _EVENT: dict[str, type] = {
     "kind": str,
     "trial_id": str,
@@ -61,7 +61,16 @@ _EVENT: dict[str, type] = {
     "seconds": float,
 }
 # The same for events.
-_LATER: dict[str, type] = {"fetched_bytes": int, "from_store": bool, "members": int}
+_LATER: dict[str, type] = {
+    "fetched_bytes": int,
+    "from_store": bool,
+    "members": int,
+    "waited_seconds": float,
+    "frozen_seconds": float,
+    "read_seconds": float,
+    "read_bytes": float,
+    "remade": float,
+}
 # How trials end whose files may be intact at an earlier checkpoint.
 _RESUMABLE = ("running", "paused", "stopped", "finished", "lost its state")
 
@@ -97,6 +106,8 @@ class RunSpec:
         Metrics that decide beside the first, and the mode of each. Default none.
     replays : str
         Run that this one repeats, visit by visit. Default ``""``: none.
+    checkpoints : str
+        One of :data:`CHECKPOINTS`.
     """
 
     run: str
@@ -114,6 +125,7 @@ class RunSpec:
     keep: str = KEEPS[0]
     other_objectives: list[list[str]] = field(default_factory=list)
     replays: str = ""
+    checkpoints: str = CHECKPOINTS[0]
 
     @property
     def mode(self) -> str:
@@ -186,6 +198,8 @@ class Journal:
                 raise ValueError(f"other_objectives is {spec.other_objectives!r}")
             if spec.keep not in KEEPS:
                 raise ValueError(f"keep is {spec.keep!r}")
+            if spec.checkpoints not in CHECKPOINTS:
+                raise ValueError(f"checkpoints is {spec.checkpoints!r}")
         return spec
 
     def close(self, trials: Sequence[Trial], events: Sequence[Event]) -> None:
@@ -333,16 +347,19 @@ class Journal:
             return TrialLog(typed(data, "first", str), typed(data, "omitted", int), typed(data, "last", str))
 
     def _read_checkpoints(self, trial: Trial, checkpoints: Checkpoints, num_shards: int) -> None:
-        """Take a trial to its last intact checkpoint, and give it back to training where a later one is damaged."""
+        """Take a trial to its last intact checkpoint, and give it back to training from there."""
         records = checkpoints.records(trial.trial_id)
         while records and not checkpoints.intact(records[-1]):
+            _LOG.warning("%s: a checkpoint is damaged", trial.trial_id)
             records.pop()
         if records:
             trial.go_on_from(records)
         complete = trial.version // num_shards
         if len(trial.history) > complete:
             _LOG.warning(
-                "%s: a checkpoint is damaged; it goes on from the one after %d units", trial.trial_id, trial.version
+                "%s goes on from its checkpoint after %d units: those since are trained again",
+                trial.trial_id,
+                trial.version,
             )
             # Epochs that are trained again are written again.
             del trial.history[complete:]

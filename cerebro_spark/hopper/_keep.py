@@ -1,4 +1,4 @@
-"""Which states of a configuration stay in the store, and which epoch is its best one."""
+"""Which states of a configuration go to the store and stay there, and which epoch is its best one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["KEEPS", "best_epoch"]
+__all__ = ["CHECKPOINTS", "KEEPS", "best_epoch"]
 
 #: Which states stay when a run has ended, the default first: the last one, that of the best epoch too, or those of all.
 KEEPS = ("last", "best", "epochs")
+
+#: When a state goes to the store, the default first: after each visit of a shard, when an epoch ends, or when all
+#: epochs end that the procedure has granted so far.
+CHECKPOINTS = ("visits", "epochs", "end")
 
 
 def best_epoch(history: Sequence[Mapping[str, float]], metric: str, *, larger_is_better: bool) -> int | None:

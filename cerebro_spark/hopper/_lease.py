@@ -43,6 +43,8 @@ class Lease:
     run : str
     beat_s, expiry_s : float
         Seconds between two beats, and without one until the lease has expired. Default 2 and 20.
+    folder : str
+        Of the store, in which `run` has its own. Default ``"runs"``.
 
     Examples
     --------
@@ -53,10 +55,18 @@ class Lease:
     ...     lease.check()
     """
 
-    def __init__(self, store: Store, run: str, *, beat_s: float = _BEAT_S, expiry_s: float = _EXPIRY_S) -> None:
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        *,
+        beat_s: float = _BEAT_S,
+        expiry_s: float = _EXPIRY_S,
+        folder: str = "runs",
+    ) -> None:
         self._store = store
         self._run = check_name(run, "a run")
-        self._place = ("runs", run, "lease.json")
+        self._place = (folder, run, "lease.json")
         self._beat_s, self._expiry_s = beat_s, expiry_s
         self._owner = uuid.uuid4().hex
         self._counter = 0
@@ -81,7 +91,7 @@ class Lease:
         holder = self._read() if self._contested else None
         if holder is not None and holder["owner"] != self._owner:
             raise self._refused(holder)
-        self._store.sweep("runs", self._run)  # whoever was writing there is gone
+        self._store.sweep(*self._place[:-1])  # whoever was writing there is gone
         self._thread.start()
         return self
 

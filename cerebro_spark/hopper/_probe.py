@@ -95,6 +95,8 @@ def probe(
     prepared: PreparedData,
     seed: int,
     backend: SparkBackend,
+    opened: Callable[[Session], None] | None = None,
+    epochs: int | None = None,
 ) -> Probed:
     """Build one configuration here and let it see a few rows.
 
@@ -105,6 +107,10 @@ def probe(
     prepared : PreparedData
     seed : int
     backend : SparkBackend
+    opened : callable, optional
+        Called with the session before it sees the rows.
+    epochs : int, optional
+        The most that a configuration is trained for, where a new search says it.
 
     Raises
     ------
@@ -120,7 +126,9 @@ def probe(
     try:
         weighted = rows.weights is not None
         with _TURN:
-            session = open_session(trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted)
+            session = open_session(trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted, epochs=epochs)
+            if opened is not None:
+                opened(session)
             # Unequal ones, so that the loss has to give one number a row.
             unequal = np.arange(1, rows.rows + 1, dtype=np.float32) if weighted else None
             session.evaluate(replace(rows, weights=unequal))

@@ -188,6 +188,8 @@ class Answers:
             state.checkpoint_seconds += request.seconds
             # The report of the unit itself may arrive later.
             trial.was_stored(request.version, request.digest)
+            if trial.durable:
+                state.drop_copy(trial)
             for other in dropped:
                 if other.holder == request.worker and other.durable:
                     other.holder = None

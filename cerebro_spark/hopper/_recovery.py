@@ -60,6 +60,8 @@ class Recovery:
         for trial in state.trials:
             if trial.holder == name:
                 trial.holder = None
+            if trial.copy is not None and trial.copy.worker == name:
+                trial.copy = None
         # Also trials whose holder was lost before, while this worker may have had their checkpoints.
         self.rewind(state.trials)
         self.adopt()
@@ -127,6 +129,8 @@ class Recovery:
         state = self._state
         # A worker that has one in a unit may have the checkpoint, or will say that it has not.
         busy = {trial.trial_id for assignment in state.assignments for trial in assignment.trials}
+        # Of one whose results are being written, the epoch counts; it goes back afterwards.
+        busy |= state.closing
         again = []
         for trial in trials:
             if state.reachable(trial) or not trial.running or trial.trial_id in busy:

@@ -70,7 +70,8 @@ class Retention:
                 swept[trial.source.trial_id] = by_id[trial.source.trial_id]
         pins = self._pins(by_id.values())
         for trial in swept.values():
-            below = len(trial.history) * self._num_shards - 1
+            last = len(trial.history) * self._num_shards
+            below = max((version for version in tuple(trial.stored) if version < last), default=0)
             keep = self._kept(trial) | pins.get(trial.trial_id, set())
             try:
                 gone = self._checkpoints.retain(trial.trial_id, below, keep)
@@ -91,9 +92,7 @@ class Retention:
 
     def _pins(self, trials: Collection[Trial]) -> dict[str, set[int]]:
         needed = [
-            clone.source
-            for clone in trials
-            if clone.source is not None and clone.live and max(tuple(clone.stored), default=0) < _OWN
+            clone.source for clone in trials if clone.source is not None and clone.live and len(clone.stored) < _OWN
         ]
         if self._recorded is not None:
             needed += self._recorded.sources_to_come(trial.trial_id for trial in trials)

@@ -192,6 +192,7 @@ class Run:
             recorded=self.recorded,
             observer=Publisher(stream),
             grouping=self.grouping,
+            checkpoints=self.spec.checkpoints,
         )
         if self.begun is not None:
             self.begun(coordinator, self.spec)

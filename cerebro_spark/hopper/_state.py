@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.hopper._events import Unobserved
 from cerebro_spark.hopper._holdings import Holdings
+from cerebro_spark.hopper._keep import CHECKPOINTS
+from cerebro_spark.hopper._trial import Copy
 from udfs.hopper import SourceState
 
 if TYPE_CHECKING:
@@ -82,6 +84,8 @@ class RunState:
     earlier_s : float
         Seconds that earlier parts of the run took.
     observer : Observer or None
+    checkpoints : str
+        One of :data:`CHECKPOINTS`, the first by default.
 
     Attributes
     ----------
@@ -89,6 +93,8 @@ class RunState:
         Schedules the run.
     entered : dict of str to int
         By trial id, the epoch that it trains or waits in.
+    closing : set of str
+        Trials whose results are being written, and about which the procedure has not decided yet.
     evaluations : set of (str, int)
         Trial and partition of each evaluation that no worker has been given yet.
     blamed : set of (str, int)
@@ -117,6 +123,7 @@ class RunState:
         validates: bool,
         earlier_s: float,
         observer: Observer | None,
+        checkpoints: str = CHECKPOINTS[0],
     ) -> None:
         self.changed = threading.Condition(threading.RLock())
         self.trials = trials
@@ -126,6 +133,7 @@ class RunState:
         self.workers: dict[str, Attached] = {}
         self.observer = observer or Unobserved()
         self.entered: dict[str, int] = {}
+        self.closing: set[str] = set()
         self.evaluations: set[tuple[str, int]] = set()
         self.events: list[Event] = []
         self.losses: list[Loss] = []
@@ -141,6 +149,7 @@ class RunState:
         self.changes = 0
         self.shared = False
         self._validates = validates
+        self._checkpoints = checkpoints
         self._started = time.monotonic() - earlier_s
 
     @property
@@ -166,6 +175,50 @@ class RunState:
     def reachable(self, trial: Trial) -> bool:
         """Whether some worker or the store has the trial's last checkpoint, or it is built from the seed."""
         return trial.durable or trial.holder in self.workers
+
+    def stores(self, trial: Trial, epoch: int, *, ends_epoch: bool) -> bool:
+        """Whether the state of a trial after a visit in an epoch is to be in the store, not in memory alone."""
+        if self._checkpoints == "visits" or not ends_epoch:
+            return self._checkpoints == "visits"
+        return self._checkpoints == "epochs" or epoch + 1 >= trial.granted
+
+    def secured(self, trial: Trial) -> bool:
+        """Whether the state of a trial that has finished its epoch is where it is to be."""
+        return trial.durable if self.stores(trial, trial.epoch, ends_epoch=True) else self.reachable(trial)
+
+    def hopped(self, trial: Trial, before: str | None, version: int) -> None:
+        """Keep the state that a trial has been trained on where it is, or have it dropped.
+
+        Parameters
+        ----------
+        trial : Trial
+            Its holder has the new state.
+        before : str or None
+            Worker that held the earlier one.
+        version : int
+            Of the earlier one.
+        """
+        if trial.copy is not None and trial.copy.worker == trial.holder:
+            # It holds one state of a trial: the new one.
+            trial.copy = None
+        if before is None or before == trial.holder or before not in self.workers:
+            return
+        earlier = Copy(before, version)
+        if self._checkpoints == "visits":
+            self._drop(trial, earlier)
+        else:
+            self.drop_copy(trial)
+            trial.copy = earlier
+
+    def drop_copy(self, trial: Trial) -> None:
+        """Have the copy of a trial's earlier state dropped."""
+        copy, trial.copy = trial.copy, None
+        if copy is not None:
+            self._drop(trial, copy)
+
+    def _drop(self, trial: Trial, copy: Copy) -> None:
+        if copy.worker in self.workers:
+            self.workers[copy.worker].drop.append((trial.trial_id, copy.version))
 
     def source_state(self, trial: Trial) -> SourceState | None:
         """Name the checkpoint that a clone begins from, by an empty digest where it is lost; ``None`` of no clone."""

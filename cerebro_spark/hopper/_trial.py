@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from optimizer.procedures import Source
     from udfs.hopper import TrainedMember
 
-__all__ = ["Death", "Trial"]
+__all__ = ["Copy", "Death", "Trial"]
 
 _UNBROKEN = ("running", "paused", "stopped", "finished")
 
@@ -47,6 +47,20 @@ class Death:
     together: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An earlier checkpoint that a worker still holds, to go back to should the last one be lost.
+
+    Parameters
+    ----------
+    worker : str
+    version : int
+    """
+
+    worker: str
+    version: int
+
+
 @dataclass(slots=True)
 class Trial:
     """State of one configuration's training.
@@ -59,6 +73,8 @@ class Trial:
 
     Attributes
     ----------
+    copy : Copy or None
+        Of the checkpoint before that of the holder, where that one is not in the store.
     stored : dict of int to set of str
         By version, the digests of the checkpoints that the store has: several, where units were trained again on other
         partitions, and the words of both arrive in any order.
@@ -90,6 +106,7 @@ class Trial:
     visits: list[tuple[int, int]] = field(default_factory=list)
     unit_sums: list[dict[str, NDArray[np.float64]]] = field(default_factory=list)
     holder: str | None = None
+    copy: Copy | None = None
     stored: dict[int, set[str]] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
     evaluated: dict[int, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
@@ -215,13 +232,22 @@ class Trial:
             self.unit_sums[-1] = record.arrays()
 
     def rewind(self) -> int:
-        """Rewind to the durable version, of an earlier epoch maybe; return how many units are to be done again."""
-        version = self.durable_version
+        """Rewind to the copy, or to the durable version, of an earlier epoch maybe.
+
+        Returns
+        -------
+        int
+            Units that are to be done again.
+        """
+        version, holder = self.durable_version, None
+        if self.copy is not None and self.copy.version > version:
+            version, holder = self.copy.version, self.copy.worker
+        self.copy = None
         lost = self.visits[version:]
         del self.visits[version:], self.unit_sums[version:], self.digests[version + 1 :]
         if version in self.records:
             self._sums_of(self.records[version])
-        self.holder = None
+        self.holder = holder
         self.evaluated.clear()
         if lost:
             # Epochs that are trained again are written again.

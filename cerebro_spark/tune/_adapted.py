@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cerebro_spark.hopper import Grouping
+    from collections.abc import Callable, Mapping
+
+    from cerebro_spark.hopper import Grouping, Probed
     from udfs.hopper import AdaptationSettings
 
 __all__ = ["Adapted"]
@@ -20,10 +22,22 @@ class Adapted:
     ----------
     grouping : Grouping
     settings : AdaptationSettings
-    kind : type of Selection
-        Class of the result: it knows that checkpoints hold what learns, and nothing else.
+    kind : callable
+        Makes the result, as :class:`Selection` does: it knows that checkpoints hold what learns, and nothing else.
+    probed : Probed, optional
+        The search's first configuration, where it was tried on the driver already.
+    campaign : str
+        What the run is a part of: MLflow's run of that name is the parent of this one's. Default ``""``: none.
+    number : int
+        Which part, from 0 on.
+    parameters : mapping of str to object
+        Settings beside those of the search, for MLflow.
     """
 
     grouping: Grouping
     settings: AdaptationSettings
-    kind: type[Any]
+    kind: Callable[..., Any]
+    probed: Probed | None = None
+    campaign: str = ""
+    number: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from cerebro_spark.errors import InvalidArgumentError
 from optimizer.errors import nearest
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import UNBOUND, NetworkReader, NetworkWriter, as_vector, at_least, check_absent, map_rows, quoted
-from udfs.inference import UNCERTAINTIES, PoolScore, PortableNetwork, Prediction
+from udfs.inference import UNCERTAINTIES, OutputUncertainty, PoolScore, PortableNetwork, Prediction
 from udfs.shards import TensorColumn, TensorGroup, load_rows
 
 if TYPE_CHECKING:
@@ -152,13 +152,7 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         ColumnError
             A column is missing, or there already.
         """
-        if how not in UNCERTAINTIES:
-            raise InvalidArgumentError(f"how={how!r}{nearest(how, UNCERTAINTIES)}; one of: {', '.join(UNCERTAINTIES)}")
-        kind = self._facts["kind"]
-        if kind == "value":
-            raise InvalidArgumentError(
-                f"the label {self._facts['label']!r} is a value: a network says how sure it is of classes alone"
-            )
+        uncertainty = self.output_uncertainty(how)
         check_absent(dataset, [output], "name another column, or drop it")
         inputs = tuple(_group(group) for group in self._facts["inputs"])
         sources = choose_features(dataset, inputs)
@@ -166,15 +160,31 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
         mask = next((source.name for source in sources if source.name == "attention_mask"), None)
         function = PoolScore(
             Prediction(self.network, inputs, images, output, self.getBatchSize()),
-            how,
-            kind,
-            self._gives_probabilities,
+            uncertainty,
             output,
-            tokens=tuple(self._facts["tokens"]) if kind == "tags" else None,
             mask=mask,
         )
         rows = RowMap(function, tuple(dataset.columns), RowPolicy("null"))
         return map_rows(dataset, rows, reads={source.name: source.encoded for source in sources})
+
+    def output_uncertainty(self, how: str) -> OutputUncertainty:
+        """Give what :meth:`uncertainty` makes of the network's outputs.
+
+        Raises
+        ------
+        InvalidArgumentError
+            No such way, or the label is a value and not a class.
+        """
+        if how not in UNCERTAINTIES:
+            raise InvalidArgumentError(f"how={how!r}{nearest(how, UNCERTAINTIES)}; one of: {', '.join(UNCERTAINTIES)}")
+        kind = self._facts["kind"]
+        if kind == "value":
+            raise InvalidArgumentError(
+                f"the label {self._facts['label']!r} is a value: a network says how sure it is of classes alone. "
+                'Adaptation.score ranks such records by how="diversity" or "random"'
+            )
+        tokens = tuple(self._facts["tokens"]) if kind == "tags" else None
+        return OutputUncertainty(how, kind, self._gives_probabilities, tokens)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         inputs = tuple(_group(group) for group in self._facts["inputs"])

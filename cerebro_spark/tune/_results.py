@@ -167,6 +167,11 @@ class Results:
         return schedule_of(self.ledger, self._known(trial_id).trial_id)
 
     @property
+    def facts(self) -> dict[str, float]:
+        """Numbers of the whole run, by name, as MLflow gets them."""
+        return {"seconds": self.outcome.seconds, "redone_units": self.outcome.redone}
+
+    @property
     def unit_seconds(self) -> float:
         """Mean seconds in which a worker trained one configuration over one shard, its validation included.
 

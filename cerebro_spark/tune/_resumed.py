@@ -82,6 +82,7 @@ def _settings(spec: RunSpec) -> dict[str, Any]:
         "schedule": spec.policy,
         "rounds": spec.rounds,
         "keep": spec.keep,
+        "checkpoints": spec.checkpoints,
         "replicas": spec.replicas,
     }
 

@@ -14,7 +14,18 @@ from pyspark.ml import Estimator
 
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import InvalidArgumentError, RunError, TrainerError
-from cerebro_spark.hopper import KEEPS, ROUNDS, Budget, Interrupts, Journal, Lease, RunSpec, probe, uses_slots
+from cerebro_spark.hopper import (
+    CHECKPOINTS,
+    KEEPS,
+    ROUNDS,
+    Budget,
+    Interrupts,
+    Journal,
+    Lease,
+    RunSpec,
+    probe,
+    uses_slots,
+)
 from cerebro_spark.tune._experiment import Experiment
 from cerebro_spark.tune._ranking import check_objectives
 from cerebro_spark.tune._resumed import check_no_replay, check_same, check_weights
@@ -112,6 +123,11 @@ class Search(Estimator[Selection]):
         Which states of a configuration stay in the store: the last one (default); that of its best epoch too; or those
         of all its epochs. With ``"best"`` and ``"epochs"`` the configurations are ranked by their best epochs, and a
         configuration's model is of that epoch; with ``"last"`` it is of the last epoch.
+    checkpoints : {"visits", "epochs", "end"}
+        When a configuration's state goes to the store: after each visit of a shard (default); when its epoch ends; or
+        when all epochs end that its procedure has granted so far. What was trained since is trained again if the worker
+        that holds the state is lost, or the driver. ``"end"`` is not for searches that may end a configuration earlier
+        or clone it.
     price : float, optional
         Of a worker for an hour, in any currency: :meth:`plan` has the costs then.
     max_cost : float, optional
@@ -158,6 +174,7 @@ class Search(Estimator[Selection]):
     max_total_epochs: int | None = None
     max_seconds: float | None = None
     keep: str = KEEPS[0]
+    checkpoints: str = CHECKPOINTS[0]
     price: float | None = None
     max_cost: float | None = None
     errors: str = "drop"
@@ -175,10 +192,16 @@ class Search(Estimator[Selection]):
     def _check(self) -> None:
         self._provisional()
         _ = self._budget
-        words = (("schedule", self.schedule, POLICIES), ("rounds", self.rounds, ROUNDS), ("keep", self.keep, KEEPS))
+        words = (
+            ("schedule", self.schedule, POLICIES),
+            ("rounds", self.rounds, ROUNDS),
+            ("keep", self.keep, KEEPS),
+            ("checkpoints", self.checkpoints, CHECKPOINTS),
+        )
         for name, value, known in words:
             if value not in known:
                 raise InvalidArgumentError(f"{name}={value!r}{nearest(value, known)}; one of: {', '.join(known)}")
+        self._check_checkpoints()
         if not 1 <= self.replicas <= self.backend.num_workers:
             raise InvalidArgumentError(
                 f"replicas={self.replicas}: from 1 to the {self.backend.num_workers} workers that there are"
@@ -197,6 +220,23 @@ class Search(Estimator[Selection]):
                 f"trainer_fn cannot be sent to the workers ({error}): let it build what it needs itself, and hold no "
                 "session, connection or open file"
             ) from error
+
+    def _check_checkpoints(self) -> None:
+        """Refuse to store states at the end alone where one that is asked for earlier would not be there."""
+        if self.checkpoints != "end":
+            return
+        reasons = {
+            f"keep={self.keep!r} keeps states of earlier epochs": self.keep != KEEPS[0],
+            "stoppers end configurations earlier": bool(self.stoppers),
+            "a limit may end configurations earlier": self.max_total_epochs or self.max_seconds or self.max_cost,
+            f"{type(self).__name__} clones configurations": self.plan().clones,
+        }
+        for reason, holds in reasons.items():
+            if holds:
+                raise InvalidArgumentError(
+                    f"checkpoints='end' stores a state once its epochs are over, and {reason}: take "
+                    "checkpoints='epochs'"
+                )
 
     @property
     def _budget(self) -> Budget:
@@ -402,7 +442,7 @@ class Search(Estimator[Selection]):
             )
         prepared = load_prepared(self.store, spec.prepared)
         self.backend.admit()
-        probed = probe(self.trainer_fn, spec.configs[0], prepared, spec.seed, self.backend)
+        probed = self._probed(spec.configs[0], prepared)
         check_same(spec, self._spec(run_id, prepared, probed, spec.configs))
         check_weights(run_id, prepared, self.weight_column)
         with Interrupts() as interrupts, Lease(self.store, run_id) as lease:
@@ -449,11 +489,16 @@ class Search(Estimator[Selection]):
     ) -> Selection:
         configs = self._configs()
         prepared = self._prepared(data)
-        probed = probe(self.trainer_fn, configs[0], prepared, self.seed, self.backend)
+        probed = self._probed(configs[0], prepared, self.plan().epochs_each)
         spec = self._spec(run_id or _new_run(), prepared, probed, configs)
         with Lease(prepared.store, spec.run) as lease:
             Journal(prepared.store, spec.run).begin(spec)
             return self._train(spec, prepared, probed, lease, interrupts, begun)
+
+    def _probed(self, params: Mapping[str, Any], prepared: PreparedData, epochs: int | None = None) -> Probed:
+        if self._adapted is not None and self._adapted.probed is not None:
+            return self._adapted.probed
+        return probe(self.trainer_fn, params, prepared, self.seed, self.backend, epochs=epochs)
 
     def _spec(self, run: str, prepared: PreparedData, probed: Probed, configs: list[dict[str, Any]]) -> RunSpec:
         first, *others = probed.objectives(self.metric, self.mode, validates=prepared.test_fraction > 0)
@@ -471,6 +516,7 @@ class Search(Estimator[Selection]):
             larger_is_better=first.larger_is_better,
             procedure=type(self).__name__,
             keep=self.keep,
+            checkpoints=self.checkpoints,
             other_objectives=[[each.metric, each.mode] for each in others],
         )
 
@@ -483,7 +529,8 @@ class Search(Estimator[Selection]):
         interrupts: Interrupts,
         begun: Callable[[Coordinator, RunSpec], None] | None = None,
     ) -> Selection:
-        kind: type[Selection] = Selection if self._adapted is None else self._adapted.kind
+        kind: Callable[..., Selection] = Selection if self._adapted is None else self._adapted.kind
+        beside = {} if self._adapted is None else self._adapted.parameters
         return train(
             kind,
             spec,
@@ -495,7 +542,7 @@ class Search(Estimator[Selection]):
             lease=lease,
             interrupts=interrupts,
             followers=self._followers,
-            parameters={name: value for name, value in vars(self).items() if self._is_logged(name)},
+            parameters={**{name: value for name, value in vars(self).items() if self._is_logged(name)}, **beside},
             unit_timeout_s=self.unit_timeout_s,
             budget=self._budget,
             begun=begun,

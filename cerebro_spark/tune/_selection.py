@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import Model
@@ -96,14 +97,18 @@ class Selection(Results, Model, MLWritable):
         udfs.documents.DamagedError
             Its checkpoint is damaged.
         """
+        trial, state = self._checkpoint(trial_id, epoch)
+        return TunedModel.of(self._restored(trial, state()), self.prepared)
+
+    def _checkpoint(self, trial_id: str, epoch: int | None = None) -> tuple[Trial, Callable[[], bytes]]:
+        """Find the state that stands for a configuration; whoever calls the second reads it, in a worker too."""
         known = {trial.trial_id: trial for trial in self._trials}
         trial = known.get(trial_id)
         if trial is None or not trial.version:
             raise NoModelError(f"{trial_id!r} has no model{nearest(trial_id, known)}; trials: {', '.join(known)}")
         version = self._version(trial, epoch)
         checkpoints = Checkpoints(self.prepared.store, self.spec.run)
-        session = self._restored(trial, checkpoints.read(trial_id, version, trial.digests[version]))
-        return TunedModel.of(session, self.prepared)
+        return trial, partial(checkpoints.read, trial_id, version, trial.digests[version])
 
     def _restored(self, trial: Trial, state: bytes) -> Session:
         """Open a trial's model at a checkpoint."""
@@ -232,7 +237,7 @@ class Selection(Results, Model, MLWritable):
         """
         self._check_replayable()
         followers = Followers(callbacks=callbacks, progress=progress)
-        spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay", replays=self.spec.run)
+        spec = replace(self.spec, run=run_id or f"{self.spec.run}-replay", replays=self.spec.run, checkpoints="visits")
         backend.admit()
         probed = probe(self.trainer_fn, spec.configs[0], self.prepared, spec.seed, backend)
         visits = on_workers(self.placements(), backend.num_workers)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cerebro_spark.callbacks import EpochFinished, RunStarted, TrialFinished, TrialStarted, TrialState
-    from cerebro_spark.hopper import Outcome, RunSpec
+    from cerebro_spark.hopper import RunSpec
     from cerebro_spark.tune._model import TunedModel
     from cerebro_spark.tune._result import TrialResult
 
@@ -32,6 +32,9 @@ _LOG = logging.getLogger(__name__)
 _PARENT = "mlflow.parentRunId"
 _NAME = "mlflow.runName"
 
+# Ours, of the run that has the runs of a campaign's cycles: its name.
+_CAMPAIGN = "cerebro.campaign"
+
 # What MLflow calls the ends of trials; others have failed.
 _ENDS = {"finished": "FINISHED", "stopped": "KILLED"}
 
@@ -42,7 +45,6 @@ class Finished(Protocol):
     """A search's result, as far as it is logged; :class:`cerebro_spark.Selection` is one."""
 
     spec: RunSpec
-    outcome: Outcome
 
     @property
     def trials(self) -> tuple[TrialResult, ...]:
@@ -55,6 +57,10 @@ class Finished(Protocol):
     @property
     def best_model(self) -> TunedModel:
         """The best configuration's network."""
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Numbers of the whole run, by name."""
 
     def explain(self) -> str:
         """Describe the run."""
@@ -121,7 +127,9 @@ class Tracked:
 
 
 @contextmanager
-def tracked(followers: Followers, *, run: str, parameters: Mapping[str, Any]) -> Iterator[Tracked]:
+def tracked(
+    followers: Followers, *, run: str, parameters: Mapping[str, Any], part: tuple[str, int] | None = None
+) -> Iterator[Tracked]:
     """Open what follows a run; an error in the block marks MLflow's run as failed.
 
     Parameters
@@ -131,8 +139,11 @@ def tracked(followers: Followers, *, run: str, parameters: Mapping[str, Any]) ->
         Its id in the store.
     parameters : mapping
         Of the search, for MLflow.
+    part : (str, int), optional
+        Name of the campaign that the run is a part of, and which part: MLflow's run of the campaign is its parent, and
+        has its metrics at that step.
     """
-    mlflow = None if followers.experiment is None else _MLflow(followers.experiment, run, parameters)
+    mlflow = None if followers.experiment is None else _MLflow(followers.experiment, run, parameters, part)
     callbacks: list[Callback] = []
     try:
         if followers.progress:
@@ -162,15 +173,22 @@ class _MLflow(Callback):
         Id of the run in its store.
     parameters : mapping
         Of the search.
+    part : (str, int) or None
+        Name of the campaign that it is a part of, and which part.
     """
 
-    def __init__(self, experiment: str, run: str, parameters: Mapping[str, Any]) -> None:
+    def __init__(
+        self, experiment: str, run: str, parameters: Mapping[str, Any], part: tuple[str, int] | None = None
+    ) -> None:
         from mlflow import MlflowClient  # noqa: PLC0415 - takes a second that only tracking should cost
 
         self._client = MlflowClient()
         known = self._client.get_experiment_by_name(experiment)
         self._experiment = self._client.create_experiment(experiment) if known is None else known.experiment_id
-        self.parent: str = self._client.create_run(self._experiment, tags={_NAME: run}).info.run_id
+        name, self._step = part or ("", 0)
+        self._campaign: str = self._whole(name) if name else ""
+        tags = {_NAME: run, **({_PARENT: self._campaign} if name else {})}
+        self.parent: str = self._client.create_run(self._experiment, tags=tags).info.run_id
         for name, value in parameters.items():
             self._client.log_param(self.parent, name, str(value)[:500])
         for name, version in _environment().items():
@@ -222,6 +240,16 @@ class _MLflow(Callback):
         if trial.status not in {"running", "paused"}:
             self._statuses[trial.trial_id] = trial.status
 
+    def _whole(self, name: str) -> str:
+        """Find the run of a campaign, or create it, and have it go on."""
+        known = self._client.search_runs([self._experiment], f"tags.`{_CAMPAIGN}` = '{name}'", max_results=1)
+        if known:
+            run: str = known[0].info.run_id
+            self._client.update_run(run, status="RUNNING")
+        else:
+            run = self._client.create_run(self._experiment, tags={_NAME: name, _CAMPAIGN: name}).info.run_id
+        return run
+
     def _child(self, trial_id: str) -> str:
         if trial_id not in self._children:
             tags = {_PARENT: self.parent, _NAME: trial_id}
@@ -239,9 +267,7 @@ class _MLflow(Callback):
             _LOG.exception("the search is done, but MLflow could not log the end of run %s", selection.spec.run)
 
     def _finish(self, selection: Finished) -> None:
-        outcome = selection.outcome
-        for name, value in (("seconds", outcome.seconds), ("redone_units", outcome.redone)):
-            self._client.log_metric(self.parent, name, value)
+        self._log_facts(selection.facts)
         self._client.log_text(self.parent, selection.explain(), "run.txt")
         self._client.log_text(self.parent, selection.to_pandas().to_csv(index=False), "trials.csv")
         visits = {trial.trial_id: [list(visit) for visit in trial.visits] for trial in selection.trials}
@@ -254,18 +280,27 @@ class _MLflow(Callback):
         with suppress(LookupError):
             best = selection.best
             self._client.set_tag(self.parent, "best_trial_id", best.trial_id)
-            for name, value in best.scores.items():
-                self._client.log_metric(self.parent, f"best_{name}", value)
+            self._log_facts({f"best_{name}": value for name, value in best.scores.items()})
             with tempfile.TemporaryDirectory() as folder:
                 network = selection.best_model.network
                 path = Path(folder) / network.file_name
                 path.write_bytes(network.data)
                 self._client.log_artifact(self.parent, str(path), "best_model")
-        self._client.set_terminated(self.parent)
+        self._end("FINISHED")
+
+    def _log_facts(self, facts: Mapping[str, float]) -> None:
+        for name, value in facts.items():
+            self._client.log_metric(self.parent, name, value)
+            if self._campaign:
+                self._client.log_metric(self._campaign, name, value, step=self._step)
 
     def fail(self) -> None:
         """Mark the run as failed."""
-        self._client.set_terminated(self.parent, "FAILED")
+        self._end("FAILED")
+
+    def _end(self, status: str) -> None:
+        for run in (self.parent, *([self._campaign] if self._campaign else [])):
+            self._client.set_terminated(run, status)
 
 
 def _environment() -> dict[str, str]:

@@ -116,7 +116,8 @@ def train(  # noqa: PLR0913 - what a run is made of
         grouping=None if adapted is None else adapted.grouping,
         adaptation=None if adapted is None else adapted.settings,
     )
-    with tracked(followers, run=spec.run, parameters=parameters) as following:
+    part = (adapted.campaign, adapted.number) if adapted is not None and adapted.campaign else None
+    with tracked(followers, run=spec.run, parameters=parameters, part=part) as following:
         trials, outcome = run.execute(following.callbacks)
         result = kind(spec, prepared, tuple(trials), outcome, procedure.ledger, trainer_fn)
         following.finish(result)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from optimizer.graph import materialisable
 
 from ._explain import listed
+from ._trunk import stored_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,6 +51,7 @@ def _drawing(branch: Branch) -> Iterator[str]:
 
 
 def _too_small(problem: Problem) -> bool:
-    nodes = [node for node in problem.trunk.nodes if not node.source]
-    sizes = [problem.trunk.graph[name].activation_bytes for node in nodes for name in node.layers]
+    trunk = problem.trunk
+    nodes = [node for node in trunk.nodes if not node.source]
+    sizes = [stored_bytes(trunk.graph[name], trunk.float_bytes) for node in nodes for name in node.layers]
     return min(sizes, default=0) > problem.budget

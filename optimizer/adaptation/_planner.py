@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
+# Bytes on disk of a float32 number: as it is computed, and rounded to bfloat16.
+_WIDTHS = (4, 2)
+
 
 def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what the machine has
     candidates: Sequence[Candidate],
@@ -45,6 +48,7 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     joint: bool = True,
     barrier: bool = False,
     stored: Collection[str] | None = None,
+    float_bytes: int = 4,
     solver: Solver = "highs",
     seconds: float = 10.0,
 ) -> AdaptationPlan:
@@ -80,6 +84,9 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
         Expressions (:meth:`optimizer.graph.LayerGraph.expression`) of the layers that lie on disk. Then no others are
         chosen, whatever ``disk_bytes``: the plan is how to group these candidates over what there is. By default the
         layers are chosen too.
+    float_bytes : {4, 2}
+        That a float32 number of a materialised layer takes on disk: 2 if it is rounded to bfloat16. Numbers of other
+        types are stored as they are.
     solver : {"highs", "cbc"}
     seconds : float
         Limit of a run of the solver; then its best choice so far is taken.
@@ -131,6 +138,8 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     whole("memory_bytes", memory_bytes, 1)
     whole("workspace_bytes", workspace_bytes, 0)
     whole("workers", workers, 1)
+    if float_bytes not in _WIDTHS:
+        raise InvalidArgumentError(f"float_bytes={float_bytes!r}: 4, or 2 for layers that are stored as bfloat16")
     given: Any = costs
     if not isinstance(given, Costs):
         raise InvalidArgumentError(f"costs={costs!r}: give Costs(flops_per_second=..., bytes_per_second=...)")
@@ -138,7 +147,8 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     if not 0 < seconds < math.inf:
         raise InvalidArgumentError(f"seconds={seconds}: the solver needs a positive, finite limit")
     parts = branches(candidates)
-    trunk = trunk_of(parts, costs, records=records, disk_bytes=disk_bytes if materialise else 0, stored=stored)
+    disk = disk_bytes if materialise else 0
+    trunk = trunk_of(parts, costs, records=records, disk_bytes=disk, stored=stored, float_bytes=float_bytes)
     singles = [
         (Fused.of(number, branch, feeds), len(branch.members))
         for number, (branch, feeds) in enumerate(zip(parts, trunk.feeds, strict=True))

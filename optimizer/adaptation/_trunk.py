@@ -12,12 +12,12 @@ from ._dominance import dominators
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from optimizer.graph import LayerGraph, MultiModelGraph
+    from optimizer.graph import Layer, LayerGraph, MultiModelGraph
 
     from ._branch import Branch
     from ._candidate import Costs
 
-__all__ = ["Node", "Trunk", "trunk_of"]
+__all__ = ["Node", "Trunk", "stored_bytes", "trunk_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,14 @@ class Trunk:
         In topological order.
     feeds : tuple of frozenset of int
         For each branch the nodes that it reads.
+    float_bytes : int
+        That a float32 number of a stored layer takes.
     """
 
     merged: MultiModelGraph
     nodes: tuple[Node, ...]
     feeds: tuple[frozenset[int], ...]
+    float_bytes: int = 4
 
     @property
     def graph(self) -> LayerGraph:
@@ -97,6 +100,7 @@ def trunk_of(
     records: int,
     disk_bytes: int,
     stored: Collection[str] | None = None,
+    float_bytes: int = 4,
 ) -> Trunk:
     """Merge the branches' trunks, and drop what no best plan reads.
 
@@ -108,6 +112,8 @@ def trunk_of(
         A layer of which not even ``records`` outputs fit is not storable.
     stored : collection of str, optional
         Expressions of layers that lie on disk: exactly these are storable then.
+    float_bytes : int
+        That a float32 number of a stored layer takes on disk. Default 4.
 
     Returns
     -------
@@ -121,7 +127,7 @@ def trunk_of(
     fed = [{merged.names[branch.members[0]][name] for name in branch.feeds} for branch in branches]
     wanted = set().union(*fed)
     if stored is None:
-        storable = _storable(graph, wanted, costs, disk_bytes // records)
+        storable = _storable(graph, wanted, costs, disk_bytes // records, float_bytes)
     else:
         storable = {layer.name for layer in graph if layer.op != "input" and graph.expression(layer.name) in stored}
     part_of: dict[str, str] = {}
@@ -129,23 +135,27 @@ def trunk_of(
         readers = graph.consumers(layer.name)
         alone = layer.op != "input" and layer.name not in storable | wanted and len(readers) == 1
         part_of[layer.name] = part_of[readers[0]] if alone else layer.name
-    return _nodes(merged, fed, part_of, storable, costs)
+    return _nodes(merged, fed, part_of, storable, costs, float_bytes)
 
 
-def _storable(graph: LayerGraph, wanted: set[str], costs: Costs, most_bytes: int) -> set[str]:
+def stored_bytes(layer: Layer, float_bytes: int) -> int:
+    """Count the bytes of an output on disk; those of the records lie there as they are."""
+    rounded = layer.op != "input" and layer.dtype == "float32"
+    return layer.activation_bytes * float_bytes // 4 if rounded else layer.activation_bytes
+
+
+def _storable(graph: LayerGraph, wanted: set[str], costs: Costs, most_bytes: int, float_bytes: int) -> set[str]:
     above = dominators(graph, wanted)
+    nbytes = {layer.name: stored_bytes(layer, float_bytes) for layer in graph}
     storable: set[str] = set()
     for layer in graph:
         below = graph.ancestors(layer.name)
-        read = sum(costs.load_flops(graph[name].activation_bytes) for name in below if name in graph.inputs)
-        storable_here = layer.op != "input" and layer.activation_bytes <= most_bytes
-        if storable_here and costs.load_flops(layer.activation_bytes) < read + graph.flops(below):
+        read = sum(costs.load_flops(nbytes[name]) for name in below if name in graph.inputs)
+        storable_here = layer.op != "input" and nbytes[layer.name] <= most_bytes
+        if storable_here and costs.load_flops(nbytes[layer.name]) < read + graph.flops(below):
             storable.add(layer.name)
     return {
-        name
-        for name in storable
-        if name in wanted
-        or not any(graph[other].activation_bytes <= graph[name].activation_bytes for other in above(name))
+        name for name in storable if name in wanted or not any(nbytes[other] <= nbytes[name] for other in above(name))
     }
 
 
@@ -155,6 +165,7 @@ def _nodes(
     part_of: Mapping[str, str],
     storable: set[str],
     costs: Costs,
+    float_bytes: int,
 ) -> Trunk:
     graph = merged.graph
     place = {name: i for i, name in enumerate(name for name in graph.names if part_of[name] == name)}
@@ -164,16 +175,17 @@ def _nodes(
     nodes = []
     for name, inside in layers.items():
         sources = (source for part in inside for source in graph[part].inputs)
+        nbytes = stored_bytes(graph[name], float_bytes)
         nodes.append(
             Node(
                 name=name,
                 layers=tuple(inside),
                 parents=tuple(sorted({place[part_of[source]] for source in sources if part_of[source] != name})),
                 flops=graph.flops(inside),
-                load=costs.load_flops(graph[name].activation_bytes),
-                nbytes=graph[name].activation_bytes,
+                load=costs.load_flops(nbytes),
+                nbytes=nbytes,
                 source=graph[name].op == "input",
                 storable=name in storable,
             )
         )
-    return Trunk(merged, tuple(nodes), tuple(frozenset(place[name] for name in names) for names in fed))
+    return Trunk(merged, tuple(nodes), tuple(frozenset(place[name] for name in names) for names in fed), float_bytes)

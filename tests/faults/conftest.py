@@ -32,7 +32,7 @@ class Search:
     store: Path
     run: str
     folder: Path
-    output: str = ""
+    driver: Path = _DRIVER
     process: subprocess.Popen[str] | None = None
     _reader: threading.Thread | None = None
     _lines: list[str] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Search:
     def start(self, mode: str = "fit", **settings: Any) -> Search:
         command = [
             sys.executable,
-            str(_DRIVER),
+            str(self.driver),
             self.cluster.url,
             str(self.store),
             self.run,
@@ -121,10 +121,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 def searching(cluster: StandaloneCluster, tmp_path: Path) -> Iterator[Callable[[str], Search]]:
     made: list[Search] = []
 
-    def begin(run: str, store: Path | None = None, on: StandaloneCluster = cluster) -> Search:
+    def begin(run: str, store: Path | None = None, on: StandaloneCluster = cluster, driver: Path = _DRIVER) -> Search:
         folder = tmp_path / f"driver-{len(made)}"
         folder.mkdir()
-        made.append(Search(on, store or tmp_path / "store", run, folder))
+        made.append(Search(on, store or tmp_path / "store", run, folder, driver))
         return made[-1]
 
     yield begin

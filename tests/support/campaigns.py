@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 import torch
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 
 from cerebro_spark import Adaptation, ModelTrainer, SparkBackend, Store
 from optimizer.adaptation import Costs
+from udfs.adaptation import FeatureWriter
 from udfs.handlers.torch._session import as_tensor
 from udfs.hopper import Checkpoints
 from udfs.packing import unpack
@@ -18,6 +23,7 @@ from udfs.shards import load_shard
 from udfs.training import initial_seed, row_order
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -28,9 +34,12 @@ __all__ = [
     "BATCH",
     "SCHEMA",
     "SEED",
+    "SLOW_WORKER",
     "WIDE",
     "campaign",
+    "check_against_plain_loop",
     "checkpoint",
+    "deadly",
     "frame",
     "learned",
     "looped",
@@ -131,10 +140,49 @@ def learned(cycle: Cycle) -> dict[str, dict[str, np.ndarray]]:
     }
 
 
-def looped(cycle: Cycle, trial_id: str) -> tuple[dict[str, np.ndarray], list[float]]:
+def deadly(mark: str, driver: int | None = None, *, executor: bool = False) -> Callable[[dict[str, Any]], ModelTrainer]:
+    """Have the first worker that has written three blocks of stored layers kill a process, once for a file ``mark``.
+
+    It kills itself; and with ``driver`` the driver of that number before, with ``executor`` the JVM that it is of.
+    """
+
+    def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
+        if TaskContext.get() is not None:
+            write, blocks = FeatureWriter.write, itertools.count(1)
+
+            def dying(writer: FeatureWriter, rows: np.ndarray) -> None:
+                write(writer, rows)
+                if next(blocks) == 3 and _is_first(mark):
+                    victims = [each.pid for each in psutil.Process().parents() if executor and each.name() == "java"][
+                        :1
+                    ]
+                    for victim in [*victims, *([driver] if driver else []), os.getpid()]:
+                        os.kill(victim, signal.SIGKILL)
+
+            FeatureWriter.write = dying  # type: ignore[method-assign]
+        return trainer(params)
+
+    return trainer_fn
+
+
+def _is_first(mark: str) -> bool:
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def looped(
+    cycle: Cycle,
+    trial_id: str,
+    begin: Mapping[str, np.ndarray] | None = None,
+    build: Callable[[dict[str, Any]], ModelTrainer] = trainer,
+) -> tuple[dict[str, np.ndarray], list[float]]:
     """An ordinary loop over the shards in a trial's order: nothing of ours but data and seeds.
 
-    The trunk's outputs are those of the records of each batch of labels, ``BATCH`` at a time.
+    The trunk's outputs are those of the records of each batch of labels, ``BATCH`` at a time. ``begin`` has weights and
+    buffers to begin with, in place of the initial ones.
 
     Returns
     -------
@@ -145,22 +193,32 @@ def looped(cycle: Cycle, trial_id: str) -> tuple[dict[str, np.ndarray], list[flo
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(initial_seed(SEED, trial_id))
-    built = trainer(trial.params)
+    built = build(trial.params)
+    if begin is not None:
+        built.model.load_state_dict({name: torch.tensor(value) for name, value in begin.items()}, strict=False)
     frozen, head = built.model[: trial.params["layers"]], built.model[trial.params["layers"] :]
     head.train()
     losses = [0.0] * len(trial.history)
-    seen = [0] * len(trial.history)
+    seen = [0.0] * len(trial.history)
     for place, (epoch, partition) in enumerate(trial.visits):
-        inputs, labels = _features(cycle, partition, frozen)
+        inputs, labels, weights = _features(cycle, partition, frozen)
         order = row_order(SEED, "", epoch, partition, len(labels))
         for start in range(0, len(order), BATCH):
             picked = order[start : start + BATCH]
             built.optimizer.zero_grad()
-            loss = built.loss(head(inputs[picked]), labels[picked])
+            outputs = head(inputs[picked])
+            if weights is None:
+                loss = built.loss(outputs, labels[picked])
+            else:
+                own = weights[picked].double()
+                scaled = (own * (len(own) / own.sum())).float()
+                each = torch.nn.functional.cross_entropy(outputs, labels[picked], reduction="none")
+                loss = (scaled * each).sum() / scaled.sum()
             loss.backward()
             built.optimizer.step()
-            losses[epoch] += loss.item() * len(picked)
-            seen[epoch] += len(picked)
+            total = len(picked) if weights is None else weights[picked].sum().item()
+            losses[epoch] += loss.item() * total
+            seen[epoch] += total
         if place % len(cycle.prepared.partitions) == len(cycle.prepared.partitions) - 1:
             built.scheduler.step()
     torch.set_num_threads(threads)
@@ -168,8 +226,23 @@ def looped(cycle: Cycle, trial_id: str) -> tuple[dict[str, np.ndarray], list[flo
     return state, [loss / rows for loss, rows in zip(losses, seen, strict=True)]
 
 
-def _features(cycle: Cycle, partition: int, frozen: torch.nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-    """The trunk's outputs of a shard, and its labels as they are now."""
+def check_against_plain_loop(cycle: Cycle, build: Callable[[dict[str, Any]], ModelTrainer] = trainer) -> None:
+    """Every bit that training changed is that of an ordinary loop in the trial's order; so are the losses, rounded."""
+    found = learned(cycle)
+    for trial in cycle.trials:
+        assert trial.status == "finished", trial.traceback
+        truth, losses = looped(cycle, trial.trial_id, build=build)
+        own = found[trial.trial_id]
+        assert set(own) == {name for name in truth if int(name[0]) >= trial.params["layers"]}
+        for name, value in own.items():
+            np.testing.assert_array_equal(value, truth[name], err_msg=f"{trial.trial_id} {name}")
+        np.testing.assert_allclose([epoch["loss"] for epoch in trial.history], losses, rtol=1e-5)
+
+
+def _features(
+    cycle: Cycle, partition: int, frozen: torch.nn.Module
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """The trunk's outputs of a shard, its labels as they are now, and its weights."""
     data = cycle.prepared
     parts = data.parts(data.shard("train", partition))
     brought = [each for each in data.increments if each.shard("train", partition) is not None]
@@ -179,4 +252,6 @@ def _features(cycle: Cycle, partition: int, frozen: torch.nn.Module) -> tuple[to
         with torch.no_grad():
             outputs = torch.cat([frozen(raw[start : start + BATCH]) for start in range(0, len(raw), BATCH)])
         kept.append(outputs if part.keep is None else outputs[torch.from_numpy(part.keep)])
-    return torch.cat(kept), torch.from_numpy(load_shard(data, "train", partition).labels[0]).long()
+    shard = load_shard(data, "train", partition)
+    weights = None if shard.weights is None else torch.from_numpy(shard.weights)
+    return torch.cat(kept), torch.from_numpy(shard.labels[0]).long(), weights

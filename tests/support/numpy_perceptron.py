@@ -124,11 +124,13 @@ class NumpySession:
         self.model.weights, self._optimizer.velocity = saved["weights"], saved["velocity"]
         self.random = saved["random"]
 
-    def adopt(self, state: bytes) -> None:
+    def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         saved = unpack(state, lambda array, _kind: array.copy())
         if odd := shapes(saved["weights"]).items() ^ shapes(self.model.weights).items():
             raise StateError(f"the source has another {min(odd)[0]}")
-        self.model.weights, self._optimizer.velocity = saved["weights"], saved["velocity"]
+        self.model.weights = saved["weights"]
+        if optimizer:
+            self._optimizer.velocity = saved["velocity"]
 
     def train(self, data: Any, order: Any, *, ends_epoch: bool) -> Arrays:
         return train_in_steps(self, data, order, self._batch_size, ends_epoch=ends_epoch)

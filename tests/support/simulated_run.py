@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cerebro_spark.hopper import Coordinator, Director, Trial, _epochs, _protocol
-from optimizer.procedures import Listed
+from optimizer.procedures import Listed, Plan, Procedure
 from udfs.hopper import (
     CheckpointStored,
     EvaluatedMember,
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     import pytest
 
     from cerebro_spark.hopper import Grouping, Observer
-    from optimizer.procedures import Procedure
 
-__all__ = ["EPOCHS", "Player", "World", "die", "ids", "one_call_at_a_time", "units"]
+__all__ = ["EPOCHS", "Halves", "Player", "World", "die", "ids", "one_call_at_a_time", "units"]
 
 EPOCHS = 2
 
@@ -103,19 +102,20 @@ class Player:
         state = (*state, (unit.epoch, unit.partition))
         assert unit.ends_epoch == (len(state) % len(self.world.all_partitions) == 0)
         self.states[member.trial_id] = state
-        self.writing.append((member.trial_id, state))
+        if member.stores:
+            self.writing.append((member.trial_id, state))
         return TrainedMember(**done, digest=str(state), checkpoint_bytes=8)
 
     def fetched(self, member: Member) -> tuple[tuple[int, int], ...] | None:
         if member.version == 0:
             return ()
         mine = self.states.get(member.trial_id, ())
-        if len(mine) == member.version:
+        if str(mine) == member.digest:
             return mine
         if member.peer:
             peer = self.world.alive.get(member.peer.removeprefix("at "))
             theirs = peer.states.get(member.trial_id, ()) if peer is not None else ()
-            return theirs if len(theirs) == member.version else None
+            return theirs if str(theirs) == member.digest else None
         return self.world.store.get((member.trial_id, member.digest))
 
     def store(self) -> Any:
@@ -144,6 +144,7 @@ class World:
         observer: Observer | None = None,
         procedure: Procedure | None = None,
         grouping: Grouping | None = None,
+        checkpoints: str = "visits",
     ) -> None:
         self.all_partitions = tuple(range(workers))
         self.store: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
@@ -159,6 +160,7 @@ class World:
         )
         self.director.begin()
         self.validates = validates
+        self.checkpoints = checkpoints
         self.coordinator = Coordinator(
             self.director,
             workers={
@@ -176,6 +178,7 @@ class World:
             decided=lambda _: None,
             observer=observer,
             grouping=grouping,
+            checkpoints=checkpoints,
         )
         self.players = [Player(f"w{number}", self) for number in range(workers)]
 
@@ -207,12 +210,29 @@ class World:
         self.note(events)
         for trial in trials:
             if trial.running:
-                assert trial.durable
+                assert trial.durable or (self.checkpoints == "end" and trial.epoch + 1 < trial.granted)
                 assert len(trial.done(trial.epoch)) == len(self.all_partitions)
                 if self.validates:
                     assert sorted(trial.evaluated) == list(self.all_partitions)
                 self.closed.append((trial.trial_id, trial.epoch))
                 trial.history.append({"loss": self.loss(trial)})
+
+
+class Halves(Procedure):
+    """Trains four configurations for one epoch, and the better half for another one."""
+
+    def decide(self, fresh: Any, idle: int) -> None:  # noqa: ARG002 - all at once
+        if not self.started:
+            for number in range(4):
+                self.start({"number": number}, 1)
+        for trial in fresh:
+            if trial.finished == 1 and trial.params["number"] % 2:
+                self.carry_on(trial, 1)
+            elif trial.waiting:
+                self.stop(trial, "enough")
+
+    def plan(self) -> Any:
+        return Plan("Halves", (), epochs_each=2, chain=2, configurations=4, clones=0, most_epochs=6)
 
 
 def ids(unit: WorkUnit) -> list[str]:

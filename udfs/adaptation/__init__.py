@@ -2,10 +2,13 @@
 
 from udfs.adaptation._bfloat16 import StorageError, from_bfloat16, to_bfloat16
 from udfs.adaptation._computing import Computed, compute
+from udfs.adaptation._coverage import CoreSet, Projection, farthest_first
 from udfs.adaptation._errors import DamagedFeatureError, FeatureError, FeatureSpaceError, MissingFeatureError
 from udfs.adaptation._features import STORAGE_DTYPES, FeatureFile, FeatureStore, FeatureWriter, StoredArray
 from udfs.adaptation._inputs import column_names, input_expressions, input_specs
 from udfs.adaptation._measuring import LayerTime, MeasuringTask, ReaderSpeed, TrunkSpeed, measure_reader, measure_trunk
+from udfs.adaptation._pool import BestModel, LabelledCoreSet, LabelledIds, PoolCoreSet, PoolPass, PoolUncertainty
+from udfs.adaptation._pool_features import PoolFeatures, PoolReader
 from udfs.adaptation._reader import FeatureReader
 from udfs.adaptation._rows import FeatureBatch, FeatureRows, batches
 from udfs.adaptation._segment import Segment, segments_of
@@ -15,7 +18,9 @@ from udfs.adaptation._trunk import Trunk, TrunkModel, frozen_layers
 
 __all__ = [
     "STORAGE_DTYPES",
+    "BestModel",
     "Computed",
+    "CoreSet",
     "DamagedFeatureError",
     "FeatureBatch",
     "FeatureError",
@@ -25,11 +30,19 @@ __all__ = [
     "FeatureSpaceError",
     "FeatureStore",
     "FeatureWriter",
+    "LabelledCoreSet",
+    "LabelledIds",
     "LayerTime",
     "MaterialisingTask",
     "MeasuringTask",
     "MissingFeatureError",
     "ModelOpener",
+    "PoolCoreSet",
+    "PoolFeatures",
+    "PoolPass",
+    "PoolReader",
+    "PoolUncertainty",
+    "Projection",
     "ReaderSpeed",
     "Segment",
     "SegmentOrder",
@@ -43,6 +56,7 @@ __all__ = [
     "batches",
     "column_names",
     "compute",
+    "farthest_first",
     "from_bfloat16",
     "frozen_layers",
     "input_expressions",

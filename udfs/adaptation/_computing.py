@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from udfs.adaptation._errors import DamagedFeatureError, MissingFeatureError
 from udfs.adaptation._inputs import input_expressions
+from udfs.adaptation._pool_features import PoolFeatures, PoolReader
 from udfs.adaptation._trunk import Trunk, frozen_layers
-from udfs.shards import read_batches
+from udfs.shards import Ledger, read_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,8 +34,8 @@ class Computed:
     Parameters
     ----------
     segment : Segment
-    from_inputs : bool
-        Whether the rows passed the trunk from its inputs on for any of the layers, now or when they were stored.
+    passed : int
+        Rows that passed the trunk from its inputs on for any of the layers, now or when they were stored.
     nbytes : dict of str to int
         Bytes written, by expression.
     errors : dict of str to StorageError
@@ -42,14 +43,17 @@ class Computed:
     damaged : tuple of str
         Expressions whose files were damaged, and made again.
     seconds : float
+    flops : int
+        Of the frozen layers that ran, over all rows.
     """
 
     segment: Segment
-    from_inputs: bool
+    passed: int
     nbytes: dict[str, int] = field(default_factory=dict)
     errors: dict[str, StorageError] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
     seconds: float = 0.0
+    flops: int = 0
 
 
 def compute(
@@ -108,39 +112,68 @@ def compute(
             damaged.append(key)
         else:
             break
-    from_inputs = any(key in inputs for key in trunk.loads)
     # An attempt of this task that was lost may have stored some of them: their rows have passed the trunk all the same.
     already = {key: features.file(key, segment) for key in wants if key not in missing}
     errors = {key: file.error for key, file in already.items()}
-    passed = from_inputs or any(file.from_inputs for file in already.values())
+    passed = max((file.passed for file in already.values()), default=0)
     if not missing:
         return Computed(segment, passed, errors=errors)
     outputs = {key: shapes[key] for key in missing}
-    with features.writing(segment, outputs, from_inputs=from_inputs) as files:
-        for batch in _batches(data, segment, trunk, inputs, opened, batch_size):
-            for key, array in trunk(batch).items():
-                files[key].write(array)
+    computed = 0
+    with features.writing(segment, outputs) as files:
+        for arrays, count, rows in _computed(features, data, segment, trunk, inputs, opened, models, batch_size):
+            computed += rows
+            for key, array in arrays.items():
+                files[key].write(array, passed=count)
     return Computed(
         segment,
-        passed,
+        max(passed, *(files[key].passed for key in missing)),
         {key: files[key].nbytes for key in missing},
         errors | {key: files[key].error for key in missing},
         tuple(damaged),
         time.monotonic() - began,
+        trunk.flops * computed,
     )
 
 
-def _batches(
+def _computed(
+    features: FeatureStore,
     data: GrowingData,
     segment: Segment,
     trunk: Trunk,
     inputs: dict[str, int],
     opened: dict[str, StoredArray],
+    models: Sequence[TrunkModel],
+    size: int,
+) -> Iterator[tuple[dict[str, NDArray[Any]], int, int]]:
+    """Yield each batch's outputs, how many rows of it passed the trunk from its inputs on, and how many ran at all."""
+    from_inputs = any(key in inputs for key in trunk.loads)
+    if from_inputs and not opened:
+        pool = PoolReader(PoolFeatures(features), segment.split, segment.partition, models, inputs, trunk.wants)
+        if not pool.is_empty:
+            ids, hashes = Ledger(data.increments, segment.split, segment.partition).records(segment.increment)
+            starts = range(0, segment.rows, size)
+            for start, raw in zip(starts, _batches(data, segment, tuple(inputs), inputs, {}, size), strict=True):
+                arrays, fresh = pool(ids[start : start + size], hashes[start : start + size], raw)
+                yield arrays, int(fresh.sum()), int(fresh.sum())
+            return
+    for batch in _batches(data, segment, trunk.loads, inputs, opened, size):
+        outputs = trunk(batch)
+        rows = len(next(iter(outputs.values())))
+        yield outputs, rows if from_inputs else 0, rows
+
+
+def _batches(
+    data: GrowingData,
+    segment: Segment,
+    loads: Sequence[str],
+    inputs: dict[str, int],
+    opened: dict[str, StoredArray],
     size: int,
 ) -> Iterator[dict[str, NDArray[Any]]]:
-    """Read what the trunk takes, in the order of the segment's rows."""
+    """Read what is to be loaded, in the order of the segment's rows."""
     own = data.increments[segment.increment].data
-    raw = [key for key in trunk.loads if key in inputs]
+    raw = [key for key in loads if key in inputs]
     rows = read_batches(own, segment.split, segment.partition, size) if raw else itertools.repeat(None)
     for start, tensors in zip(range(0, segment.rows, size), rows, strict=False):
         batch = {key: array[start : start + size] for key, array in opened.items()}

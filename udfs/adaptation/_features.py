@@ -59,8 +59,8 @@ class FeatureFile:
     error : StorageError
     made_with : str
         As of the :class:`FeatureStore`.
-    from_inputs : bool
-        Whether the rows passed the trunk from its inputs on for it, and not from a stored layer.
+    passed : int
+        Rows that passed the trunk from its inputs on for it, and not from a stored layer.
     """
 
     expression: str
@@ -71,7 +71,7 @@ class FeatureFile:
     digest: str
     error: StorageError
     made_with: str
-    from_inputs: bool
+    passed: int
 
     @property
     def nbytes(self) -> int:
@@ -91,7 +91,7 @@ class FeatureFile:
             rows=typed(found, "rows", int),
             shape=tuple(int(size) for size in typed(found, "shape", list)),
             error=StorageError(typed(error, "absolute", float), typed(error, "relative", float)),
-            from_inputs=typed(found, "from_inputs", bool),
+            passed=typed(found, "passed", int),
             **words,
         )
 
@@ -174,6 +174,11 @@ class FeatureStore:
     def stored_dtype(self, dtype: str) -> str:
         """Return how numbers of a type are stored."""
         return self.storage_dtype if dtype == "float32" else dtype
+
+    def as_stored(self, output: NDArray[Any]) -> NDArray[Any]:
+        """Round an output as writing and reading it would."""
+        rounded = self.stored_dtype(str(output.dtype)) == "bfloat16"
+        return from_bfloat16(to_bfloat16(output)) if rounded else output
 
     def row_bytes(self, shape: tuple[int, ...], dtype: str) -> int:
         """Count the bytes that one row of an output takes in its file."""
@@ -260,7 +265,7 @@ class FeatureStore:
 
     @contextmanager
     def writing(
-        self, segment: Segment, outputs: Mapping[str, tuple[tuple[int, ...], str]], *, from_inputs: bool = True
+        self, segment: Segment, outputs: Mapping[str, tuple[tuple[int, ...], str]]
     ) -> Iterator[dict[str, FeatureWriter]]:
         """Give a writer for each of several layers' outputs; all become files when the block ends well, or none does.
 
@@ -269,8 +274,6 @@ class FeatureStore:
         segment : Segment
         outputs : mapping of str to pair
             Shape and type of one row's output, by expression.
-        from_inputs : bool
-            For the manifests. Default true.
 
         Raises
         ------
@@ -291,7 +294,7 @@ class FeatureStore:
                 for writer in writers.values():
                     writer.check(segment)
             for expression, writer in writers.items():
-                file = writer.file(expression, self.made_with, from_inputs=from_inputs)
+                file = writer.file(expression, self.made_with)
                 write_document(self.store, file.to_dict(), *self._path(expression, segment, "json"))
         except BaseException:
             for expression in outputs:
@@ -320,7 +323,18 @@ class FeatureStore:
             for folder in self.store.list(FOLDER, self.name, expression):
                 if not folder.endswith(f"-{self._made}"):
                     self.store.delete(FOLDER, self.name, expression, folder)
-        self.store.sweep(FOLDER, self.name, unchanged_s=3600.0)
+
+    def sweep(self) -> None:
+        """Delete what processes that were killed have left half written, which takes of the disk too.
+
+        A process that still writes fails as it ends its file.
+
+        Raises
+        ------
+        udfs.store.StoreError
+            The store cannot be written.
+        """
+        self.store.sweep(FOLDER, self.name, unchanged_s=0.0)
 
     @property
     def _made(self) -> str:
@@ -352,11 +366,12 @@ class FeatureWriter:
         self._stream, self._shape, self._dtype, self._stored = stream, shape, dtype, stored
         self._hash = hashlib.blake2b(digest_size=_DIGEST)
         self.rows = 0
+        self.passed = 0
         self.nbytes = 0
         self.error = StorageError()
 
-    def write(self, rows: NDArray[Any]) -> None:
-        """Write the next rows.
+    def write(self, rows: NDArray[Any], *, passed: int = 0) -> None:
+        """Write the next rows, of which some passed the trunk from its inputs on.
 
         Raises
         ------
@@ -375,6 +390,7 @@ class FeatureWriter:
         self._stream.write(data)
         self._hash.update(data)
         self.rows += len(rows)
+        self.passed += passed
         self.nbytes += len(data)
 
     def check(self, segment: Segment) -> None:
@@ -382,7 +398,7 @@ class FeatureWriter:
         if self.rows != segment.rows:
             raise FeatureError(f"{self.rows:,} rows of outputs were written for {segment}")
 
-    def file(self, expression: str, made_with: str, *, from_inputs: bool) -> FeatureFile:
+    def file(self, expression: str, made_with: str) -> FeatureFile:
         """Return the manifest of what was written."""
         return FeatureFile(
             expression,
@@ -393,7 +409,7 @@ class FeatureWriter:
             self._hash.hexdigest(),
             self.error,
             made_with,
-            from_inputs,
+            self.passed,
         )
 
 

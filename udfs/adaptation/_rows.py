@@ -57,12 +57,15 @@ class FeatureBatch:
     labels : tuple of array
     weights : BatchWeights
     rows : int
+    read_seconds : float
+        That the thread took to read it.
     """
 
     inputs: dict[str, NDArray[Any]]
     labels: tuple[NDArray[Any], ...]
     weights: BatchWeights
     rows: int
+    read_seconds: float = 0.0
 
 
 def batches(data: FeatureRows, order: NDArray[np.int64], size: int) -> Iterator[FeatureBatch]:
@@ -102,4 +105,5 @@ def _read(data: FeatureRows, picked: NDArray[np.int64]) -> FeatureBatch:
     if data.bytes_per_second is not None:
         time.sleep(max(0.0, began + len(picked) * data.row_bytes / data.bytes_per_second - time.monotonic()))
     labels = tuple(array[picked] for array in data.labels)
-    return FeatureBatch(inputs, labels, batch_weights(data, picked, len(picked)), len(picked))
+    weights = batch_weights(data, picked, len(picked))
+    return FeatureBatch(inputs, labels, weights, len(picked), time.monotonic() - began)

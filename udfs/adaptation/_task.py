@@ -60,11 +60,13 @@ class SegmentReport:
     ----------
     task, place : int
         Of the order.
-    from_inputs : bool
-        Whether the rows passed the trunk from its inputs on.
+    passed : int
+        Rows that passed the trunk from its inputs on.
     damaged : int
         Files that were damaged, and made again.
     seconds : float
+    flops : int
+        Of the frozen layers that ran.
     errors : dict of str to StorageError
         By expression.
     full : str
@@ -73,14 +75,15 @@ class SegmentReport:
 
     task: int
     place: int
-    from_inputs: bool = False
+    passed: int = 0
     damaged: int = 0
     seconds: float = 0.0
+    flops: int = 0
     errors: dict[str, StorageError] = field(default_factory=dict)
     full: str = ""
 
     schema: ClassVar[str] = (
-        "task int, place int, from_inputs boolean, damaged int, seconds double, errors string, full string"
+        "task int, place int, passed bigint, damaged int, seconds double, flops bigint, errors string, full string"
     )
 
     def to_batch(self) -> pa.RecordBatch:
@@ -90,9 +93,10 @@ class SegmentReport:
             {
                 "task": pa.array([self.task], pa.int32()),
                 "place": pa.array([self.place], pa.int32()),
-                "from_inputs": pa.array([self.from_inputs]),
+                "passed": pa.array([self.passed], pa.int64()),
                 "damaged": pa.array([self.damaged], pa.int32()),
                 "seconds": pa.array([self.seconds], pa.float64()),
+                "flops": pa.array([self.flops], pa.int64()),
                 "errors": pa.array([errors]),
                 "full": pa.array([self.full]),
             }
@@ -165,7 +169,7 @@ class MaterialisingTask:
                 yield SegmentReport(task, place, full=str(error))
                 return
             seconds = time.monotonic() - began
-            yield SegmentReport(task, place, done.from_inputs, len(done.damaged), seconds, done.errors)
+            yield SegmentReport(task, place, done.passed, len(done.damaged), seconds, done.flops, done.errors)
 
     def _models(self) -> list[TrunkModel]:
         """Open each configuration that is needed once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from udfs.handlers._protocol import TensorSpec
     from udfs.handlers._session import Session
 
-__all__ = ["Adapted", "AdaptedModel", "trained_whole", "with_columns"]
+__all__ = ["Adapted", "AdaptedModel", "frozen_hash", "trained_whole", "with_columns"]
 
 
 class Adapted(Protocol):
@@ -104,6 +105,14 @@ def with_columns(graph: LayerGraph, inputs: Sequence[TensorSpec], columns: Seque
         else:
             layers.append(layer)
     return LayerGraph(layers, graph.outputs)
+
+
+def frozen_hash(graph: LayerGraph, feeds: Sequence[str]) -> str:
+    """Hash all that training does not change: what the branch reads, and the frozen layers in it."""
+    needed = graph.subgraph(graph.outputs)
+    told = [graph.expression(name) for name in feeds]
+    told += [layer.fingerprint for layer in needed if layer.frozen and layer.param_bytes]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
 
 def trained_whole(

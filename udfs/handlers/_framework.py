@@ -54,6 +54,8 @@ class Framework(Handler, Protocol):
         Whether its networks usually read images with the channels as the last axis.
     sample_weights : bool
         Whether its sessions train and evaluate rows with weights. Without it such rows are refused.
+    freezing_schedules : bool
+        Whether its sessions follow ``freeze_until``. Without it a trainer that has one is refused.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Framework(Handler, Protocol):
     incremental: bool = False
     channels_last: bool = False
     sample_weights: bool = False
+    freezing_schedules: bool = False
 
     def recognises(self, model: object) -> bool:
         """Say whether an object is a model of this framework."""

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from udfs.handlers._protocol import UntraceableModelError
+from optimizer.graph import Layer, LayerGraph
+from udfs.handlers._protocol import TensorSpec, UntraceableModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from optimizer.graph import LayerGraph
-    from udfs.handlers._protocol import TensorSpec, TracedModel
+    from udfs.handlers._protocol import TracedModel
 
     Tensors = Mapping[str, NDArray[np.generic]]
 
-__all__ = ["check_records", "check_trunk", "mixing_layer", "with_neighbours"]
+__all__ = ["check_records", "check_trunk", "drawn", "mixing_layer", "with_neighbours"]
 
 # A record whose tensor changes by more, as a part of the largest number, when other records are in its batch. Sums in
 # another order differ by a hundredth of it in float32; coarser types allow as many of their own steps.
@@ -34,6 +34,9 @@ _RECORDS = 6  # two alone, four together
 # what the batch is measured by, its largest number.
 _PLACE = 1
 _PLACES = (_PLACE, 2)
+
+# Types of layers of which records are drawn; others are masks and the like.
+_DRAWN = ("float16", "float32", "float64")
 
 # Two records: what rounding flips in one (an argmax, a threshold) it does not flip in the other.
 _SEEDS = (0, 1)
@@ -63,7 +66,7 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
     suspects: list[str] = []
     for seed in _SEEDS:
         random = np.random.default_rng(seed)
-        alone = {name: _drawn(spec, random) for name, spec in zip(graph.inputs, inputs, strict=True)}
+        alone = {name: drawn(spec, random) for name, spec in zip(graph.inputs, inputs, strict=True)}
         beside = {name: with_neighbours(record) for name, record in alone.items()}
         try:
             layer = mixing_layer(graph, model.run, beside, layers)
@@ -92,6 +95,8 @@ def check_records(model: TracedModel, inputs: Sequence[TensorSpec]) -> None:
 def check_trunk(graph: LayerGraph, model: TracedModel, inputs: Mapping[str, TensorSpec], feeds: Sequence[str]) -> None:
     """Refuse frozen layers as :func:`check_records` does a network; layers that passed once in this process pass.
 
+    Layers above those that passed are checked on drawn tensors of these, not of the inputs.
+
     Parameters
     ----------
     graph : LayerGraph
@@ -111,9 +116,25 @@ def check_trunk(graph: LayerGraph, model: TracedModel, inputs: Mapping[str, Tens
     expressions = {graph.expression(name) for name in feeds}
     if expressions <= _passed:
         return
-    trunk = _Trunk(model.graph.subgraph(feeds), model.run)
-    check_records(trunk, [inputs[name] for name in trunk.graph.inputs])  # type: ignore[arg-type] # all that it asks for
-    _passed.update(expressions)
+    trunk = _Trunk(_unchecked(graph, model.graph, feeds) or model.graph.subgraph(feeds), model.run)
+    specs = [inputs.get(name) or _spec(model.graph[name]) for name in trunk.graph.inputs]
+    check_records(trunk, specs)  # type: ignore[arg-type] # all that it asks for
+    _passed.update(graph.expression(name) for name in _compared(trunk.graph))
+
+
+def _unchecked(graph: LayerGraph, own: LayerGraph, feeds: Sequence[str]) -> LayerGraph | None:
+    """Give the layers above those that passed, which are its inputs; None where a record of these cannot be drawn."""
+    passed = [name for name in graph.names if graph.expression(name) in _passed]
+    wanted = [name for name in feeds if name not in passed]
+    part = own.part([*passed, *own.inputs], wanted)
+    if not all(own[name].dtype in _DRAWN for name in part.inputs):
+        return None
+    below = [Layer(name, "input", (), own[name].output_shape, own[name].dtype) for name in part.inputs]
+    return LayerGraph([*below, *(own[name] for name in part.layers)], wanted)
+
+
+def _spec(layer: Layer) -> TensorSpec:
+    return TensorSpec(layer.output_shape, layer.dtype)
 
 
 @dataclass(frozen=True)
@@ -211,7 +232,7 @@ def _compared(graph: LayerGraph) -> list[str]:
     return [name for name in graph.names if name in chosen]
 
 
-def _drawn(spec: TensorSpec, random: np.random.Generator) -> NDArray[np.generic]:
+def drawn(spec: TensorSpec, random: np.random.Generator) -> NDArray[np.generic]:
     """Draw a record: pixels about as preprocessing leaves them, or small integers of which the first is 1."""
     shape = (1, *spec.shape)
     if np.issubdtype(spec.dtype, np.floating):

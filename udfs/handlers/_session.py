@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -89,6 +89,10 @@ class Trainer(Protocol):
     def scheduler_step(self) -> str:
         """``"epoch"`` or ``"batch"``."""
 
+    @property
+    def freeze_until(self) -> Mapping[int, str | None]:
+        """The layer up to which all is frozen, by the epoch from which on it is."""
+
 
 class Session(Protocol):
     """A configuration that is open on a worker: its model, its optimizer, its random numbers.
@@ -129,7 +133,7 @@ class Session(Protocol):
             The bytes are no checkpoint, or one of another model.
         """
 
-    def adopt(self, state: bytes) -> None:
+    def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration; this session is new, and has not trained.
 
         Weights, buffers, the optimizer's slots and all step counts are taken over. Hyperparameters stay this session's:
@@ -140,6 +144,9 @@ class Session(Protocol):
         ----------
         state : bytes
             Of :meth:`checkpoint`, of a session of the same framework.
+        optimizer : bool
+            Without it the optimizer and the scheduler begin anew, and only what learns and the buffers that move are
+            taken over: a warm start. Default true.
 
         Raises
         ------

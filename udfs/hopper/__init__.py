@@ -1,6 +1,6 @@
 """A worker of a model hopper run: holds its shards, and trains whatever trial hops to it."""
 
-from udfs.hopper._adaptation import AdaptationSettings
+from udfs.hopper._adaptation import AdaptationSettings, WarmStart, configuration_key
 from udfs.hopper._checkpoints import Checkpoints, Record
 from udfs.hopper._messages import (
     HOPPER,
@@ -78,8 +78,10 @@ __all__ = [
     "TrainedMember",
     "UnitFailure",
     "Wait",
+    "WarmStart",
     "Welcome",
     "WorkUnit",
     "WorkerSettings",
+    "configuration_key",
     "digest_of",
 ]

@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from udfs.adaptation import FeatureStore
     from udfs.handlers import TensorSpec
+    from udfs.hopper._messages import SourceState
 
-__all__ = ["AdaptationSettings"]
+__all__ = ["AdaptationSettings", "WarmStart", "configuration_key"]
+
+
+def configuration_key(params: Mapping[str, Any]) -> str:
+    """Name a configuration by its params: equal ones have one name, in every process.
+
+    Parameters
+    ----------
+    params : mapping
+        Plain data.
+
+    Examples
+    --------
+    >>> configuration_key({"lr": 0.1, "layers": (1, 2)}) == configuration_key({"layers": [1, 2], "lr": 0.1})
+    True
+    """
+    return json.dumps(dict(params), sort_keys=True, default=str)
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """Weights that configurations begin with: those that they had at the end of an earlier run.
+
+    Parameters
+    ----------
+    run : str
+        The earlier run, whose checkpoints the store has. Default ``""``: none.
+    states : mapping of str to SourceState
+        By :func:`configuration_key`. Whoever is not among them begins with its initial weights.
+    """
+
+    run: str = ""
+    states: Mapping[str, SourceState] = field(default_factory=dict)
+
+    def of(self, params: Mapping[str, Any]) -> SourceState | None:
+        """Find the state that a configuration begins with; ``None`` where it is new."""
+        return self.states.get(configuration_key(params)) if self.states else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +71,8 @@ class AdaptationSettings:
     session_bytes : int, optional
         Bytes of the models that stay open, for what each changes in training; those that train together are open
         whatever they take. Default: a quarter of the worker's memory for shards and checkpoints.
+    warm : WarmStart
+        Weights of an earlier run to begin with. Default none.
     """
 
     features: FeatureStore
@@ -38,3 +80,4 @@ class AdaptationSettings:
     columns: tuple[str, ...]
     batch_size: int
     session_bytes: int | None = None
+    warm: WarmStart = field(default_factory=WarmStart)

@@ -7,7 +7,7 @@ trains beside it: the same features in the same order give the same bits.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,16 +34,20 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupUnits"]
 
+# Of a member's report.
+_SHARES = ("waited_seconds", "frozen_seconds", "read_seconds", "read_bytes", "remade")
+
 
 @dataclass(slots=True, eq=False)
 class _Branch:
-    """A trial of the unit, open: what it reads, and the seconds that it took."""
+    """A trial of the unit, open: what it reads, the seconds that it took, and its shares of what was done for all."""
 
     member: Member
     adapted: Adapted
     fetched: int
     feeds: tuple[str, ...]
     seconds: float = 0.0
+    shares: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SHARES, 0.0))
 
     @property
     def session(self) -> Session:
@@ -171,6 +175,7 @@ class GroupUnits:
                 sums[branch.member.trial_id],
                 fetched=branch.fetched,
                 seconds=branch.seconds,
+                **branch.shares,
             )
             for branch in alive
         }
@@ -197,6 +202,7 @@ class GroupUnits:
                 seconds=branch.seconds,
                 fetched_bytes=branch.fetched,
                 sums=sums[branch.member.trial_id],
+                **branch.shares,
             )
             for branch in alive
         }
@@ -216,13 +222,24 @@ class GroupUnits:
         begun = time.perf_counter()
         models = [branch.adapted for branch in alive]
         trunk = Trunk(models, unit.loads, list(dict.fromkeys(feed for branch in alive for feed in branch.feeds)))
+        remade = self._reader.remade
         data = self._reader.rows(split, unit.partition, trunk.loads, models)
+        remade = self._reader.remade - remade
+        # Files that are opened for the first time are read to the end, and compared with their digests.
+        opening = time.perf_counter() - begun
         order = self._order(unit, data)
         for batch in batches(data, order, size):
+            waited = time.perf_counter() - begun
             known = trunk(batch.inputs)
+            seconds = time.perf_counter() - begun
+            nbytes = batch.rows * data.row_bytes
+            done = (waited, seconds - waited, opening + batch.read_seconds, nbytes, remade)
             for branch in alive:
-                branch.seconds += (time.perf_counter() - begun) / len(alive)
+                branch.seconds += seconds / len(alive)
+                for name, share in zip(_SHARES, done, strict=True):
+                    branch.shares[name] += share / len(alive)
             yield batch, known
+            opening = remade = 0
             if not alive:
                 return
             begun = time.perf_counter()

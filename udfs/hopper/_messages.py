@@ -114,6 +114,9 @@ class Member:
         Of a clone at version 0: what it adopts once it is built from the seed.
     record : Record or None
         How that checkpoint came to be, for a unit of training; ``None`` for one of evaluation.
+    stores : bool
+        Whether the checkpoint that the unit makes goes to the store too. Default ``True``. If not, it goes there where
+        the worker has no memory for it.
     """
 
     trial_id: str
@@ -123,6 +126,7 @@ class Member:
     peer: str
     source: SourceState | None = None
     record: Record | None = None
+    stores: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,12 +184,25 @@ class MemberReport:
         Size of the checkpoint that was fetched for it; 0 where the worker had it.
     sums : dict of str to array
         Contributions to the loss and the metrics.
+    waited_seconds, frozen_seconds : float
+        Of the seconds its share of waiting for rows, and of running frozen layers. Default 0: an ordinary search.
+    read_seconds : float
+        Its share of what reading took, most of it beside the training. Default 0.
+    read_bytes : float
+        Its share of what was read meanwhile. Default 0.
+    remade : float
+        Its share of the files that were damaged or gone, and made again. Default 0.
     """
 
     trial_id: str
     seconds: float
     fetched_bytes: int
     sums: dict[str, NDArray[np.float64]]
+    waited_seconds: float = 0.0
+    frozen_seconds: float = 0.0
+    read_seconds: float = 0.0
+    read_bytes: float = 0.0
+    remade: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,6 +400,6 @@ class ShardFailed(Request[Acknowledged]):
 
 
 HOPPER = WireProtocol(
-    "hopper", 5, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
+    "hopper", 6, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
 )
 """Messages of the model hopper; raise its version with every change of one."""

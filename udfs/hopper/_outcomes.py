@@ -59,8 +59,12 @@ class Outcomes:
         *,
         fetched: int,
         seconds: float,
+        **shares: float,
     ) -> TrainedMember:
-        """Take the checkpoint of a trial that has trained on the unit's shard."""
+        """Take the checkpoint of a trial that has trained on the unit's shard.
+
+        Its `shares` are those of :class:`MemberReport`, of what a group's unit does for all.
+        """
         assert member.record is not None  # noqa: S101 - the driver's units of training have one
         state = session.checkpoint()
         version, digest = member.version + 1, digest_of(state)
@@ -68,7 +72,8 @@ class Outcomes:
         self._states.put(member.trial_id, version, state)
         visits = (*member.record.visits, (unit.epoch, unit.partition))
         merged = {name: part.tolist() for name, part in merge_sums(member.record.arrays(), sums).items()}
-        self._uploads.submit(Record(member.trial_id, version, digest, visits, merged), state)
+        if member.stores or self._states.full:
+            self._uploads.submit(Record(member.trial_id, version, digest, visits, merged), state)
         return TrainedMember(
             trial_id=member.trial_id,
             seconds=seconds,
@@ -76,6 +81,7 @@ class Outcomes:
             sums=sums,
             digest=digest,
             checkpoint_bytes=len(state),
+            **shares,
         )
 
     def failed(self, member: Member, error: BaseException) -> MemberFailure:

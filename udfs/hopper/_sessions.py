@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from udfs.documents import DamagedError
+from udfs.hopper._checkpoints import Checkpoints
 from udfs.hopper._messages import HOPPER
 from udfs.hopper._states import digest_of
-from udfs.node import memory_limit, task_device
+from udfs.node import memory_limit, return_freed_memory, task_device
+from udfs.packing import StateError
 from udfs.rpc import Caller, CallError
 from udfs.store import StoreError
 from udfs.training import Session, initial_seed, open_adapted, open_session, training_bytes
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from udfs.handlers import Adapted
-    from udfs.hopper._checkpoints import Checkpoints
     from udfs.hopper._messages import Member, SourceState
     from udfs.hopper._settings import WorkerSettings
     from udfs.hopper._states import States
@@ -108,6 +109,8 @@ class Sessions:
             self._check_size(held.session)
             if member.source is not None:
                 fetched = self._adopt(held.session, member.source)
+            elif not member.version:
+                fetched = self._warm(held.session, member.params)
         if member.version and held.at != member.digest:
             state = self._states.get(f"{member.trial_id}/{member.version}")
             if state is None or digest_of(state) != member.digest:
@@ -158,6 +161,8 @@ class Sessions:
             device=self._device,
             weighted=weighted,
         )
+        # The planner's prediction of a group's memory has no place for what opening it took.
+        return_freed_memory()
         # Weights, gradients and what the optimizer keeps; frozen layers are the node's.
         return _Open(adapted.session, adapted, (2 + adapted.slots) * adapted.session.weight_bytes)
 
@@ -194,13 +199,25 @@ class Sessions:
         session.adopt(state)
         return len(state)
 
-    def _read(self, trial_id: str, version: int, digest: str) -> bytes:
+    def _warm(self, session: Session, params: dict[str, Any]) -> int:
+        """Have a new session begin with the weights of an earlier run, if that had the same configuration."""
+        settings = self._worker.adaptation
+        start = None if settings is None else settings.warm.of(params)
+        if settings is None or start is None:
+            return 0
+        checkpoints = Checkpoints(self._worker.prepared.store, settings.warm.run)
+        state = _read(checkpoints, start.trial_id, start.version, start.digest)
         try:
-            return self._checkpoints.read(trial_id, version, digest)
-        except (DamagedError, StoreError) as error:
-            raise CallError(
-                f"the store does not give the checkpoint of {trial_id} at version {version}: {error}"
+            session.adopt(state, optimizer=False)
+        except StateError as error:
+            raise StateError(
+                f"warm_start: the weights of {start.trial_id} in run {settings.warm.run!r} are of another model "
+                f"({error}); trainer_fn has changed since: give warm_start=False, or the campaign another name"
             ) from error
+        return len(state)
+
+    def _read(self, trial_id: str, version: int, digest: str) -> bytes:
+        return _read(self._checkpoints, trial_id, version, digest)
 
     def _fetch(self, member: Member) -> bytes:
         """Get a checkpoint from the worker that trained last, or from the store."""
@@ -214,6 +231,15 @@ class Sessions:
             source = member.peer or "the store"
             raise CallError(f"the checkpoint of {member.trial_id} at version {member.version} from {source} is damaged")
         return state
+
+
+def _read(checkpoints: Checkpoints, trial_id: str, version: int, digest: str) -> bytes:
+    try:
+        return checkpoints.read(trial_id, version, digest)
+    except (DamagedError, StoreError) as error:
+        raise CallError(
+            f"the store does not give the checkpoint of {trial_id} at version {version}: {error}"
+        ) from error
 
 
 def _first(member: Member) -> str:

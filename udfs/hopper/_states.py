@@ -72,6 +72,12 @@ class States:
                     dropped.append(name)
             return dropped
 
+    @property
+    def full(self) -> bool:
+        """Whether it holds more than the limit: what comes goes to the store, so that the oldest may be dropped."""
+        with self._lock:
+            return sum(len(each.state) for each in self._held.values()) > self._limit
+
     def drop(self, trial_id: str, version: int) -> None:
         """Drop a trial's checkpoint, unless it is newer than a version."""
         with self._lock:

@@ -15,13 +15,14 @@ from udfs.inference._inference import (
 )
 from udfs.inference._model import ModelSource, check_model, open_model
 from udfs.inference._network_file import NetworkFile, files_of_this_process
+from udfs.inference._network_inputs import NetworkInputs
 from udfs.inference._pool_score import PoolScore
 from udfs.inference._pooling import POOLINGS, Pooling, feature_length, pool
 from udfs.inference._portable import NotPortableError, PortableNetwork
 from udfs.inference._prediction import Prediction
 from udfs.inference._tagged_text import UNTAGGED, TokenColumns
 from udfs.inference._text import TOKENIZER, TextError, TextFeed, Tokenization, open_tokenizer
-from udfs.inference._uncertainty import UNCERTAINTIES, uncertainty
+from udfs.inference._uncertainty import UNCERTAINTIES, OutputUncertainty, uncertainty
 
 __all__ = [
     "COMBINATIONS",
@@ -40,8 +41,10 @@ __all__ = [
     "Materialised",
     "ModelSource",
     "NetworkFile",
+    "NetworkInputs",
     "NotPortableError",
     "NumbersFeed",
+    "OutputUncertainty",
     "PoolScore",
     "Pooling",
     "PortableNetwork",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from udfs.arrow import NewColumns
-from udfs.inference._uncertainty import uncertainty
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.inference._prediction import Prediction
+    from udfs.inference._uncertainty import OutputUncertainty
 
 __all__ = ["PoolScore"]
 
@@ -29,27 +29,16 @@ class PoolScore:
     Parameters
     ----------
     prediction : Prediction
-        Its outputs are of the labels' classes; one output is of the second of two classes.
-    how : str
-        One of :data:`UNCERTAINTIES`.
-    kind : {"classes", "positive", "tags"}
-        Whether a row has a class of several, of two, or one for each token.
-    probabilities : bool
-        Whether the outputs are probabilities; otherwise scores.
+    uncertainty : OutputUncertainty
     output : str
         Column to add, ``double``.
-    tokens : tuple of int, optional
-        Of tags, how many tokens and classes.
     mask : str, optional
         Of tags, the column that is 0 where a token is padding.
     """
 
     prediction: Prediction
-    how: str
-    kind: str
-    probabilities: bool
+    uncertainty: OutputUncertainty
     output: str
-    tokens: tuple[int, int] | None = None
     mask: str | None = None
 
     @property
@@ -78,24 +67,13 @@ class PoolScore:
         scores = np.zeros(batch.num_rows)
         if good.any():
             flat = outputs.drop_null().flatten().to_numpy().reshape(int(good.sum()), -1)
-            outputs_of = flat if self.tokens is None else flat.reshape(-1, *self.tokens)
-            scores[good] = uncertainty(self._chances(outputs_of), self.how, self._present(batch, good))
-        return NewColumns([pa.array(scores, mask=~good)], new.reasons, new.details)
+            scores[good] = self.uncertainty(flat, self._present(batch, good))
+        # NaN would be Spark's largest number, and rank first what the network can say nothing of.
+        return NewColumns([pa.array(scores, mask=~good | np.isnan(scores))], new.reasons, new.details)
 
     def _present(self, batch: pa.RecordBatch, good: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-        if self.tokens is None or self.mask is None:
+        if self.uncertainty.tokens is None or self.mask is None:
             return None
         mask = batch.column(self.mask).filter(pa.array(good)).flatten().to_numpy(zero_copy_only=False)
-        present: NDArray[np.bool_] = mask.reshape(-1, self.tokens[0]) > 0
+        present: NDArray[np.bool_] = mask.reshape(-1, self.uncertainty.tokens[0]) > 0
         return present
-
-    def _chances(self, given: NDArray[Any]) -> NDArray[np.float64]:
-        outputs = given.astype(np.float64)
-        if self.kind == "positive":
-            chance = outputs[:, :1] if self.probabilities else 1 / (1 + np.exp(-outputs[:, :1]))
-            return np.concatenate([1 - chance, chance], axis=1)
-        if self.probabilities:
-            return outputs
-        powers = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
-        chances: NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
-        return chances

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from udfs.arrow import VECTOR, NewColumns, to_lists
-from udfs.shards import decoded
+from udfs.inference._network_inputs import NetworkInputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.inference._portable import PortableNetwork
-    from udfs.shards import TensorColumn, TensorGroup
+    from udfs.shards import TensorGroup
 
 __all__ = ["Prediction"]
 
@@ -48,14 +47,9 @@ class Prediction:
     batch_size: int
 
     @property
-    def columns(self) -> tuple[TensorColumn, ...]:
-        """The columns that the network reads, each once."""
-        return tuple(dict.fromkeys(column for group in self.inputs for column in group.columns))
-
-    @property
     def reads(self) -> tuple[str, ...]:
-        """Their names."""
-        return tuple(column.name for column in self.columns)
+        """Names of the columns that the network reads, each once."""
+        return tuple(column.name for column in self._inputs.columns)
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
@@ -67,66 +61,17 @@ class Prediction:
         del threads
         return partial(self._predict, self.network.open())
 
+    @property
+    def _inputs(self) -> NetworkInputs:
+        return NetworkInputs(self.inputs, self.images)
+
     def _predict(
         self, run: Callable[[Sequence[NDArray[Any]]], tuple[NDArray[np.float32], ...]], batch: pa.RecordBatch
     ) -> NewColumns:
-        arrays, reasons = self._read(batch)
+        arrays, reasons = self._inputs.read(batch)
         valid = np.array([reason is None for reason in reasons], np.bool_)
         if not valid.any():
             return NewColumns.explained([pa.nulls(batch.num_rows, VECTOR)], reasons)
         (first, *_) = run(arrays)
         outputs = np.ascontiguousarray(first.reshape(len(first), -1), np.float32)
         return NewColumns.explained([to_lists(outputs, valid)], reasons)
-
-    def _read(self, batch: pa.RecordBatch) -> tuple[list[NDArray[Any]], list[str | None]]:
-        """One array per input, of the good rows; and why the others are bad."""
-        reasons: list[str | None] = [None] * batch.num_rows
-        for column in self.columns:
-            self._note(reasons, batch.column(column.name), column)
-        complete = np.array([reason is None for reason in reasons], np.bool_)
-        arrays = {
-            column.name: self._array(column, batch.column(column.name).filter(pa.array(complete)), reasons, complete)
-            for column in self.columns
-        }
-        # Of the complete rows, those whose images could be read.
-        readable = np.array([reason is None for reason in reasons], np.bool_)[complete]
-        return [self._group(group, arrays, readable) for group in self.inputs], reasons
-
-    def _note(self, reasons: list[str | None], values: pa.Array, column: TensorColumn) -> None:
-        """Note rows without a value, or with a tensor of another size."""
-        present = values.is_valid().to_numpy(zero_copy_only=False)
-        fits = present
-        if column.shape and column.name not in self.images:
-            lengths = pc.fill_null(pc.list_value_length(values), -1)
-            fits = lengths.to_numpy(zero_copy_only=False) == column.size
-        for row in np.flatnonzero(~fits).tolist():
-            why = f"{'tensor of another size' if present[row] else 'null'}: column {column.name!r}"
-            reasons[row] = reasons[row] or why
-
-    def _array(
-        self, column: TensorColumn, values: pa.Array, reasons: list[str | None], complete: NDArray[np.bool_]
-    ) -> NDArray[Any]:
-        rows = len(values)
-        if column.name in self.images:
-            own: list[str | None] = [None] * rows
-            pixels = decoded(values, column, own)
-            for place, reason in zip(np.flatnonzero(complete).tolist(), own, strict=True):
-                reasons[place] = reasons[place] or reason
-            array: NDArray[Any] = pixels.flatten().to_numpy().reshape(rows, *column.shape)
-        elif column.shape:
-            array = values.flatten().to_numpy(zero_copy_only=False).reshape(rows, *column.shape)
-        else:
-            array = values.to_numpy(zero_copy_only=False)
-        return array.astype(column.dtype, copy=False)
-
-    @staticmethod
-    def _group(group: TensorGroup, arrays: dict[str, NDArray[Any]], good: NDArray[np.bool_]) -> NDArray[Any]:
-        own = [arrays[column.name][good] for column in group.columns]
-        if group.side_by_side:
-            joined = [
-                array.reshape(len(array), column.size).astype(group.dtype)
-                for column, array in zip(group.columns, own, strict=True)
-            ]
-            return np.ascontiguousarray(np.concatenate(joined, axis=1))
-        # As in training: eight-bit pixels are shares of one.
-        return own[0].astype(np.float32) / 255.0 if own[0].dtype == np.uint8 else own[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["UNCERTAINTIES", "uncertainty"]
+__all__ = ["UNCERTAINTIES", "OutputUncertainty", "uncertainty"]
 
 UNCERTAINTIES = ("least_confidence", "margin", "entropy")
 """Ways to tell how uncertain a prediction is."""
@@ -50,6 +51,59 @@ def uncertainty(probabilities: NDArray[Any], how: str, present: NDArray[Any] | N
     values = np.maximum(values, 0.0)
     if values.ndim == 1:
         return np.asarray(values, np.float64)
-    weights = np.ones(values.shape) if present is None else present.astype(np.float64)
-    counted: NDArray[np.float64] = (values * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
+    counts = np.ones(values.shape, np.bool_) if present is None else present.astype(np.bool_)
+    # Of padding the network may say anything, NaN too.
+    counted: NDArray[np.float64] = np.where(counts, values, 0).sum(axis=1) / np.maximum(counts.sum(axis=1), 1)
     return counted
+
+
+@dataclass(frozen=True, slots=True)
+class OutputUncertainty:
+    """How uncertain a network is, by its outputs.
+
+    Parameters
+    ----------
+    how : str
+        One of :data:`UNCERTAINTIES`.
+    kind : {"classes", "positive", "tags"}
+        Whether a row has a class of several, of two, or one for each token.
+    probabilities : bool
+        Whether the outputs are probabilities; otherwise scores.
+    tokens : tuple of int, optional
+        Of tags, how many tokens and classes.
+
+    Examples
+    --------
+    >>> certain = OutputUncertainty("least_confidence", "positive", probabilities=True)
+    >>> certain(np.array([[0.9], [0.5]])).round(2).tolist()
+    [0.1, 0.5]
+    """
+
+    how: str
+    kind: str
+    probabilities: bool
+    tokens: tuple[int, int] | None = None
+
+    def __call__(self, outputs: NDArray[Any], present: NDArray[Any] | None = None) -> NDArray[np.float64]:
+        """Compute a number for each row, from 0 on; NaN where an output is NaN.
+
+        Parameters
+        ----------
+        outputs : array, shape (rows, ...)
+            Of the labels' classes; one output is of the second of two classes.
+        present : array of bool, shape (rows, tokens), optional
+            Of tags, the tokens that count.
+        """
+        rows = outputs.reshape(len(outputs), *(self.tokens or (-1,)))
+        return uncertainty(self._chances(rows), self.how, None if self.tokens is None else present)
+
+    def _chances(self, given: NDArray[Any]) -> NDArray[np.float64]:
+        outputs = given.astype(np.float64)
+        if self.kind == "positive":
+            chance = outputs[:, :1] if self.probabilities else 1 / (1 + np.exp(-outputs[:, :1]))
+            return np.concatenate([1 - chance, chance], axis=1)
+        if self.probabilities:
+            return outputs
+        powers = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
+        chances: NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
+        return chances

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 
-__all__ = ["keep_freed_memory"]
+__all__ = ["keep_freed_memory", "return_freed_memory"]
 
 # The parameters of mallopt(3), from glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
@@ -27,3 +27,17 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, -1))
+
+
+def return_freed_memory() -> bool:
+    """Give freed memory back to the system, once, also where :func:`keep_freed_memory` has it kept.
+
+    To open a network takes memory that nothing takes up again: for a MiniLM of 86 MiB that is 230 MiB.
+
+    Returns
+    -------
+    bool
+        Whether the C library gave some back; another one than glibc does not.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
+    return trim is not None and bool(trim(0))

@@ -8,7 +8,7 @@ from udfs.shards._ledger import Ledger
 from udfs.shards._loading import Tensors, check_shard, load_rows, load_shard, read_batches
 from udfs.shards._place import HELD_OF, place_of
 from udfs.shards._prepared import DESCRIPTION, FOLDER, SPLITS, Part, PreparedData, Shard, ShardError, shard_path
-from udfs.shards._writing import ShardReport, ShardWriter, decoded
+from udfs.shards._writing import ShardReport, ShardWriter, by_shard, decoded
 
 __all__ = [
     "DESCRIPTION",
@@ -30,6 +30,7 @@ __all__ = [
     "TensorColumn",
     "TensorGroup",
     "Tensors",
+    "by_shard",
     "check_shard",
     "decoded",
     "increment_name",

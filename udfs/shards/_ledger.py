@@ -95,6 +95,13 @@ class Ledger:
                 ids += own if edits.keep is None else [one for one, kept in zip(own, edits.keep, strict=True) if kept]
         return ids
 
+    def records(self, increment: int) -> tuple[list[str], NDArray[np.int64]]:
+        """List the ids of all rows of one batch, in their order, and the hashes of their features."""
+        records = self._records(increment)
+        if records is None:
+            return [], np.empty(0, np.int64)
+        return records["id"].to_pylist(), records["features"].to_numpy()
+
     def edits(self) -> list[Edits]:
         """Compile what later batches changed of the rows of each."""
         return [self._edits(number) for number in range(len(self._increments))]

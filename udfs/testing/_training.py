@@ -22,7 +22,7 @@ import numpy as np
 
 from udfs.handlers import DeviceError, framework_of
 from udfs.inference import PortableNetwork
-from udfs.packing import StateError
+from udfs.packing import StateError, pack, unpack
 from udfs.testing._frameworks import HandlerContract, Sample, assert_same_bits
 from udfs.training import (
     ModelTrainer,
@@ -161,15 +161,29 @@ class FrameworkContract(HandlerContract):
         for name, value in self.training.weights(still.model).items():
             assert_same_bits(value, before[name], name)
 
+    def test_a_warm_start_has_the_weights_of_its_source_and_a_new_optimizer(self) -> None:
+        source, clone, warm = self.session(), self.session(5), self.session(5)
+        new = _entries(warm)
+        self.unit(source)
+        state = source.checkpoint()
+        clone.adopt(state)
+        warm.adopt(state, optimizer=False)
+        self.assert_predicts_as(warm, source)
+        taken = [{name for name, entry in _entries(one).items() if entry != new[name]} for one in (warm, clone)]
+        assert taken[0] < taken[1], "the optimizer's slots were taken too"
+        self.unit(clone)
+        self.unit(warm)
+        assert warm.checkpoint() != clone.checkpoint()
+
     def test_a_clone_of_other_shapes_is_refused(self) -> None:
         source, session = self.session(), self.session(5, hidden=5)
         self.unit(source)
         before = session.checkpoint()
-        try:
-            session.adopt(source.checkpoint())
-        except StateError:
-            pass
-        else:
+        for optimizer in (True, False):
+            try:
+                session.adopt(source.checkpoint(), optimizer=optimizer)
+            except StateError:
+                continue
             raise AssertionError("another model's state was taken")
         assert session.checkpoint() == before
 
@@ -300,3 +314,10 @@ class FrameworkContract(HandlerContract):
         for path in sample.modules:
             assert path in paths
             assert traced.layer(path) in traced.graph
+
+
+def _entries(session: Session) -> dict[str, bytes]:
+    """Give what a checkpoint has, by name."""
+    saved = unpack(session.checkpoint(), lambda array, _kind: array)
+    arrays = partial(pack, as_array=lambda value: (value, "numpy") if isinstance(value, np.ndarray) else None)
+    return {name: arrays({name: value}) for name, value in saved.items()}

@@ -3,6 +3,7 @@
 from udfs.handlers import BatchWeights, Session
 from udfs.metrics import METRICS, Metric, MetricError, Sums, merge_sums, metric
 from udfs.training._errors import Diverged, TrainerError, TrainingError
+from udfs.training._freezing import frozen_up_to
 from udfs.training._functions import TrainingFunctions
 from udfs.training._open import open_adapted, open_session, training_bytes
 from udfs.training._random import apply_random, take_random
@@ -25,6 +26,7 @@ __all__ = [
     "TrainingFunctions",
     "apply_random",
     "batch_weights",
+    "frozen_up_to",
     "initial_seed",
     "merge_sums",
     "metric",

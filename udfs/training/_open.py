@@ -9,6 +9,7 @@ import numpy as np
 
 from udfs.handlers import framework, imported_frameworks, trained_whole
 from udfs.training._errors import TrainerError
+from udfs.training._freezing import check_phases
 from udfs.training._functions import TrainingFunctions
 from udfs.training._own import OwnSession
 from udfs.training._trainer import ModelTrainer, trainer_framework
@@ -38,6 +39,7 @@ def open_session(
     *,
     device: str = "cpu",
     weighted: bool = False,
+    epochs: int | None = None,
 ) -> Session:
     """Build a configuration's model, with random numbers that depend on the seed alone.
 
@@ -54,17 +56,20 @@ def open_session(
         :class:`TrainingFunctions` put on an accelerator stays there.
     weighted : bool
         Whether the rows that the session will train on have weights. Default false.
+    epochs : int, optional
+        The most that will be trained, where that is known: a phase of ``freeze_until`` that begins later is an error.
 
     Raises
     ------
     TrainerError
-        The function returns something else, or what it returns does not train on rows with weights.
+        The function returns something else, or what it returns does not train on rows with weights, or for so long.
     udfs.handlers.DeviceError
         The framework has no such device in this process.
     """
     made = _made(trainer_fn, params, seed, weighted=weighted)
     if isinstance(made, TrainingFunctions):
         return OwnSession(made, dict(params), device)
+    check_phases(made.freeze_until, epochs)
     own = trainer_framework(made)
     return own.open_training(made, own.device(device))
 

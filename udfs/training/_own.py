@@ -72,9 +72,9 @@ class OwnSession:
         """Continue from a checkpoint."""
         self._inner.restore(state)
 
-    def adopt(self, state: bytes) -> None:
+    def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration."""
-        self._inner.adopt(state)
+        self._inner.adopt(state, optimizer=optimizer)
 
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - the function draws its own order, and knows no epochs
         """Call ``train_fn`` once on a shard."""

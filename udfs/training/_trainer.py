@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from udfs.handlers import framework, framework_of, frameworks
 from udfs.metrics import Metric, metric
 from udfs.training._errors import TrainerError
+from udfs.training._freezing import check_phases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from udfs.handlers import Framework
 
@@ -40,11 +41,16 @@ class ModelTrainer:
         After what the scheduler takes its step: all shards of an epoch (default), or every batch.
     epochs : int, optional
         Passes over the data, for an :class:`cerebro_spark.Adaptation` that trains a grid; a search says it itself.
+    freeze_until : mapping of int to str or None, optional
+        A freezing schedule: from an epoch on (the first is 0), all up to and including a module does not learn;
+        ``None`` freezes nothing. ``{0: "encoder.layer.5", 2: "encoder.layer.3"}`` is gradual unfreezing,
+        ``{2: "features.4"}`` progressive freezing. The model and its optimizer are built with all that learns in any
+        phase. Torch only.
 
     Raises
     ------
     TrainerError
-        No framework recognises the model, or a size or a word is not allowed.
+        No framework recognises the model, or a size or a word is not allowed; its framework has no freezing schedules.
     MetricError
         No such metric.
 
@@ -71,6 +77,7 @@ class ModelTrainer:
     scheduler: Any = None
     scheduler_step: Literal["epoch", "batch"] = "epoch"
     epochs: int | None = None
+    freeze_until: Mapping[int, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.framework is None:
@@ -85,6 +92,12 @@ class ModelTrainer:
             raise TrainerError(f"epochs={self.epochs}: at least 1")
         if self.scheduler_step not in {"epoch", "batch"}:
             raise TrainerError(f'scheduler_step={self.scheduler_step!r}: "epoch" or "batch"')
+        check_phases(self.freeze_until, self.epochs)
+        if self.freeze_until and not trainer_framework(self).freezing_schedules:
+            raise TrainerError(
+                f"freeze_until: {self.framework} has no freezing schedules; train the phases one after the other, each "
+                "with layers frozen from the start, or write the model in torch"
+            )
         for wanted in self.metrics:
             metric(wanted)
 

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from optimizer.memory import SPARK4, ClusterSpec
+from optimizer.sizes import number_of_bytes
 from udfs.driver.command import Device, comma_separated, out_file, picture_file, refused_before_spark
 from vista_spark.cli._options import (
     BatchSize,
@@ -86,7 +87,6 @@ def plan_command(
     from udfs.node import memory_limit  # noqa: PLC0415 - `vista --help` is not to wait for it
     from vista_spark.files import parse_layers, survey  # noqa: PLC0415
     from vista_spark.network import network  # noqa: PLC0415
-    from vista_spark.sessions import memory  # noqa: PLC0415
     from vista_spark.transfer import memory_figure, named_size, plan_feature_transfer  # noqa: PLC0415
 
     here, contained = memory_limit()
@@ -94,13 +94,13 @@ def plan_command(
         cluster = ClusterSpec(
             nodes=max(1, nodes),
             cores=cores or os.cpu_count() or 1,
-            memory_bytes=memory(node_memory) if node_memory else here,
-            gpu_memory_bytes=memory(gpu_memory),
-            driver_memory_bytes=memory(driver_memory) if driver_memory else None,
+            memory_bytes=number_of_bytes(node_memory) if node_memory else here,
+            gpu_memory_bytes=number_of_bytes(gpu_memory),
+            driver_memory_bytes=number_of_bytes(driver_memory) if driver_memory else None,
             local=nodes == 0,
         )
         # A container's limit is Spark's alone.
-        reserved = memory(os_memory) if os_memory else 0 if contained and not node_memory else None
+        reserved = number_of_bytes(os_memory) if os_memory else 0 if contained and not node_memory else None
         constants = (
             SPARK4 if reserved is None else replace(SPARK4, os_reserved_bytes=reserved, os_reserved_fraction=1.0)
         )

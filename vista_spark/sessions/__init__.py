@@ -3,11 +3,9 @@
 from vista_spark.sessions._envelope import envelope, not_set
 from vista_spark.sessions._session import session
 from vista_spark.sessions._shipping import ship_packages, ship_weights, write_packages
-from vista_spark.sessions._sizes import memory
 
 __all__ = [
     "envelope",
-    "memory",
     "not_set",
     "session",
     "ship_packages",

@@ -8,10 +8,10 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import is_remote
 
 from optimizer.memory import OS_MEMORY, SPARK4, Envelope
+from optimizer.sizes import number_of_bytes
 from udfs.driver import is_local, task_slots
 from udfs.node import MachineReport, memory_limit
 from vista_spark.sessions._executors import await_executor
-from vista_spark.sessions._sizes import memory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +82,7 @@ def _as_started(spark: SparkSession) -> SparkSession:
 def _local(spark: SparkSession) -> Envelope:
     # A session that a Connect client talks to may be on another machine; its tasks know which.
     machine, contained, gpu = _machines(spark, 1)[0][2:] if is_remote() else (*memory_limit(), 0)
-    heap = memory(_get(spark, "spark.driver.memory", "1g"))
+    heap = number_of_bytes(_get(spark, "spark.driver.memory", "1g"))
     return Envelope(
         executors=1,
         slots=task_slots(spark),
@@ -103,14 +103,14 @@ def _cluster(spark: SparkSession) -> Envelope:
     # Two tasks may have run on one executor; the number that was asked for at the start is a lower bound as well.
     executors = max(len({report[:2] for report in reports}), asked)
     hosts = len({report[0] for report in reports})
-    heap = memory(_get(spark, "spark.executor.memory", "1g"))
+    heap = number_of_bytes(_get(spark, "spark.executor.memory", "1g"))
     return Envelope(
         executors=executors,
         slots=max(1, -(-slots // executors)),
         heap_bytes=heap,
         beside_bytes=_beside(spark, heap, min(report[2:4] for report in reports), max(1, -(-executors // hosts))),
         memory_fraction=float(_get(spark, "spark.memory.fraction", "0.6")),
-        driver_heap_bytes=memory(_get(spark, "spark.driver.memory", "1g")),
+        driver_heap_bytes=number_of_bytes(_get(spark, "spark.driver.memory", "1g")),
         gpu_memory_bytes=min(report[4] for report in reports),
     )
 
@@ -123,7 +123,7 @@ def _beside(spark: SparkSession, heap: int, machine: tuple[int, bool], sharing: 
         factor = 0.1 if master == "yarn" else _KUBERNETES_FACTOR
         factor = float(_get(spark, "spark.executor.memoryOverheadFactor", str(factor)))
         # A number alone is in MiB there.
-        return memory(given, "m") if given else max(384 * 2**20, int(heap * factor))
+        return number_of_bytes(given, "m") if given else max(384 * 2**20, int(heap * factor))
     # Nothing holds a standalone executor to its overhead: it may take its share of the machine.
     total, contained = machine
     return max(0, (total - _reserved(spark, total, contained=contained)) // sharing - heap)
@@ -132,7 +132,7 @@ def _beside(spark: SparkSession, heap: int, machine: tuple[int, bool], sharing: 
 def _reserved(spark: SparkSession, machine: int, *, contained: bool) -> int:
     """Compute the bytes for the operating system: what the session's plan left it, or what a plan would."""
     if text := _get(spark, OS_MEMORY, ""):
-        return memory(text)
+        return number_of_bytes(text)
     return 0 if contained else SPARK4.os_bytes(machine)
 
 

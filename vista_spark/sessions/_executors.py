@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import is_remote
 
+from optimizer.sizes import number_of_bytes
 from udfs.driver import is_local
 from vista_spark.errors import NoExecutorError
-from vista_spark.sessions._sizes import memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +53,7 @@ def check_workers(master: str, conf: Mapping[str, str]) -> None:
     if not workers or "spark.executor.cores" not in conf:
         return
     cores = int(conf["spark.executor.cores"])
-    heap = memory(conf.get("spark.executor.memory", "1g")) // 2**20
+    heap = number_of_bytes(conf.get("spark.executor.memory", "1g")) // 2**20
     if any(worker["cores"] >= cores and worker["memory"] >= heap for worker in workers):
         return
     most, largest = max(worker["cores"] for worker in workers), max(worker["memory"] for worker in workers)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_run import EPOCHS, Player, World, die, ids, one_call_at_a_time
+from simulated_run import EPOCHS, Halves, Player, World, die, ids, one_call_at_a_time
 
-from cerebro_spark.hopper import ROUNDS, Group, Trial
+from cerebro_spark.hopper import CHECKPOINTS, ROUNDS, Group, Trial, _epochs
 from optimizer import procedures
-from udfs.hopper import Ended, EvaluateUnit, Printed, TrainUnit, UnitFailure, WorkUnit
+from udfs.hopper import Acknowledged, Beat, Ended, EvaluateUnit, Printed, TrainUnit, UnitFailure, WorkUnit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +73,7 @@ def world(configs: int, workers: int, size: int, **others: Any) -> tuple[World, 
     losses=st.integers(0, 5),
     failures=st.integers(0, 2),
     held=st.integers(0, 2),
+    checkpoints=st.sampled_from(CHECKPOINTS),
 )
 def test_whatever_happens_every_member_visits_every_shard_once_an_epoch(  # noqa: C901, PLR0912, PLR0913 - faults, in turn
     *,
@@ -85,9 +88,19 @@ def test_whatever_happens_every_member_visits_every_shard_once_an_epoch(  # noqa
     losses: int,
     failures: int,
     held: int,
+    checkpoints: str,
 ) -> None:
     replicas = min(workers, 1 + extra)
-    made, _ = world(configs, workers, size, validates=validates, policy=policy, rounds=rounds, replicas=replicas)
+    made, _ = world(
+        configs,
+        workers,
+        size,
+        validates=validates,
+        policy=policy,
+        rounds=rounds,
+        replicas=replicas,
+        checkpoints=checkpoints,
+    )
     draw = random.Random(seed)  # noqa: S311 - of a test
     for _ in range(4000):
         if made.coordinator.wait(0.0):
@@ -130,7 +143,8 @@ def test_whatever_happens_every_member_visits_every_shard_once_an_epoch(  # noqa
         if trial.failed:
             continue
         assert trial.status == "finished"
-        assert [epoch for trial_id, epoch in made.closed if trial_id == trial.trial_id] == list(range(EPOCHS))
+        closed = [epoch for trial_id, epoch in made.closed if trial_id == trial.trial_id]
+        assert closed == list(range(EPOCHS)) or (checkpoints == "end" and {*closed} == {*range(EPOCHS)})
         assert sorted(trial.visits) == [(epoch, part) for epoch in range(EPOCHS) for part in made.all_partitions]
         assert made.store[trial.trial_id, trial.digests[-1]] == tuple(trial.visits)
 
@@ -320,23 +334,6 @@ def test_the_users_stop_takes_a_member_out_and_the_others_go_on(in_flight: bool)
         assert seen == [["c001", "c002"]] * len(seen)
 
 
-class Halves(procedures.Procedure):
-    """Trains four configurations for one epoch, and the better half for another one."""
-
-    def decide(self, fresh: Any, idle: int) -> None:  # noqa: ARG002 - all at once
-        if not self.started:
-            for number in range(4):
-                self.start({"number": number}, 1)
-        for trial in fresh:
-            if trial.finished == 1 and trial.params["number"] % 2:
-                self.carry_on(trial, 1)
-            elif trial.waiting:
-                self.stop(trial, "enough")
-
-    def plan(self) -> Any:
-        return procedures.Plan("Halves", (), epochs_each=2, chain=2, configurations=4, clones=0, most_epochs=6)
-
-
 def test_a_procedure_takes_members_out_at_the_end_of_an_epoch_and_the_rest_form_new_groups() -> None:
     made, pairs = world(0, 2, 4, rounds="together", procedure=Halves())
     groups: dict[int, set[tuple[str, ...]]] = {0: set(), 1: set()}
@@ -384,3 +381,54 @@ def test_a_grouping_that_forgets_a_trial_ends_the_run() -> None:
     made.players[0].join()
     made.play(lambda player, _unit: player.work())
     assert "grouping of c000, c001 gave nobody" in str(made.coordinator.error)
+
+
+def test_a_slow_grouping_delays_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It opens models and plans; one that is paused meanwhile is by itself in the new epoch."""
+    monkeypatch.setattr(_epochs, "ThreadPoolExecutor", ThreadPoolExecutor)
+    asked, opened = threading.Event(), threading.Event()
+
+    class Slow(Pairs):
+        def groups(self, trials: Sequence[Trial]) -> list[Group]:
+            if trials[0].epoch and not asked.is_set():
+                asked.set()
+                assert opened.wait(30)
+            return super().groups(trials)
+
+    made = World(3, 1, 1, validates=False, policy="fixed", grouping=Slow(3))
+    (player,) = made.players
+    player.join()
+    player.ask()
+    player.work()
+    player.ask()
+    while player.writing:
+        player.store()
+    assert asked.wait(10)
+    beats: list[Any] = []
+
+    def beat() -> None:
+        beats.append(made.coordinator.answer(Beat(worker="w0", attempt="1")))
+        made.coordinator.hold("c001", held=True)
+
+    beating = threading.Thread(target=beat)
+    beating.start()
+    beating.join(10)
+    opened.set()
+    assert beats == [Acknowledged()]
+    seen: set[tuple[str, ...]] = set()
+    while not seen >= {("c000", "c002")}:
+        player.ask()
+        if player.unit is not None:
+            seen.add(tuple(ids(player.unit)))
+            player.work()
+    assert seen == {("c000", "c002")}
+    made.coordinator.hold("c001", held=False)
+    while not made.coordinator.wait(0.01):
+        player.ask()
+        if player.unit is not None:
+            seen.add(tuple(ids(player.unit)))
+            player.work()
+        while player.writing:
+            player.store()
+    assert seen == {("c000", "c002"), ("c001",)}
+    assert {trial.status for trial in made.trials} == {"finished"}

@@ -412,6 +412,9 @@ def test_keras_models_of_pbt_are_those_of_plain_loops(spark: SparkSession, prepa
             np.testing.assert_array_equal(value, variable.numpy(), err_msg=f"{name} {variable.path}")
 
 
+SMALL = {"search_space": {"lr": [0.1]}, "num_epochs": 1}
+
+
 def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession, prepared: PreparedData) -> None:
     for kind, settings, said in (
         (PBT, {"population": 1}, "population=1"),
@@ -425,6 +428,11 @@ def test_bad_settings_are_refused_before_anything_is_trained(spark: SparkSession
         (AgingEvolution, {"num_configurations": 1}, "configurations=1"),
         (ScheduleSearch, {"segments": [{"lr": 0.1}]}, "a Schedule"),
         (RandomSearch, {"num_configurations": 1, "num_epochs": 1, "keep": "lsat"}, "did you mean 'last'"),
+        (GridSearch, SMALL | {"checkpoints": "epoch"}, "did you mean 'epochs'"),
+        (PBT, {"checkpoints": "end"}, "PBT clones .* checkpoints='epochs'"),
+        (GridSearch, SMALL | {"checkpoints": "end", "keep": "best"}, "keep='best' keeps"),
+        (GridSearch, SMALL | {"checkpoints": "end", "max_seconds": 9.0}, "a limit may end"),
+        (GridSearch, SMALL | {"checkpoints": "end", "stoppers": [Patience(1)]}, "stoppers end"),
     ):
         with pytest.raises(InvalidArgumentError, match=said):
             make(kind, spark, prepared.store, **settings)

@@ -21,6 +21,7 @@ class Server:
         self.names: dict[str, str] = {}
         self.metrics: list[tuple[str, str, float, int]] = []
         self.ends: dict[str, str] = {}
+        self.tags: dict[str, dict[str, str]] = {}
 
     def get_experiment_by_name(self, name: str) -> Any:
         return SimpleNamespace(experiment_id=name)
@@ -28,8 +29,16 @@ class Server:
     def create_run(self, _experiment: str, tags: dict[str, str]) -> Any:
         self._may("create_run " + tags["mlflow.runName"])
         run_id = f"r{len(self.names)}"
-        self.names[run_id] = tags["mlflow.runName"]
+        self.names[run_id], self.tags[run_id] = tags["mlflow.runName"], tags
         return SimpleNamespace(info=SimpleNamespace(run_id=run_id))
+
+    def search_runs(self, _experiments: list[str], wanted: str, max_results: int) -> list[Any]:
+        name = wanted.rpartition(" = ")[2].strip("'")
+        found = [run for run, tags in self.tags.items() if tags.get("cerebro.campaign") == name]
+        return [SimpleNamespace(info=SimpleNamespace(run_id=run)) for run in found[:max_results]]
+
+    def update_run(self, run_id: str, status: str) -> None:
+        self.ends[self.names[run_id]] = status
 
     def log_param(self, run_id: str, name: str, value: str) -> None: ...
 
@@ -101,3 +110,20 @@ def test_an_error_marks_the_run_as_failed(monkeypatch: pytest.MonkeyPatch) -> No
     ):
         raise KeyboardInterrupt
     assert server.ends == {"first": "FAILED"}
+
+
+def test_runs_of_a_campaign_have_one_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The campaign's own is there once, and goes on and ends with each of its parts."""
+    server = Server()
+    monkeypatch.setattr("mlflow.MlflowClient", lambda: server)
+    followers = Followers(experiment="e", progress=False)
+    for number in range(2):
+        with tracked(followers, run=f"cycle {number}", parameters={}, part=("tweets", number)):
+            assert server.ends.get("tweets") == (None, "RUNNING")[number]
+        with pytest.raises(KeyError), tracked(followers, run="bad", parameters={}, part=("tweets", number)):
+            raise KeyError
+        assert server.ends["tweets"] == "FAILED"
+    names = list(server.names.values())
+    assert names == ["tweets", "cycle 0", "bad", "cycle 1", "bad"]
+    parent = next(iter(server.names))
+    assert [tags.get("mlflow.parentRunId") for tags in server.tags.values()] == [None, *[parent] * 4]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.adaptation import Candidate, Costs, plan
+from optimizer.errors import InvalidArgumentError
 from optimizer.graph import Layer, LayerGraph, materialisable, merge
 
 if TYPE_CHECKING:
@@ -263,3 +264,34 @@ def test_what_nobody_reads_is_not_kept(solver: Solver) -> None:
     result = usual([net("a", "g", layers=top)], solver=solver)
     assert result.materialised == ("g",)
     assert result.groups[0].loads == ("g",)
+
+
+def test_layers_of_half_the_bytes_take_half_the_disk_and_time() -> None:
+    """With bfloat16 a layer is kept that was too large; the records are as they are, and so are other types."""
+    layers = [
+        Layer("x", "input", (), (10,)),
+        Layer("a", "conv", ("x",), (25,), flops=10**6),
+        Layer("b", "conv", ("a",), (25,), "uint8", flops=10**6),
+        Layer("head", "fc", ("a", "b"), (2,), flops=10, param_bytes=8, frozen=False),
+    ]
+    chosen = [Candidate("one", LayerGraph(layers, ["head"]), 2, 8)]
+
+    def made(float_bytes: int, disk_bytes: int) -> AdaptationPlan:
+        return plan(
+            chosen,
+            records=100,
+            disk_bytes=disk_bytes,
+            costs=Costs(1.0, 1.0),
+            memory_bytes=10**9,
+            float_bytes=float_bytes,
+        )
+
+    assert made(4, 12_500).materialised == ("a", "b")
+    assert made(4, 12_499).materialised != ("a", "b")
+    half = made(2, 7_500)
+    assert half.materialised == ("a", "b")
+    assert half.materialised_bytes == 100 * (50 + 25)
+    assert half.groups[0].load_flops == 100 * 2 * (50 + 25)
+    assert made(2, 7_499).materialised != ("a", "b")
+    with pytest.raises(InvalidArgumentError, match="float_bytes=3"):
+        made(3, 1)

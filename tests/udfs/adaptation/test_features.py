@@ -185,13 +185,13 @@ def test_several_layers_take_one_pass_and_no_second_one(
     segment = segments_of(data)[0]
     keys = model.expressions()
     done = compute(features, data, segment, [keys[6], keys[2]], [model], batch_size=SIZE)
-    assert done.from_inputs
+    assert done.passed == done.segment.rows
     assert set(model.runs.values()) == {math.ceil(segment.rows / SIZE)}
     assert done.nbytes == {keys[6]: segment.rows * 4 * 4, keys[2]: segment.rows * 8 * 4}
     assert features.used_bytes() == sum(done.nbytes.values())
     model.runs.clear()
     again = compute(features, data, segment, [keys[6], keys[2]], [model], batch_size=SIZE)
-    assert (again.from_inputs, again.nbytes, model.runs) == (True, {}, {})
+    assert (again.passed, again.nbytes, model.runs) == (done.passed, {}, {})
     assert again.errors == done.errors
 
 
@@ -203,7 +203,7 @@ def test_a_new_layer_is_filled_in_from_the_nearest(
     segment = segments_of(data)[0]
     keys = model.expressions()
     done = compute(features, data, segment, [keys[5]], [model], batch_size=SIZE)
-    assert not done.from_inputs
+    assert done.passed == 0
     assert len(model.runs) == 2
     truth = recomputed(model, data.increments[0].data, segment.split, segment.partition, 5)
     np.testing.assert_array_equal(features.open(keys[5], segment)[:], truth)
@@ -323,7 +323,7 @@ def test_a_damaged_layer_is_not_what_another_is_filled_in_from(
         features.open(keys[2], segment)
     done = compute(features, data, segment, [keys[6]], [model], batch_size=SIZE)
     assert done.damaged == (keys[2],)
-    assert done.from_inputs
+    assert done.passed == done.segment.rows
     own = data.increments[0].data
     for place in (2, 6):
         np.testing.assert_array_equal(features.open(keys[place], segment)[:], recomputed(model, own, "train", 0, place))
@@ -408,3 +408,16 @@ def test_files_are_complete_or_not_there(features: FeatureStore) -> None:
 def test_bad_settings(store: Store, change: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         FeatureStore(store, **({"name": "campaign"} | change))
+
+
+def test_what_a_killed_process_left_half_is_swept(
+    features: FeatureStore, data: GrowingData, model: OpenedTrunk
+) -> None:
+    fill(features, data, model, 2)
+    before = features.used_bytes()
+    whole = next(Path(features.store.path("features", "campaign")).rglob("*.bin"))
+    half = whole.with_name(f".partial-{'0' * 32}-{whole.name}")
+    half.write_bytes(b"x" * 100)
+    features.sweep()
+    assert not half.exists()
+    assert features.used_bytes() == before

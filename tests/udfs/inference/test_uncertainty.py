@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.inference import UNCERTAINTIES, uncertainty
+from udfs.arrow import NewColumns, to_lists
+from udfs.inference import UNCERTAINTIES, OutputUncertainty, PoolScore, uncertainty
 
 
 @pytest.mark.parametrize("how", UNCERTAINTIES)
@@ -25,3 +30,17 @@ def test_nothing_is_less_certain_than_an_even_chance(weights: list[float], how: 
     even = np.full((1, len(weights)), 1 / len(weights))
     sure = np.eye(1, len(weights))
     assert 0 == uncertainty(sure, how)[0] <= uncertainty(chances, how)[0] <= uncertainty(even, how)[0] + 1e-9
+
+
+def test_nan_is_no_score() -> None:
+    """Spark has it as the largest number: what the network can say nothing of would come first."""
+    outputs = np.array([[np.nan, 0.0], [0.0, 0.0], [9.0, 0.0]], np.float32)
+    good = np.array([True, True, True, False])
+    prediction: Any = SimpleNamespace(
+        open=lambda _threads: lambda _batch: NewColumns([to_lists(outputs, good)], [None, None, None, "null"])
+    )
+    function = PoolScore(prediction, OutputUncertainty("margin", "classes", probabilities=False), "score")
+    found = function.open(1)(pa.RecordBatch.from_pydict({"x": range(4)})).columns[0].to_pylist()
+    assert (found[0], found[3]) == (None, None)
+    assert found[1] == pytest.approx(1)
+    assert found[2] == pytest.approx(0, abs=1e-3)

@@ -20,8 +20,7 @@ from udfs.inference.profiling import ProfilingError
 from udfs.node import CACHE_VARIABLE, memory_limit, task_device
 from vista_spark import plan_feature_transfer, profile
 from vista_spark.cli import app
-from vista_spark.errors import InvalidArgumentError
-from vista_spark.sessions import _envelope, envelope, memory, not_set
+from vista_spark.sessions import _envelope, envelope, not_set
 from vista_spark.transfer import memory_figure
 from vista_spark.transfer._columns import Columns
 from vista_spark.transfer._inputs import match
@@ -284,18 +283,6 @@ def test_vista_profile() -> None:
     done = CliRunner().invoke(app, ["profile", "squeezenet1_1", "--batch-size", "2"])
     assert done.exit_code == 0, done.output
     assert "squeezenet1_1 on auto, batches of 2, 1 thread" in done.output
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("32g", 32 * GIB), ("512m", GIB // 2), ("1.5G", 3 * GIB // 2), ("7", 7)]
-)
-def test_sizes_as_spark_writes_them(text: str, expected: int) -> None:
-    assert memory(text) == expected
-
-
-def test_no_size() -> None:
-    with pytest.raises(InvalidArgumentError, match="write 32g, 512m or a number of bytes"):
-        memory("plenty")
 
 
 def test_the_picture_has_every_region() -> None:

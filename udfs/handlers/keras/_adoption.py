@@ -11,7 +11,7 @@ from udfs.packing import StateError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["adopt_state", "rate_places"]
+__all__ = ["adopt_state", "adopt_weights", "rate_places"]
 
 _RATE = "learning_rate"
 
@@ -21,7 +21,7 @@ def rate_places(optimizer: Any) -> list[int]:
     return [place for place, variable in enumerate(optimizer.variables) if variable.name == _RATE]
 
 
-def adopt_state(model: Any, saved: Mapping[str, Any]) -> None:
+def adopt_state(model: Any, held: Sequence[Any], saved: Mapping[str, Any]) -> None:
     """Take over weights, buffers, the optimizer's slots and its steps; rate and seed generators stay the model's own.
 
     Everything is compared before anything is taken over.
@@ -30,6 +30,8 @@ def adopt_state(model: Any, saved: Mapping[str, Any]) -> None:
     ----------
     model : keras.Model
         Compiled and new: nothing has been trained with it.
+    held : sequence of keras.Variable
+        Those of the model that a checkpoint has.
     saved : mapping
         State of a session of Keras.
 
@@ -45,15 +47,36 @@ def adopt_state(model: Any, saved: Mapping[str, Any]) -> None:
     own_rates, rates = rate_places(optimizer), saved.get("rates", rate_places(optimizer))
     slots = [variable for place, variable in enumerate(optimizer.variables) if place not in own_rates]
     kept = [value for place, value in enumerate(saved["optimizer"]) if place not in rates]
-    _check(model.variables, saved["model"], "model")
+    _check(held, saved["model"], "model")
     _check(slots, kept, "optimizer")
-    # Without the states of metrics and of the seed generators, which dropout draws from.
-    weights = {id(variable) for variable in model.weights}
-    for variable, value in zip(model.variables, saved["model"], strict=True):
-        if id(variable) in weights:
-            variable.assign(value)
+    _assign(held, saved["model"], {id(variable) for variable in model.weights})
     for variable, value in zip(slots, kept, strict=True):
         variable.assign(value)
+
+
+def adopt_weights(model: Any, held: Sequence[Any], saved: Mapping[str, Any]) -> None:
+    """Take over the weights and buffers of layers that learn; those of frozen layers and the optimizer stay its own.
+
+    Parameters
+    ----------
+    model, held, saved
+        As for :func:`adopt_state`.
+
+    Raises
+    ------
+    StateError
+        It has variables of other shapes; the message names the first of them.
+    """
+    _check(held, saved["model"], "model")
+    frozen = {id(variable) for layer in model._flatten_layers() if not layer.trainable for variable in layer.weights}  # noqa: SLF001 - Keras gives all layers by it alone
+    _assign(held, saved["model"], {id(variable) for variable in model.weights} - frozen)
+
+
+def _assign(held: Sequence[Any], values: Sequence[Any], weights: set[int]) -> None:
+    """Assign weights and buffers, without the states of metrics and of the seed generators that dropout draws from."""
+    for variable, value in zip(held, values, strict=True):
+        if id(variable) in weights:
+            variable.assign(value)
 
 
 def _check(variables: Sequence[Any], values: Sequence[Any], of: str) -> None:

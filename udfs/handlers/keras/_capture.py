@@ -10,14 +10,15 @@ import keras
 
 from udfs.handlers._outputs import keyed_outputs
 from udfs.handlers._protocol import UntraceableModelError
-from udfs.handlers.keras._open import in_order, inference, is_functional, opened, symbols_of
+from udfs.handlers.keras._modes import is_frozen
+from udfs.handlers.keras._open import in_order, inference, is_functional, opened, symbols_of, unnumbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from udfs.handlers._protocol import TensorSpec
 
-__all__ = ["Capture", "Ref", "Step", "capture"]
+__all__ = ["Capture", "Ref", "Step", "capture", "output_structure"]
 
 _WAYS_OUT = (
     "ways out: write the model with keras.layers and keras.ops (not tf.* functions), choose by keras.ops.where or "
@@ -46,6 +47,8 @@ class Step:
         With a :class:`Ref` for each tensor.
     reads, writes : tuple of int
         Indices of the values in the arguments, in their order, and of the values returned.
+    frozen : bool
+        It is a frozen layer, or within one: it stays in inference mode while others train.
     """
 
     operation: Any
@@ -54,16 +57,17 @@ class Step:
     kwargs: dict[str, Any]
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    frozen: bool = False
 
-    def __call__(self, values: Mapping[int, Any]) -> list[Any]:
-        """Call the operation in inference mode; returns the values for ``writes``."""
+    def __call__(self, values: Mapping[int, Any], *, training: bool = False) -> list[Any]:
+        """Call the operation, by default in inference mode; returns the values for ``writes``."""
 
         def given(value: Any) -> Any:
             return values[value.index] if isinstance(value, Ref) else value
 
         args, kwargs = keras.tree.map_structure(given, (self.args, self.kwargs))
         if getattr(self.operation, "_call_has_training_arg", False):
-            kwargs["training"] = False
+            kwargs["training"] = training and not self.frozen
         flat: list[Any] = keras.tree.flatten(self.operation(*args, **kwargs))
         return flat
 
@@ -99,7 +103,7 @@ class Capture:
         return len(self.symbols) - 1
 
 
-def capture(model: Any, inputs: Sequence[TensorSpec]) -> Capture:
+def capture(model: Any, inputs: Sequence[TensorSpec], *, training: bool = False) -> Capture:
     """Open a built model; functional and sequential models within it, and layers made of layers, are opened too.
 
     A model of a class of its own is called on symbolic inputs, which records the layers and the ``keras.ops`` that its
@@ -111,6 +115,9 @@ def capture(model: Any, inputs: Sequence[TensorSpec]) -> Capture:
         Left as it was.
     inputs : sequence of TensorSpec
         One for each input.
+    training : bool
+        Whether the steps are to train as well: then a layer made of layers is opened only if it is frozen, for its
+        Python may take another way in training. Default false.
 
     Raises
     ------
@@ -129,7 +136,7 @@ def capture(model: Any, inputs: Sequence[TensorSpec]) -> Capture:
         _check(symbols, inputs)
         known = {id(symbol): captured.value(symbol) for symbol in symbols}
         captured.inputs = list(known.values())
-        captured.outputs = _walk(captured, flat, known, "")
+        captured.outputs = _walk(captured, flat, known, "", training=training)
         values = dict(zip(map(id, flat), captured.outputs, strict=True))
         keyed = keyed_outputs(returned, keras.KerasTensor)
         captured.keys = {key: values[id(symbol)] for key, symbol in keyed.items()}
@@ -139,7 +146,7 @@ def capture(model: Any, inputs: Sequence[TensorSpec]) -> Capture:
 def _opened_root(model: Any, inputs: Sequence[TensorSpec]) -> tuple[list[Any], list[Any], Any]:
     """List the symbols of the inputs and of the outputs, and give these as the model returns them."""
     if is_functional(model):
-        return list(model.inputs), list(model.outputs), _returned(model)
+        return list(model.inputs), list(model.outputs), output_structure(model)
     fresh = [keras.Input(spec.shape, dtype=spec.dtype) for spec in inputs]
     nested: Exception | None = None
     # Keras's habit is one argument, a list where there are several tensors; a signature of several is common, too.
@@ -155,17 +162,27 @@ def _opened_root(model: Any, inputs: Sequence[TensorSpec]) -> tuple[list[Any], l
     ) from nested
 
 
-def _returned(model: Any) -> Any:
+def output_structure(model: Any) -> Any:
+    """Give the symbolic outputs of a functional or sequential model as its call returns them."""
     if isinstance(model, keras.Sequential):
         return model.outputs[0]
     return getattr(model, "_outputs_struct", model.outputs)
 
 
-def _walk(captured: Capture, outputs: Sequence[Any], known: dict[int, int], prefix: str) -> list[int]:
+def _walk(
+    captured: Capture,
+    outputs: Sequence[Any],
+    known: dict[int, int],
+    prefix: str,
+    *,
+    training: bool,
+    frozen: bool = False,
+) -> list[int]:
     """Add the steps that lead to ``outputs``; ``known`` has the values of the symbols there are."""
     for node in in_order(outputs, known):
         operation = node.operation
-        path = f"{prefix}{operation.name}"
+        # As it trains a model is built once a candidate, and its layers are to have the same names each time.
+        path = f"{prefix}{unnumbered(operation) if training else operation.name}"
         if isinstance(operation, keras.layers.InputLayer):
             raise UntraceableModelError(f"{path} is an input that the model does not list among its inputs")
         if node.arguments.kwargs.get("training"):
@@ -176,13 +193,15 @@ def _walk(captured: Capture, outputs: Sequence[Any], known: dict[int, int], pref
 
         args, kwargs = keras.tree.map_structure(ref, (node.arguments.args, node.arguments.kwargs))
         reads = tuple(known[id(symbol)] for symbol in node.arguments.keras_tensors)
-        inside = opened(node)
+        still = frozen or (isinstance(operation, keras.Layer) and is_frozen(operation))
+        inside = opened(node, composite=still or not training)
         if inside is None:
             values = [captured.value(symbol) for symbol in node.outputs]
-            captured.steps.append(Step(operation, path, tuple(args), dict(kwargs), reads, tuple(values)))
+            captured.steps.append(Step(operation, path, tuple(args), dict(kwargs), reads, tuple(values), still))
         else:
             symbols, returned = inside
-            values = _walk(captured, returned, {id(s): v for s, v in zip(symbols, reads, strict=True)}, f"{path}/")
+            given = {id(symbol): value for symbol, value in zip(symbols, reads, strict=True)}
+            values = _walk(captured, returned, given, f"{path}/", training=training, frozen=still)
         if len(values) == 1:
             captured.returned.setdefault(path, values[0])
         known.update({id(symbol): value for symbol, value in zip(node.outputs, values, strict=True)})

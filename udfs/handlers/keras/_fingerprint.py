@@ -16,9 +16,9 @@ from udfs.handlers.keras._capture import Ref
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from udfs.handlers.keras._capture import Step
+    from udfs.handlers.keras._capture import Capture, Step
 
-__all__ = ["fingerprint"]
+__all__ = ["fingerprint", "structure"]
 
 # Of no influence on the value in inference mode, or told by the values of the weights.
 _NOT_CONFIGURATION = frozenset({"name", "trainable", "seed", "build_config", "shared_object_id"})
@@ -54,6 +54,29 @@ def fingerprint(steps: Sequence[Step], place: int, known: Mapping[int, str], wei
         array = np.ascontiguousarray(_array(variable))
         digest.update(f"{array.dtype}|{array.shape}\n".encode())
         digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def structure(captured: Capture, model: Any) -> str:
+    """Hash all of a captured model but the values of its weights: what is frozen, too.
+
+    Parameters
+    ----------
+    captured : Capture
+    model : keras.Model
+        The captured one.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    known = {index: f"value {index}" for index in range(len(captured.symbols))}
+    places = {id(variable): place for place, variable in enumerate(model.variables)}
+    for step in captured.steps:
+        for line in _description(step, known, places):
+            digest.update(f"{line}\n".encode())
+    layers = [model, *model._flatten_layers(include_self=False)]  # noqa: SLF001 - has no public reader
+    shapes = [(variable.shape, variable.dtype, variable.trainable) for variable in model.variables]
+    symbols = [(symbol.shape, symbol.dtype) for symbol in captured.symbols]
+    frozen = [step.frozen for step in captured.steps], [layer.trainable for layer in layers]
+    digest.update(repr((frozen, shapes, symbols)).encode())
     return digest.hexdigest()
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError
+from udfs.handlers._adapted import trained_whole
 from udfs.handlers._framework import DeviceError, Framework
 from udfs.handlers.keras._import import import_keras
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from udfs.handlers._adapted import Adapted
     from udfs.handlers._framework import Builder, Exported
     from udfs.handlers._protocol import TensorSpec
     from udfs.handlers._session import Session, Trainer
@@ -100,6 +102,23 @@ class KerasFramework(Framework):
         from udfs.handlers.keras._session import KerasSession  # noqa: PLC0415 - inference needs nothing of training
 
         return KerasSession(trainer, partial(self.on, device))
+
+    def open_adapted(
+        self, trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequence[str], device: str
+    ) -> Adapted:
+        """Open a functional or sequential model; one that trains on another backend than TensorFlow trains whole."""
+        import keras  # noqa: PLC0415
+
+        from udfs.training import TrainerError  # noqa: PLC0415 - inference needs nothing of training
+
+        if trainer.model.built and not trainer.model.trainable_variables:
+            raise TrainerError(f"nothing of {trainer.model.name!r} learns: no layer with weights is trainable")
+        if keras.backend.backend() != "tensorflow":
+            why = f"Keras runs on {keras.backend.backend()}, and models are opened on TensorFlow alone"
+            return trained_whole(self.open_training(trainer, device), trainer, inputs, columns, why)
+        from udfs.handlers.keras import _adapted  # noqa: PLC0415 - imports TensorFlow
+
+        return _adapted.open_adapted(trainer, inputs, columns, device, partial(self.on, device))
 
     @contextmanager
     def frozen(self, model: Any) -> Iterator[None]:

@@ -11,21 +11,20 @@ import tensorflow as tf
 from optimizer.graph import Layer, LayerGraph
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.keras._fingerprint import fingerprint
-from udfs.handlers.keras._measure import BATCHES, measure
+from udfs.handlers.keras._measure import BATCHES
 from udfs.handlers.keras._names import operation, value_names
 from udfs.handlers.keras._window import window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from udfs.handlers._protocol import TensorSpec
     from udfs.handlers.keras._capture import Capture, Step
     from udfs.handlers.keras._measure import Measure
 
 __all__ = ["layer_graph"]
 
 
-def layer_graph(captured: Capture, inputs: Sequence[TensorSpec]) -> LayerGraph:
+def layer_graph(captured: Capture, measures: Sequence[Measure], learning: Collection[int] | None = None) -> LayerGraph:
     """Describe a captured model.
 
     A value is a layer if it is a tensor with the batch as its leading axis: only such a value can be cut into records,
@@ -36,15 +35,17 @@ def layer_graph(captured: Capture, inputs: Sequence[TensorSpec]) -> LayerGraph:
     ----------
     captured : Capture
         What :func:`udfs.handlers.keras.capture` returned.
-    inputs : sequence of TensorSpec
-        As for the capture.
+    measures : sequence of Measure
+        Of the capture, one for each batch size of :data:`BATCHES`.
+    learning : collection of int, optional
+        Ids of the variables that learn; the measures are then those of training. By default variables say it.
 
     Raises
     ------
     UntraceableModelError
-        The model runs at one batch size only, or returns no tensor with the batch as its leading axis.
+        The model returns no tensor with the batch as its leading axis.
     """
-    small, large = (measure(captured, inputs, batch) for batch in BATCHES)
+    small, large = measures
     names = value_names(captured)
     shapes = {index: _record_shape(index, small, large) for index in range(len(names))}
     layers = [
@@ -64,6 +65,8 @@ def layer_graph(captured: Capture, inputs: Sequence[TensorSpec]) -> LayerGraph:
             folded = list(_folded(i, captured, maker, sources))
             steps = [captured.steps[number] for number in folded]
             weights = _weights(steps)
+            effects = [small.effects[number] for number in folded] if small.effects else []
+            moved = frozenset[int]().union(*(effect.moves for effect in effects))
             layers.append(
                 Layer(
                     name=names[index],
@@ -73,7 +76,9 @@ def layer_graph(captured: Capture, inputs: Sequence[TensorSpec]) -> LayerGraph:
                     dtype=small.dtypes[index],
                     flops=sum(small.flops[number] for number in folded) // BATCHES[0],
                     param_bytes=sum(_bytes(variable) for variable in weights),
-                    frozen=not any(variable.trainable for variable in weights),
+                    frozen=not any(_learns(variable, learning) or id(variable) in moved for variable in weights),
+                    random=any(effect.draws for effect in effects),
+                    inner_bytes=_inner_bytes(folded, index, small, large),
                     fingerprint=fingerprint(steps, place, _known(steps, read), weights),
                     window=window(step.operation, small.shapes.get(step.reads[0], ())) if step.reads else None,
                 )
@@ -125,6 +130,19 @@ def _weights(steps: Sequence[Step]) -> list[Any]:
         direct = [entry for entry in keras.tree.flatten((step.args, step.kwargs)) if isinstance(entry, keras.Variable)]
         variables.update({id(variable): variable for variable in direct})
     return list(variables.values())
+
+
+def _learns(variable: Any, learning: Collection[int] | None) -> bool:
+    return bool(variable.trainable) if learning is None else id(variable) in learning
+
+
+def _inner_bytes(steps: Sequence[int], index: int, small: Measure, large: Measure) -> int:
+    """Count what grows with the batch, for one record."""
+    own = math.prod(extent or 1 for extent in small.shapes[index][1:]) * tf.as_dtype(small.dtypes[index]).size
+    if not small.effects:
+        return int(own)
+    made = [sum(measured.effects[number].made_bytes for number in steps) for measured in (small, large)]
+    return max(int(own), (made[1] - made[0]) // (BATCHES[1] - BATCHES[0]))
 
 
 def _bytes(variable: Any) -> int:

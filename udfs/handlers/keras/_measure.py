@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,15 @@ import keras
 import tensorflow as tf
 
 from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers.keras._effects import LOOPS, bodies, effects
+from udfs.handlers.keras._modes import frozen_in_inference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from udfs.handlers._protocol import TensorSpec
     from udfs.handlers.keras._capture import Capture, Step
+    from udfs.handlers.keras._effects import Effects
 
 __all__ = ["BATCHES", "Measure", "measure"]
 
@@ -35,17 +39,33 @@ class Measure:
         By value.
     flops : list of int
         By step, of the whole batch.
+    effects : list of Effects
+        By step, of the whole batch; empty unless the steps trained.
+    masked : set of int
+        Values with a mask, which Keras hands on beside the tensor.
     """
 
     shapes: dict[int, tuple[int | None, ...]] = field(default_factory=dict)
     dtypes: dict[int, str] = field(default_factory=dict)
     flops: list[int] = field(default_factory=list)
+    effects: list[Effects] = field(default_factory=list)
+    masked: set[int] = field(default_factory=set)
 
 
-def measure(captured: Capture, inputs: Sequence[TensorSpec], batch: int) -> Measure:
+def measure(captured: Capture, inputs: Sequence[TensorSpec], batch: int, trained: Any = None) -> Measure:
     """Trace the steps on ``batch`` records into a TensorFlow graph, and read shapes and FLOPs off it.
 
     Counted are convolutions and products of matrices, as torch's counter does: a multiply-add is 2.
+
+    Parameters
+    ----------
+    captured : Capture
+    inputs : sequence of TensorSpec
+        As for the capture.
+    batch : int
+    trained : keras.Model, optional
+        The captured one: the steps run as it trains, and their effects are found. By default they run in inference
+        mode.
 
     Raises
     ------
@@ -53,23 +73,31 @@ def measure(captured: Capture, inputs: Sequence[TensorSpec], batch: int) -> Meas
         They do not run on that many records.
     """
     result = Measure()
+    training = trained is not None
+    variables = trained.variables if training else []
 
     def whole(*tensors: Any) -> Any:
         graph = tf.compat.v1.get_default_graph()
         values: dict[int, Any] = dict(zip(captured.inputs, tensors, strict=True))
         for step in captured.steps:
             before = len(graph.get_operations())
-            values.update(zip(step.writes, step(values), strict=True))
-            result.flops.append(_step_flops(step, values, graph.get_operations()[before:]))
+            values.update(zip(step.writes, step(values, training=training), strict=True))
+            operations = graph.get_operations()[before:]
+            result.flops.append(_step_flops(step, values, operations))
+            if training:
+                result.effects.append(effects(step, graph, operations, variables))
         for index, value in values.items():
             if tf.is_tensor(value) and value.shape.rank is not None:
                 result.shapes[index] = tuple(value.shape.as_list())
                 result.dtypes[index] = value.dtype.name
+                if getattr(value, "_keras_mask", None) is not None:
+                    result.masked.add(index)
         return tensors
 
     signature = [tf.TensorSpec((batch, *spec.shape), spec.dtype) for spec in inputs]
     try:
-        tf.function(whole, autograph=False).get_concrete_function(*signature)
+        with frozen_in_inference(trained) if training else nullcontext():
+            tf.function(whole, autograph=False).get_concrete_function(*signature)
     except Exception as error:
         reason = str(error).partition("\n")[0]
         described = ", ".join(f"{spec.shape} {spec.dtype}" for spec in inputs)
@@ -82,7 +110,7 @@ def measure(captured: Capture, inputs: Sequence[TensorSpec], batch: int) -> Meas
 
 
 def _step_flops(step: Step, values: Mapping[int, Any], operations: Sequence[Any]) -> int:
-    loops = [operation for operation in operations if operation.type in _LOOPS]
+    loops = [operation for operation in operations if operation.type in LOOPS]
     if loops and isinstance(step.operation, (keras.layers.RNN, keras.layers.Bidirectional)):
         # A turn a time step; beside the loop Keras runs the cell once for its shapes alone.
         turns = values[step.reads[0]].shape[1] or 1
@@ -94,17 +122,8 @@ def _flops(operation: Any) -> int:
     count = _COUNTS.get(operation.type)
     if count is not None:
         return 2 * count(operation)
-    if operation.type in ("PartitionedCall", "StatefulPartitionedCall"):
-        return _body(operation, "f")
-    # Of a loop whose length is not known, one turn.
-    return _body(operation, "body") if operation.type in _LOOPS else 0
-
-
-def _body(operation: Any, attribute: str) -> int:
-    name = operation.get_attr(attribute).name
-    function = operation.graph._get_function(name)  # noqa: SLF001 - TensorFlow has no public way to a function's graph
-    graph = getattr(function, "graph", None)
-    return sum(map(_flops, graph.get_operations())) if graph is not None else 0
+    # Of a loop whose length is not known, one turn; of two branches, the costlier.
+    return max((sum(map(_flops, graph.get_operations())) for graph in bodies(operation)), default=0)
 
 
 def _size(tensor: Any) -> int:
@@ -155,8 +174,6 @@ def _einsum(operation: Any) -> int:
     # Without a sum it is a product element by element, which is counted nowhere else.
     return rest * math.prod(extents.values()) if summed else 0
 
-
-_LOOPS = ("While", "StatelessWhile")
 
 _COUNTS: dict[str, Callable[[Any], int]] = {
     "Conv2D": _convolution,

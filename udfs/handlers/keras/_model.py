@@ -17,11 +17,13 @@ import tensorflow as tf  # noqa: E402
 from optimizer.errors import GraphError, UnknownLayerError  # noqa: E402
 from udfs.handlers.keras._capture import Capture, capture  # noqa: E402
 from udfs.handlers.keras._graph import layer_graph  # noqa: E402
+from udfs.handlers.keras._measure import BATCHES, measure  # noqa: E402
+from udfs.handlers.keras._modes import unfused  # noqa: E402
 from udfs.handlers.keras._names import value_names  # noqa: E402
 from udfs.handlers.keras._travel import known_paths  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -93,7 +95,7 @@ class KerasModel:
     @cached_property
     def graph(self) -> LayerGraph:
         """The layers, with shapes, FLOPs, bytes and fingerprints."""
-        return layer_graph(self._captured, self._inputs)
+        return layer_graph(self._captured, [measure(self._captured, self._inputs, batch) for batch in BATCHES])
 
     def layer(self, name: str) -> str:
         """Find the graph's layer for a name or a path; see :meth:`udfs.handlers.TracedModel.layer`."""
@@ -109,6 +111,28 @@ class KerasModel:
         maker = self._maker.get(self._index(name))
         activation = None if maker is None else getattr(maker.operation, "activation", None)
         return None if activation is None else str(getattr(activation, "__name__", type(activation).__name__))
+
+    def trunk(self, feeds: Sequence[str]) -> list[Step]:
+        """List the steps that compute some layers from the model's inputs."""
+        inputs = dict.fromkeys(self._captured.inputs)
+        return self._steps(inputs.keys(), self._needed(inputs, [self._index(name) for name in feeds]))
+
+    def branch(self, feeds: Sequence[str]) -> Callable[..., list[Any]]:
+        """Make a function from the tensors of some layers, and whether it trains, to the model's outputs.
+
+        Raises
+        ------
+        GraphError
+            An input of the model is needed too; the message names it.
+        """
+        reads = [self._index(name) for name in feeds]
+        outputs = self._captured.outputs
+        steps = self._steps(reads, self._needed(dict.fromkeys(reads), outputs))
+
+        def run(tensors: Sequence[Any], *, training: bool) -> list[Any]:
+            return _ran(steps, dict(zip(reads, tensors, strict=True)), outputs, training=training)
+
+        return run
 
     def run(self, feeds: Mapping[str, NDArray[np.generic]], want: Sequence[str]) -> dict[str, NDArray[np.generic]]:
         """Compute ``want`` from ``feeds``; see :meth:`udfs.handlers.TracedModel.run`.
@@ -135,7 +159,7 @@ class KerasModel:
         values: dict[int, Any] = dict(given)
         if computed:
             part = self._part(reads, computed, needed)
-            with tf.device(self._device), _unfused():
+            with tf.device(self._device), unfused():
                 tensors = part(*(tf.convert_to_tensor(given[index]) for index in reads))
             values.update(zip(computed, map(_array, tensors), strict=True))
         return {name: values[index] for name, index in zip(want, wanted, strict=True)}
@@ -172,19 +196,17 @@ class KerasModel:
     def _maker(self) -> dict[int, Step]:
         return {index: step for step in self._captured.steps for index in step.writes}
 
+    def _steps(self, reads: Collection[int], needed: set[int]) -> list[Step]:
+        computed = needed.difference(reads)
+        return [step for step in self._captured.steps if any(index in computed for index in step.writes)]
+
     def _part(self, reads: Sequence[int], computed: Sequence[int], needed: set[int]) -> Callable[..., list[Any]]:
         key = (tuple(reads), tuple(computed))
         if key not in self._parts:
-            steps = [
-                step for step in self._captured.steps if any(index in needed - set(reads) for index in step.writes)
-            ]
+            steps = self._steps(reads, needed)
 
             def run(*tensors: Any) -> list[Any]:
-                values: dict[int, Any] = dict(zip(reads, tensors, strict=True))
-                for step in steps:
-                    # What is fed wins: a step of several values may run for another of them.
-                    values = {**dict(zip(step.writes, step(values), strict=True)), **values}
-                return [values[index] for index in computed]
+                return _ran(steps, dict(zip(reads, tensors, strict=True)), computed, training=False)
 
             symbols = [self._captured.symbols[index] for index in reads]
             signature = [tf.TensorSpec(symbol.shape, symbol.dtype) for symbol in symbols]
@@ -192,19 +214,11 @@ class KerasModel:
         return self._parts[key]
 
 
-@contextlib.contextmanager
-def _unfused() -> Iterator[None]:
-    """Keep TensorFlow from fusing and reordering operations across layers.
-
-    A fused pair rounds in other places than its two halves, and where a cut falls would show in the numbers. On the
-    CPU there is no loss: what is fast is the graph, not the fusing (measured on MobileNetV2).
-    """
-    before = tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    try:
-        yield
-    finally:
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})
+def _ran(steps: Sequence[Step], values: dict[int, Any], want: Sequence[int], *, training: bool) -> list[Any]:
+    for step in steps:
+        # What is fed wins: a step of several values may run for another of them.
+        values = {**dict(zip(step.writes, step(values, training=training), strict=True)), **values}
+    return [values[index] for index in want]
 
 
 def _array(tensor: Any) -> NDArray[np.generic]:

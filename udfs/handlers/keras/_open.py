@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -9,7 +10,7 @@ import keras
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["in_order", "inference", "is_functional", "opened", "symbols_of"]
+__all__ = ["in_order", "inference", "is_functional", "opened", "symbols_of", "unnumbered"]
 
 
 def in_order(outputs: Sequence[Any], known: Mapping[int, int]) -> list[Any]:
@@ -34,8 +35,11 @@ def _node(symbol: Any) -> Any:
     return operation._inbound_nodes[index]  # noqa: SLF001
 
 
-def opened(node: Any) -> tuple[list[Any], list[Any]] | None:
-    """Find the symbolic inputs and outputs within the operation of a node, or None where it stays whole."""
+def opened(node: Any, *, composite: bool = True) -> tuple[list[Any], list[Any]] | None:
+    """Find the symbolic inputs and outputs within the operation of a node, or None where it stays whole.
+
+    Layers of the user's own that are made of layers are opened if ``composite``.
+    """
     operation, symbols = node.operation, node.arguments.keras_tensors
     if is_functional(operation):
         inputs, outputs = list(operation.inputs), list(operation.outputs)
@@ -45,7 +49,7 @@ def opened(node: Any) -> tuple[list[Any], list[Any]] | None:
             for own, given in zip(inputs, symbols, strict=False)
         )
         return (inputs, outputs) if same and len(outputs) == len(node.outputs) else None
-    if not _is_composite(operation) or any(symbol.shape[:1] != (None,) for symbol in symbols):
+    if not composite or not _is_composite(operation) or any(symbol.shape[:1] != (None,) for symbol in symbols):
         return None
     fresh = {id(symbol): keras.Input(symbol.shape[1:], dtype=symbol.dtype) for symbol in symbols}
 
@@ -98,3 +102,21 @@ def symbols_of(returned: Any) -> list[Any]:
     if not flat or not all(isinstance(symbol, keras.KerasTensor) for symbol in flat):
         raise TypeError(f"it returns {', '.join(type(entry).__name__ for entry in flat) or 'nothing'}, not tensors")
     return list(flat)
+
+
+def unnumbered(operation: Any) -> str:
+    """Name a layer without the number that Keras gave it, by all that the process ever made; a user's name stays.
+
+    Parameters
+    ----------
+    operation : keras.Operation
+
+    Examples
+    --------
+    >>> [unnumbered(layer) for layer in (keras.layers.Dense(2), keras.layers.Dense(2), keras.layers.ReLU(name="a"))]
+    ['dense', 'dense', 'a']
+    """
+    kind = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", type(operation).__name__)
+    automatic = re.sub(r"([a-z])([A-Z])", r"\1_\2", kind).lower()
+    name = str(operation.name)
+    return automatic if re.fullmatch(rf"{re.escape(automatic)}(_\d+)?", name) else name

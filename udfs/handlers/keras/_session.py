@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from udfs.handlers.keras._adoption import adopt_state, rate_places
+from udfs.handlers.keras._adoption import adopt_state, adopt_weights, rate_places
+from udfs.handlers.keras._modes import frozen_in_inference
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
 from udfs.training import BatchWeights, Diverged, TrainerError, batch_weights, take_random, train_in_steps
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from udfs.handlers import OutputKind, Rows, Trainer
 
-__all__ = ["KerasSession"]
+__all__ = ["KerasSession", "scaled"]
 
 _EVALUATED = 256
 
@@ -64,6 +65,8 @@ class KerasSession:
                 f"the model {model.name!r} is not built, so it has no weights yet: give it an Input, or call build()"
             )
         self._placed = placed
+        # What runs: a session of a part of the model has another one here.
+        self.network = model
         with self._placed():
             model.compile(optimizer=trainer.optimizer, loss=trainer.loss, jit_compile=False)
             # Its slots are made at the first step otherwise, after the first checkpoint would have wanted them.
@@ -81,40 +84,53 @@ class KerasSession:
     @property
     def weight_bytes(self) -> int:
         """Bytes of weights and buffers."""
-        return sum(int(np.asarray(variable).nbytes) for variable in self.model.variables)
+        return sum(int(np.asarray(variable).nbytes) for variable in self.held())
+
+    def held(self) -> list[Any]:
+        """List the variables that a checkpoint has, with the states of seed generators, which dropout draws from."""
+        return list(self.model.variables)
 
     def checkpoint(self) -> bytes:
         """Write everything that training needs to continue elsewhere."""
-        state = {
-            # With the states of its seed generators, which dropout draws from.
-            "model": [variable.numpy() for variable in self.model.variables],
+        return pack(self.state(), _as_array)
+
+    def state(self) -> dict[str, Any]:
+        """Collect what a checkpoint has."""
+        return {
+            "model": [variable.numpy() for variable in self.held()],
             "optimizer": [variable.numpy() for variable in self.model.optimizer.variables],
             "optimizer_class": type(self.model.optimizer).__name__,
             "rates": rate_places(self.model.optimizer),
             "random": self.random,
         }
-        return pack(state, _as_array)
 
     def restore(self, state: bytes) -> None:
         """Continue from a checkpoint."""
-        saved = unpack(state, lambda array, _kind: array)
-        for kept, variables in (
-            (saved["model"], self.model.variables),
-            (saved["optimizer"], self.model.optimizer.variables),
-        ):
+        saved = self.opened(state)
+        pairs = ((saved["model"], self.held()), (saved["optimizer"], self.model.optimizer.variables))
+        for kept, variables in pairs:
             if [np.shape(value) for value in kept] != [tuple(variable.shape) for variable in variables]:
                 raise StateError("a checkpoint of another model: its variables have other shapes")
+        for kept, variables in pairs:
             for value, variable in zip(kept, variables, strict=True):
                 variable.assign(value)
         self.random = saved["random"]
 
-    def adopt(self, state: bytes) -> None:
+    def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration."""
-        saved = unpack(state, lambda array, _kind: array)
+        saved = self.opened(state)
         try:
-            adopt_state(self.model, saved)
+            if optimizer:
+                adopt_state(self.model, self.held(), saved)
+            else:
+                adopt_weights(self.model, self.held(), saved)
         except (KeyError, TypeError) as error:
             raise StateError(f"a checkpoint of another model: {error}") from error
+
+    def opened(self, state: bytes) -> dict[str, Any]:
+        """Open a checkpoint."""
+        saved: dict[str, Any] = unpack(state, lambda array, _kind: array)
+        return saved
 
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Run one training unit."""
@@ -127,10 +143,10 @@ class KerasSession:
     def step(self, inputs: tuple[NDArray[Any], ...], labels: tuple[NDArray[Any], ...], weights: BatchWeights) -> None:
         """Take one step."""
         # Some releases of Keras give a batch's loss, others the mean since the last reset.
-        self.model.reset_metrics()
-        fed = _one_or_all([_scaled(array) for array in inputs])
-        with self._placed():
-            step = self.model.train_on_batch(fed, _one_or_all(list(labels)), weights.relative, return_dict=True)
+        self.network.reset_metrics()
+        fed = _one_or_all(self.read(inputs))
+        with self._placed(), frozen_in_inference(self.model):
+            step = self.network.train_on_batch(fed, _one_or_all(list(labels)), weights.relative, return_dict=True)
         loss = float(step["loss"])
         if not np.isfinite(loss):
             raise Diverged(f"the loss became {loss} after {self._rows} rows of the shard")
@@ -162,9 +178,11 @@ class KerasSession:
 
     def _check_row_losses(self, data: Rows, picked: slice) -> None:
         """Refuse a loss of the user's own that gives one number a batch: Keras would take its weights for nothing."""
-        inputs, _ = _fed(data, picked)
+        inputs, _ = self._fed(data, picked)
         losses = self._trainer.loss if isinstance(self._trainer.loss, (list, tuple)) else [self._trainer.loss]
-        for loss, label, output in zip(losses, data.labels, _listed(self.model(inputs, training=False)), strict=False):
+        for loss, label, output in zip(
+            losses, data.labels, _listed(self.network(inputs, training=False)), strict=False
+        ):
             function = loss.call if isinstance(loss, keras.losses.Loss) else loss
             if not callable(function) or str(getattr(function, "__module__", "")).startswith("keras."):
                 continue
@@ -180,8 +198,8 @@ class KerasSession:
 
     def _evaluated(self, data: Rows, picked: slice, weights: BatchWeights) -> tuple[Any, Any]:
         """Compute a batch's loss and outputs in one forward pass."""
-        inputs, labels = _fed(data, picked)
-        if type(self.model).test_step is keras.Model.test_step:
+        inputs, labels = self._fed(data, picked)
+        if type(self.network).test_step is keras.Model.test_step:
             return self._step(inputs, labels, weights.relative)
         # The author's own step says what the loss is, and gives no outputs.
         self.model.reset_metrics()
@@ -191,7 +209,7 @@ class KerasSession:
     @cached_property
     def _step(self) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
         """Keras's own ``test_step``, but with the outputs."""
-        model = self.model
+        model = self.network
 
         def step(inputs: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
             outputs = model(inputs, **_not_training(model.call))
@@ -210,12 +228,16 @@ class KerasSession:
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:
         """Run the network in inference mode."""
         with self._placed():
-            outputs = self.model.predict_on_batch(_one_or_all([_scaled(array) for array in inputs]))
+            outputs = self.network.predict_on_batch(_one_or_all(self.read(inputs)))
         return tuple(np.asarray(output, np.float32) for output in _listed(outputs))
 
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:
         """Convert inputs to what the model itself takes."""
-        return [_scaled(array) for array in inputs]
+        return [scaled(array) for array in inputs]
+
+    def _fed(self, data: Rows, picked: Any) -> tuple[Any, Any]:
+        inputs = self.read(tuple(array[picked] for array in data.inputs))
+        return _one_or_all(inputs), _one_or_all([array[picked] for array in data.labels])
 
 
 def _as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:
@@ -225,12 +247,8 @@ def _as_array(value: Any) -> tuple[NDArray[np.generic], str] | None:
     return (np.asarray(value), "numpy") if isinstance(value, np.generic) else None
 
 
-def _fed(data: Rows, picked: Any) -> tuple[Any, Any]:
-    inputs = [_scaled(array[picked]) for array in data.inputs]
-    return _one_or_all(inputs), _one_or_all([array[picked] for array in data.labels])
-
-
-def _scaled(array: NDArray[Any]) -> NDArray[Any]:
+def scaled(array: NDArray[Any]) -> NDArray[Any]:
+    """Divide eight-bit pixels by 255; anything else stays as it is."""
     return array.astype(np.float32) / 255.0 if array.dtype == np.uint8 else np.ascontiguousarray(array)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +9,12 @@ import numpy as np
 
 from optimizer.errors import GraphError
 from optimizer.graph import LayerGraph, frontier
-from udfs.handlers._adapted import AdaptedModel, trained_whole, with_columns
+from udfs.handlers._adapted import AdaptedModel, frozen_hash, trained_whole, with_columns
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._records import check_trunk
 from udfs.handlers.torch._adoption import used_slots
 from udfs.handlers.torch._branch_session import Branch, BranchSession
-from udfs.handlers.torch._fx import capture_training
+from udfs.handlers.torch._fx import capture_training, check_training
 from udfs.handlers.torch._graph import held_tensors, layer_graph
 from udfs.handlers.torch._measure import BATCHES, Measure, common_strides, measure
 from udfs.handlers.torch._model import TorchModel
@@ -41,6 +40,9 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
             f"nothing of {type(trainer.model).__name__} learns: the optimizer has no parameter that requires a gradient"
         )
     slots = _slots(trainer)
+    if trainer.freeze_until:
+        why = "freeze_until moves the part that learns from epoch to epoch, and one cut serves all epochs"
+        return trained_whole(session, trainer, inputs, columns, why, slots=slots)
     try:
         return _opened(trainer, session, inputs, columns, slots)
     except (UntraceableModelError, GraphError) as error:
@@ -70,6 +72,7 @@ def _opened(
 ) -> Adapted:
     # The session divides pixels by 255.
     read = [replace(spec, dtype="float32") if spec.dtype == "uint8" else spec for spec in inputs]
+    check_training(trainer.model, read)
     module = capture_training(trainer.model, read, training=True)
     measures = [measure(module, read, batch, learning=True) for batch in BATCHES]
     traced = TorchModel(module, read, str(session.device), original=trainer.model)
@@ -89,7 +92,7 @@ def _opened(
             f"{min(idle)} draws random numbers or moves a buffer, and nothing of what the model returns reads it"
         )
     shown = with_columns(shown, inputs, columns)
-    frozen = _frozen_hash(shown, feeds)
+    frozen = frozen_hash(shown, feeds)
     if set(feeds) == set(shown.inputs):
         branch = None
         feeds = tuple(name for name in shown.inputs)
@@ -124,14 +127,6 @@ def _matched(traced: TorchModel, evaluated: TorchModel, feeds: Sequence[str]) ->
     if missing is not None:
         raise UntraceableModelError(f"{missing}, which does not learn, is computed in training alone")
     return [theirs[own[name]] for name in feeds]
-
-
-def _frozen_hash(graph: LayerGraph, feeds: Sequence[str]) -> str:
-    """Hash all that training does not change: what the branch reads, and the frozen layers in it."""
-    needed = graph.subgraph(graph.outputs)
-    told = [graph.expression(name) for name in feeds]
-    told += [layer.fingerprint for layer in needed if layer.frozen and layer.param_bytes]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
 
 def _slots(trainer: Trainer) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from udfs.handlers import Trainer
 
-__all__ = ["adopt_state", "used_slots"]
+__all__ = ["adopt_state", "adopt_weights", "used_slots"]
 
 
 def adopt_state(
@@ -56,6 +56,27 @@ def adopt_state(
         warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
         for _ in range(steps):
             trainer.scheduler.step()
+
+
+def adopt_weights(
+    trainer: Trainer, saved: Mapping[str, Any], own: Mapping[str, Any], load: Callable[[Mapping[str, Any]], None]
+) -> None:
+    """Take over what learns and the buffers; frozen parameters, the optimizer and the schedule stay the trainer's.
+
+    Parameters
+    ----------
+    trainer, saved, own, load
+        As for :func:`adopt_state`.
+
+    Raises
+    ------
+    StateError
+        It has other tensors, or tensors of other shapes; the message names the first of them.
+    """
+    _check_tensors(own, saved["model"])
+    # Of a model that could not be opened, a checkpoint has the frozen parameters too.
+    frozen = {name: value for name, value in trainer.model.named_parameters() if not value.requires_grad}
+    load({**saved, "model": {**saved["model"], **{name: frozen[name].detach() for name in own if name in frozen}}})
 
 
 def _check_tensors(own: Mapping[str, Any], saved: Mapping[str, Any]) -> None:

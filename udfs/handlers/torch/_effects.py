@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,11 +12,30 @@ from torch.utils._pytree import tree_leaves
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["Effects"]
+__all__ = ["Effects", "NodeEffects"]
 
 # Arguments with which an operation that may draw does not.
 _RATES = ("dropout_p", "dropout")
 _FLAGS = ("training", "train")
+
+
+@dataclass(frozen=True)
+class NodeEffects:
+    """What operations did beside computing.
+
+    Parameters
+    ----------
+    draws : bool
+        One took random numbers.
+    moves : bool
+        One wrote to a buffer, as batch norm does to its statistics.
+    made_bytes : int
+        Bytes of all tensors that they made; views are none.
+    """
+
+    draws: bool = False
+    moves: bool = False
+    made_bytes: int = 0
 
 
 class Effects(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own is untyped
@@ -25,15 +45,6 @@ class Effects(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own
     ----------
     held : collection of int
         Ids of the model's buffers.
-
-    Attributes
-    ----------
-    draws : bool
-        An operation took random numbers.
-    moves : bool
-        An operation wrote to a buffer, as batch norm does to its statistics.
-    made_bytes : int
-        Bytes of all tensors that the operations made; views are none.
     """
 
     def __init__(self, held: Collection[int]) -> None:
@@ -41,20 +52,21 @@ class Effects(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own
         self._held = held
         # Held until the end: an address that is free again would look like a tensor that is known.
         self._made: dict[int, torch.UntypedStorage] = {}
-        self.draws = False
-        self.moves = False
+        self._draws = False
+        self._moves = False
 
     @property
-    def made_bytes(self) -> int:
-        return sum(storage.nbytes() for storage in self._made.values())
+    def found(self) -> NodeEffects:
+        """What they did so far."""
+        return NodeEffects(self._draws, self._moves, sum(storage.nbytes() for storage in self._made.values()))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and keep what it does."""
         del types
         returned = func(*args, **(kwargs or {}))
         named = _named(func, args, kwargs or {})
-        self.draws |= _draws(func, named)
-        self.moves |= _moves(func, named, self._held)
+        self._draws |= _draws(func, named)
+        self._moves |= _moves(func, named, self._held)
         given = {_key(value) for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)}
         for value in tree_leaves(returned):
             if isinstance(value, torch.Tensor) and _key(value) not in given:

@@ -37,6 +37,7 @@ class TorchFramework(Framework):
     suffix = ".pt2"
     incremental = True
     sample_weights = True
+    freezing_schedules = True
 
     def recognises(self, model: object) -> bool:
         """Whether it is a ``torch.nn.Module``."""

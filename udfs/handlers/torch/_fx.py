@@ -18,16 +18,28 @@ from udfs.handlers.torch._causes import first_line, quiet, way_out
 from udfs.handlers.torch._held import check_held, not_copyable
 from udfs.handlers.torch._hooks import bake, has_global_hooks
 from udfs.handlers.torch._layout import reshape_views
+from udfs.handlers.torch._lazily import lazily_compiled
 from udfs.handlers.torch._modes import frozen_modules, set_training
 from udfs.handlers.torch._names import returned_by_stack
 from udfs.handlers.torch._opened import is_program
 from udfs.handlers.torch._pure import InplaceProxy, MutationError, purify
+from udfs.handlers.torch._recalled import recalled, remember_program
 from udfs.handlers.torch._sizes import free_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["baked", "capture", "capture_training", "example", "exported", "private", "trace_fx", "unwrapped"]
+__all__ = [
+    "baked",
+    "capture",
+    "capture_training",
+    "check_training",
+    "example",
+    "exported",
+    "private",
+    "trace_fx",
+    "unwrapped",
+]
 
 _EXAMPLE_BATCH = 2  # torch.export takes the sizes 0 and 1 for constants
 
@@ -116,13 +128,28 @@ def capture(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule:
     return _captured(model, inputs, lambda: baked(model))
 
 
+def check_training(model: nn.Module, inputs: Sequence[TensorSpec]) -> None:
+    """Refuse a model that :func:`capture_training` cannot graph, whatever its forward does.
+
+    Raises
+    ------
+    UntraceableModelError
+        It comes from a file without its code, holds modules that torch does not know of, or takes other inputs.
+    """
+    model = unwrapped(model)
+    if is_program(model):
+        raise UntraceableModelError("the network was opened from a file without its code, in inference mode")
+    check_held(model)
+    _check_arity(model, len(inputs))
+
+
 def capture_training(model: nn.Module, inputs: Sequence[TensorSpec], *, training: bool) -> fx.GraphModule:
     """Graph a model over its own parameters and buffers, which a run of the graph trains and moves.
 
     Parameters
     ----------
     model : torch.nn.Module
-        In any mode; its modules are left as they are.
+        That passed :func:`check_training`; in any mode, its modules are left as they are.
     inputs : sequence of TensorSpec
     training : bool
         Whether the graph is one of training, with :func:`udfs.handlers.torch._modes.set_training`, or of the
@@ -134,10 +161,6 @@ def capture_training(model: nn.Module, inputs: Sequence[TensorSpec], *, training
         Neither tracer works, or the model's Python draws random numbers while it is traced, to decide what to do.
     """
     model = unwrapped(model)
-    if is_program(model):
-        raise UntraceableModelError("the network was opened from a file without its code, in inference mode")
-    check_held(model)
-    _check_arity(model, len(inputs))
 
     def copied() -> nn.Module:
         copied = private(model, tied=True)
@@ -188,13 +211,13 @@ def _captured(
     """Trace copies of a model by one tracer or the other."""
     precision = _precision(model)
     try:
-        module = _still(lambda: _by_fx(copied(), len(inputs))) if learning else _by_fx(copied(), len(inputs))
+        if learning:
+            module = _still(lambda: _by_fx(copied(), len(inputs), learning=True))
+        else:
+            module = _by_fx(copied(), len(inputs))
     except Exception as fx_error:  # noqa: BLE001 - tracing runs the user's own forward, which may raise anything
         try:
-            if learning:
-                module = _still(lambda: _by_export(copied(), inputs, learning=True))
-            else:
-                module = _by_export(copied(), inputs)
+            module = _exported_once(copied, inputs) if learning else _by_export(copied(), inputs)
         except Exception as export_error:
             told = [first_line(error) for error in (export_error, fx_error)]
             raise UntraceableModelError(
@@ -205,6 +228,16 @@ def _captured(
     reshape_views(module)
     free_sizes(module, inputs)
     module.meta["leaves"] = {path for path, inner in model.named_modules() if path and not any(inner.children())}
+    return module
+
+
+def _exported_once(copied: Callable[[], nn.Module], inputs: Sequence[TensorSpec]) -> fx.GraphModule:
+    """Export a model for training, or take the program of one that was exported before and does the same."""
+    known = recalled(copied(), inputs)
+    if known is not None:
+        return known
+    module = _still(lambda: _by_export(copied(), inputs, learning=True))
+    remember_program(copied(), inputs, module)
     return module
 
 
@@ -333,13 +366,13 @@ def _convert_inputs(module: fx.GraphModule, inputs: Sequence[TensorSpec], precis
     module.recompile()
 
 
-def _by_fx(model: nn.Module, arity: int) -> fx.GraphModule:
+def _by_fx(model: nn.Module, arity: int, *, learning: bool = False) -> fx.GraphModule:
     if model._forward_hooks or model._forward_pre_hooks or has_global_hooks():  # noqa: SLF001 - no public reader
         raise TypeError("hooks on the model itself are not part of its forward")
     tracer = _Tracer(arity)
     graph = tracer.trace(model)
     _open_named_tuples(graph)
-    module = fx.GraphModule(tracer.root, graph)
+    module = lazily_compiled(tracer.root, graph) if learning else fx.GraphModule(tracer.root, graph)
     purify(module)
     module.meta["returned"] = tracer.returned
     return module

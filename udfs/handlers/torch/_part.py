@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from optimizer.errors import GraphError
+from udfs.handlers.torch._lazily import lazily_compiled
 from udfs.handlers.torch._names import operation
 from udfs.handlers.torch._sizes import is_batch_size, reads
 
@@ -47,7 +48,7 @@ def part(module: fx.GraphModule, feeds: Sequence[fx.Node], returned: Any) -> fx.
         size = graph.call_method("size", (copies[feeds[0]], 0)) if is_batch_size(node) else None
         copies[node] = graph.node_copy(node, copies.__getitem__) if size is None else size
     graph.output(fx.node.map_arg(returned, copies.__getitem__))
-    made = fx.GraphModule(module, graph)
+    made = lazily_compiled(module, graph)
     made.meta["nodes"] = {node.name for node in copies}
     return made
 

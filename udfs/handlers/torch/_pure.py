@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -89,13 +90,24 @@ def _is_inplace(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
 
 
 def _has_positional_flag(node: fx.Node) -> bool:
+    signature = _signature(node.target)
     try:
-        bound = inspect.signature(node.target).bind(*node.args, **node.kwargs)  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # builtins without a signature take no ``inplace`` flag
+        bound = None if signature is None else signature.bind(*node.args, **node.kwargs)
+    except TypeError:
+        return False
+    if bound is None:
         return False
     if bound.arguments.get("inplace"):
         raise MutationError("an in-place flag passed by position")
     return False
+
+
+@lru_cache(maxsize=1024)
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # builtins without a signature take no ``inplace`` flag
+        return None
 
 
 def is_only_reader(node: fx.Node, modules: dict[str, nn.Module]) -> bool:

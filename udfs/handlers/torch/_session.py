@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from udfs.handlers.torch._adoption import adopt_state
+from udfs.handlers.torch._adoption import adopt_state, adopt_weights
+from udfs.handlers.torch._freezing import Freezing
 from udfs.handlers.torch._modes import set_training
 from udfs.handlers.torch._weighted import WeightedLoss
 from udfs.metrics import Sums, merge_sums, metric
@@ -74,6 +75,8 @@ class TorchSession:
         if not held.issuperset(own):
             raise TrainerError("the optimizer holds parameters of another model: build it from model.parameters()")
         self._trainer = trainer
+        self._epoch = 0
+        self._freezing = Freezing(trainer)
         self._device = torch.device(device)
         self.model = trainer.model.to(self._device)
         self._losses = trainer.loss if isinstance(trainer.loss, (list, tuple)) else [trainer.loss]
@@ -120,6 +123,7 @@ class TorchSession:
             "optimizer_class": type(self._trainer.optimizer).__name__,
             "scheduler": self._trainer.scheduler.state_dict() if self._trainer.scheduler is not None else None,
             "random": self.random,
+            "epoch": self._epoch,
         }
 
     def restore(self, state: bytes) -> None:
@@ -132,17 +136,22 @@ class TorchSession:
                 self._trainer.scheduler.load_state_dict(saved["scheduler"])
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             raise StateError(f"a checkpoint of another model: {error}") from error
-        self.random = saved["random"]
+        self.random, self._epoch = saved["random"], saved.get("epoch", 0)
 
-    def adopt(self, state: bytes) -> None:
+    def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration."""
         saved = unpack(state, as_tensor)
         try:
-            adopt_state(self._trainer, saved, self.held(), self.load)
+            if optimizer:
+                adopt_state(self._trainer, saved, self.held(), self.load)
+            else:
+                adopt_weights(self._trainer, saved, self.held(), self.load)
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             if isinstance(error, StateError):
                 raise
             raise StateError(f"a checkpoint of another model: {error}") from error
+        # A schedule of freezing goes on with a clone, and begins anew with weights alone.
+        self._epoch = saved.get("epoch", 0) if optimizer else 0
 
     def train(self, data: Rows, order: NDArray[np.int64], *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Run one training unit."""
@@ -151,6 +160,7 @@ class TorchSession:
     def begin(self) -> None:
         """Begin a unit that is trained step by step."""
         self._loss_sum, self._rows, self._total = 0.0, 0, 0.0
+        self._freezing.end()
         # What is frozen may have changed since the last unit.
         self._modes_are_set = False
 
@@ -176,6 +186,8 @@ class TorchSession:
         scheduler = self._trainer.scheduler
         if scheduler is not None and self._trainer.scheduler_step == "epoch" and ends_epoch:
             scheduler.step()
+        self._epoch += ends_epoch
+        self._freezing.end()
         return {"loss": np.array([self._loss_sum, self._total], np.float64)}
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
@@ -206,6 +218,7 @@ class TorchSession:
         if not training:
             self.model.eval()
         elif not self._modes_are_set:
+            self._freezing.begin(self._epoch, lambda: self.forward([array[:1] for array in inputs], training=False))
             set_training(self.model)
         self._modes_are_set = training
         return self.model(*(self._tensor(array) for array in inputs))

@@ -1,0 +1,246 @@
+"""``cerebro adapt``: ways to adapt a pre-trained network, batch of labels by batch, and what to label next."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from cerebro_spark.cli._search_file import adaptation_settings, load_search
+from cerebro_spark.cli._selection_files import write_selection
+from cerebro_spark.cli._table_file import check_table, feature_names
+from cerebro_spark.errors import InvalidArgumentError, RunError
+from optimizer.hopper import POLICIES
+from optimizer.sizes import number_of_bytes
+from udfs.driver.command import (
+    Device,
+    Master,
+    OutFolder,
+    choice,
+    comma_separated,
+    ended_by_interrupt,
+    refused_before_spark,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from pyspark.sql import DataFrame
+
+    from cerebro_spark.adaptation import Adaptation, Cycle
+
+__all__ = ["adapt_command"]
+
+_CONSOLE = Console()
+# In the place of features until a table says which there are; a cycle that is resumed has its own.
+_UNREAD = ("every other column",)
+_ASK, _HOW = 50, "least_confidence"
+
+
+def adapt_command(
+    campaign: Annotated[Path, typer.Argument(help="A Python file with trainer_fn and search_space.")],
+    out: OutFolder,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(help="Newly labelled records: a .parquet. A cycle; give it again for another one after it."),
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="URI of the store that driver and workers reach; <out>/store by default.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Of the campaign in the store; that of the file by default.")] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="Column that identifies a record.")] = None,
+    features: Annotated[
+        str | None, typer.Option(help="Feature columns, with commas; every one but id, labels and weights by default.")
+    ] = None,
+    labels: Annotated[str | None, typer.Option(help="Label columns, with commas.")] = None,
+    weight: Annotated[str | None, typer.Option(help="Column with the weights of the rows.")] = None,
+    max_records: Annotated[
+        int | None,
+        typer.Option(min=1, help="Records to plan for, doubled where there are more; 5000 by default."),
+    ] = None,
+    disk: Annotated[str | None, typer.Option(help="For stored layers, as 25g, the default; 0 stores none.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Of a worker, for what trains together, as 10g; a quarter of this machine's.")
+    ] = None,
+    pool: Annotated[
+        str | None, typer.Option(help="Records without labels: a .parquet. <out>/ask.parquet has what to label next.")
+    ] = None,
+    how: Annotated[
+        str | None, typer.Option(help="least_confidence (the default), margin, entropy, diversity or random.")
+    ] = None,
+    ask: Annotated[int | None, typer.Option(min=1, help=f"Records of the pool to ask for; {_ASK} by default.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="First go on with the last cycle, which stopped or was over.")
+    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the plan of the next cycle, and train nothing.")] = False,
+    metric: Annotated[
+        str | None, typer.Option(help="Metric that decides, or several with commas; the file's by default, or loss.")
+    ] = None,
+    test_fraction: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of records held out for the metric; 0.25 by default.")
+    ] = None,
+    num_workers: Annotated[int, typer.Option(min=1, help="Long-lived tasks that train.")] = 2,
+    schedule: Annotated[
+        str, typer.Option(help=f"{', '.join(POLICIES)}.", parser=choice(*POLICIES), metavar="SCHEDULE")
+    ] = POLICIES[0],
+    errors: Annotated[
+        str, typer.Option(help="Bad rows: drop or raise.", parser=choice("drop", "raise"), metavar="ERRORS")
+    ] = "drop",
+    device: Device = "auto",
+    encrypt: Annotated[
+        bool | None,
+        typer.Option("--encrypt/--no-encrypt", help="TLS between driver and workers; where Spark encrypts by default."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of shuffles, splits and initial weights; the same in every cycle.")] = 0,
+    experiment: Annotated[str, typer.Option(help="MLflow experiment, with a run for each cycle.")] = "adaptation",
+    master: Master = None,
+) -> None:
+    """Adapt a pre-trained network in many ways, again after each batch of labels, and say what to label next.
+
+    The campaign is in the store: the next batch is another call with the same --out and --name.
+    """
+    from cerebro_spark import Adaptation, SparkBackend, Store  # noqa: PLC0415 - `--help` is not to wait
+    from udfs.driver import launch, track_into  # noqa: PLC0415
+
+    tables = table or []
+    with refused_before_spark():
+        module = load_search(campaign)
+        place = Store.from_uri(store or str((out / "store").resolve()))
+        make_backend = partial(SparkBackend, num_workers=num_workers, device=device, encrypt=encrypt)
+        given = {
+            "id_column": id_column,
+            "feature_columns": comma_separated(features),
+            "label_columns": comma_separated(labels),
+            "weight_column": weight,
+            "max_records": max_records,
+            "disk_bytes": None if disk is None else number_of_bytes(disk),
+            "memory_bytes": None if memory is None else number_of_bytes(memory),
+            "metric": comma_separated(metric) if "," in (metric or "") else metric,
+            "test_fraction": test_fraction,
+        }
+        settings = adaptation_settings(module, given)
+        make = partial(
+            Adaptation,
+            store=place,
+            trainer_fn=module.trainer_fn,
+            search_space=module.search_space,
+            name=name or campaign.stem,
+            schedule=schedule,
+            errors=errors,
+            seed=seed,
+            experiment=experiment,
+        )
+        # Sessions and columns come later; the rest is checked now.
+        absent: Any = None
+        before = make(backend=make_backend(absent), **{"feature_columns": _UNREAD, **settings})
+        _check_order(tables, before, pool=pool, how=how, ask=ask, resume=resume, plan=plan)
+        _check_tables(tables, pool, settings, master)
+
+    def remedy() -> str:
+        begun = len(make(backend=make_backend(absent), **{"feature_columns": _UNREAD, **settings}).run_ids)
+        if begun == len(before.run_ids) and not resume:
+            return "no cycle had begun; the same command begins it"
+        words = ["cerebro", "adapt", str(campaign), "--resume"]
+        for option, values in (
+            ("--table", tables[begun - len(before.run_ids) :]),
+            ("--out", [str(out)]),
+            ("--name", [name]),
+            ("--store", [store]),
+            ("--pool", [pool]),
+        ):
+            words += [word for value in values if value is not None for word in (option, value)]
+        return f"adaptation {before.name} goes on with: {shlex.join(words)}"
+
+    with ended_by_interrupt(remedy):
+        with _CONSOLE.status("starting Spark"):
+            spark = launch(master, {"spark.log.level": "ERROR"}, name="cerebro")
+        batches = [spark.read.parquet(each) for each in tables]
+        if batches:
+            settings.setdefault("feature_columns", _features(batches[0], settings))
+        running = make(backend=make_backend(spark), **{"feature_columns": _UNREAD, **settings})
+        if plan:
+            typer.echo(running.explain(batches[0] if batches and not before.run_ids else None))
+            return
+        out.mkdir(parents=True, exist_ok=True)
+        track_into(out, experiment)
+        cycle = running.resume() if resume else None
+        for batch in batches:
+            if cycle is not None:
+                _write_cycles(cycle, before.run_ids, out)
+            cycle = running.fit(batch)
+        assert cycle is not None  # noqa: S101 - seen above, before Spark
+        _write_cycles(cycle, before.run_ids, out)
+        write_selection(cycle, out)
+        if pool is not None:
+            _write_wanted(running.score(spark.read.parquet(pool), how or _HOW, limit=ask or _ASK), out)
+
+
+def _check_order(
+    tables: Sequence[str],
+    before: Adaptation,
+    *,
+    pool: str | None,
+    how: str | None,
+    ask: int | None,
+    resume: bool,
+    plan: bool,
+) -> None:
+    """Check that what is asked for can be done in this state of the campaign, and together."""
+    from cerebro_spark.adaptation import check_how  # noqa: PLC0415 - as above
+
+    if resume and not before.run_ids:
+        raise RunError(f"{before.store.uri} has no cycle of an adaptation {before.name!r}: begin one with --table")
+    if plan and (resume or pool is not None):
+        raise InvalidArgumentError(f"--plan trains and scores nothing: leave out --{'resume' if resume else 'pool'}")
+    if not tables and not resume and not (plan and before.run_ids):
+        raise InvalidArgumentError("--table names newly labelled records, unless --resume goes on with the last cycle")
+    for option, value in (("--how", how), ("--ask", ask)):
+        if value is not None and pool is None:
+            raise InvalidArgumentError(f"{option} {value}: of which records? --pool names those without labels")
+    if how is not None:
+        check_how(how, ask)
+
+
+def _check_tables(tables: Sequence[str], pool: str | None, settings: Mapping[str, Any], master: str | None) -> None:
+    features = [settings["id_column"], *feature_names(settings.get("feature_columns", ()))]
+    weight = [settings["weight_column"]] if "weight_column" in settings else []
+    for each in tables:
+        check_table(each, [*features, *settings["label_columns"], *weight], "--table", master)
+    if pool is not None:
+        check_table(pool, features, "--pool", master)
+
+
+def _features(df: DataFrame, settings: Mapping[str, Any]) -> list[str]:
+    others = {settings["id_column"], *settings["label_columns"], settings.get("weight_column")}
+    return [name for name in df.columns if name not in others]
+
+
+def _write_cycles(cycle: Cycle, before: Sequence[str], out: Path) -> None:
+    """Write a line a cycle; those of earlier calls stay, for a cycle that was over has nothing to measure."""
+    import pandas as pd  # noqa: PLC0415 - `--help` is not to wait
+
+    from cerebro_spark.adaptation import CycleResult, cycles_figure  # noqa: PLC0415 - as above
+
+    path = out / "cycles.csv"
+    lines = {line.run: line for line in cycle.cycles}
+    if path.is_file():
+        for written in pd.read_csv(path, dtype={"run": str}).to_dict("records"):
+            if written["run"] in before:
+                lines[written["run"]] = CycleResult(**{str(name): value for name, value in written.items()})
+    ordered = [lines[run] for run in sorted(lines)]
+    pd.DataFrame(map(asdict, ordered)).to_csv(path, index=False)
+    cycles_figure(ordered, cycle.spec.objectives[0].metric).savefig(out / "cycles.png", dpi=120)
+
+
+def _write_wanted(ranked: DataFrame, out: Path) -> None:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+    wanted = ranked.toArrow()
+    pq.write_table(wanted, out / "ask.parquet")
+    typer.echo(f"to label next: {wanted.num_rows} records in {out / 'ask.parquet'}, the most useful first")

@@ -1,0 +1,43 @@
+"""What a command leaves of a search: its trials as a table, pictures, the plan, and the best model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+if TYPE_CHECKING:
+    from cerebro_spark.tune import Selection
+
+__all__ = ["write_selection"]
+
+
+def write_selection(selection: Selection, out: Path) -> None:
+    """Write the files of a selection, and print its trials, the best first.
+
+    Parameters
+    ----------
+    selection : Selection
+    out : Path
+        A folder that is there: ``trials.csv``, ``gantt.png``, ``learning_curves.png``, ``run.txt``, ``best_model``.
+
+    Raises
+    ------
+    NoModelError
+        No configuration finished: there is no best model. All other files are written.
+    """
+    selection.to_pandas().to_csv(out / "trials.csv", index=False)
+    selection.gantt().savefig(out / "gantt.png", dpi=120)
+    selection.plot().savefig(out / "learning_curves.png", dpi=120)
+    (out / "run.txt").write_text(selection.explain() + "\n")
+    table = RichTable("", "params", "status", *(each.metric for each in selection.spec.objectives))
+    for trial in selection.trials:
+        params = ", ".join(f"{name}={value}" for name, value in trial.params.items())
+        table.add_row(trial.trial_id, params, trial.status, *(f"{value:.4f}" for value in trial.scores.values()))
+    Console().print(table)
+    typer.echo(selection.explain())
+    selection.best_model.write().overwrite().save(str((out / "best_model").resolve()))
+    typer.echo(f"best: {selection.best.trial_id}; files in {out}; run {selection.run_id}")

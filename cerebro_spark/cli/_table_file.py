@@ -1,0 +1,42 @@
+"""A table that a command reads: whether it is there, and has its columns, before Spark starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cerebro_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["check_table", "feature_names"]
+
+
+def check_table(table: str, columns: Iterable[str], option: str, master: str | None) -> None:
+    """Check a ``.parquet``; of one that this machine does not see, the name alone.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no ``.parquet``, or there is none.
+    ColumnError
+        A column is missing.
+    """
+    from udfs.driver import check_file_columns, is_here, is_parquet  # noqa: PLC0415 - `--help` is not to wait
+
+    if not is_parquet(table):
+        raise InvalidArgumentError(f"{option} {table!r}: a .parquet")
+    if is_here(table, master):
+        check_file_columns(table, columns, option)
+
+
+def feature_names(features: Sequence[str] | Mapping[str, Sequence[str]]) -> list[str]:
+    """List the columns of all inputs of a network.
+
+    Examples
+    --------
+    >>> feature_names({"numbers": ["age", "hours"], "words": ["town"]})
+    ['age', 'hours', 'town']
+    """
+    groups = features.values() if hasattr(features, "values") else (features,)
+    return [name for group in groups for name in group]

@@ -1,0 +1,91 @@
+"""Freezing schedules in a search on real Spark: interrupted, resumed and replayed, with the bits of a plain loop."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from pyspark import cloudpickle
+from searches import BATCH, adult, disk_full_after, network, search, states, trainer
+
+from cerebro_spark import ModelTrainer, Selection, SparkBackend, Store
+from cerebro_spark.errors import RunError, TrainerError
+from udfs.shards import load_shard
+from udfs.training import initial_seed, row_order
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cerebro_spark.tune import TrialResult
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+# By epoch. The first phase holds the linear layer and the batch norm.
+PHASES = {0: "1", 1: "0", 2: None}
+FROZEN = [(0, 1), (0,), ()]
+
+
+def scheduled(params: dict[str, Any]) -> ModelTrainer:
+    return replace(trainer(params), freeze_until=PHASES)
+
+
+def plain(found: Selection, trial: TrialResult) -> dict[str, np.ndarray]:
+    """Train a trial by an ordinary loop along its visits, on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(initial_seed(found.spec.seed, trial.trial_id))
+    net = network(trial.params["hidden"])
+    optimizer = torch.optim.Adam(net.parameters(), lr=trial.params["lr"])
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    for place, (epoch, partition) in enumerate(trial.visits):
+        net.train().requires_grad_()
+        for layer in FROZEN[epoch]:
+            net.get_submodule(str(layer)).eval().requires_grad_(False)
+        data = load_shard(found.prepared, "train", partition)
+        order = row_order(found.spec.seed, trial.trial_id, epoch, partition, data.rows)
+        for start in range(0, data.rows, BATCH):
+            picked = order[start : start + BATCH]
+            optimizer.zero_grad()
+            outputs = net(torch.from_numpy(data.inputs[0][picked]))
+            torch.nn.CrossEntropyLoss()(outputs, torch.from_numpy(data.labels[0][picked])).backward()
+            optimizer.step()
+        if place % 2 == 1:
+            scheduler.step()
+    torch.set_num_threads(threads)
+    return {name: value.numpy() for name, value in net.state_dict().items()}
+
+
+def check(found: Selection) -> None:
+    held = states(found)
+    assert len(held) == 2
+    for trial in found.trials:
+        assert trial.status == "finished", trial.traceback
+        for name, value in plain(found, trial).items():
+            np.testing.assert_array_equal(held[trial.trial_id][name], value, err_msg=f"{trial.trial_id} {name}")
+
+
+@pytest.mark.extended
+def test_models_that_are_interrupted_resumed_and_replayed_are_those_of_a_plain_loop(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.from_uri(str(tmp_path))
+    space = {"lr": [0.01], "hidden": [8, 16]}
+    sought = search(spark, store, trainer_fn=scheduled, search_space=space, num_epochs=3)
+    with disk_full_after(3, monkeypatch), pytest.raises(RunError, match="the disk is full"):
+        sought.fit(adult(spark, 600), run_id="run")
+    backend = SparkBackend(spark, num_workers=2, threads=1)
+    found = Selection.resume(store, "run", backend=backend, trainer_fn=scheduled, progress=False)
+    assert any(event.fetched_bytes for event in found.outcome.events), "nothing hopped"
+    check(found)
+    check(found.replay(backend=backend, progress=False))
+    short = search(spark, store, trainer_fn=scheduled, search_space=space, num_epochs=2)
+    with pytest.raises(TrainerError, match="the phase of epoch 2 never begins, for epochs=2 end with 1"):
+        short.fit(found.prepared)

@@ -1,0 +1,380 @@
+"""Records of a pool on their way through the best model: the frozen layers first, then what was trained."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from udfs.adaptation._coverage import CoreSet, Projection, flattened
+from udfs.adaptation._inputs import input_expressions
+from udfs.adaptation._pool_features import PoolFeatures, PoolKeeper, PoolReader
+from udfs.adaptation._reader import FeatureReader
+from udfs.adaptation._rows import batches
+from udfs.adaptation._trunk import Trunk
+from udfs.arrow import rebatch
+from udfs.handlers import register_framework, registered_frameworks
+from udfs.inference import NetworkInputs
+from udfs.node import keep_freed_memory, limit_threads
+from udfs.shards import SPLITS, Ledger, by_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.adaptation._features import FeatureStore
+    from udfs.handlers import Adapted, Framework
+    from udfs.inference import OutputUncertainty
+    from udfs.shards import GrowingData
+
+__all__ = [
+    "AdaptedOpener",
+    "BestModel",
+    "LabelledCoreSet",
+    "LabelledIds",
+    "PoolCoreSet",
+    "PoolPass",
+    "PoolUncertainty",
+]
+
+MASK = "attention_mask"
+"""Column that is 0 where a token is padding."""
+
+
+class AdaptedOpener(Protocol):
+    """Opens a configuration in a worker: ``functools.partial`` of :func:`udfs.training.open_adapted` is one."""
+
+    def __call__(self, params: Mapping[str, Any], /) -> Adapted:
+        """Open the configuration of some params."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestModel:
+    """A trained configuration, to be opened in a worker.
+
+    Parameters
+    ----------
+    opener : AdaptedOpener
+    params : mapping
+    state : callable
+        Reads its checkpoint.
+    """
+
+    opener: AdaptedOpener
+    params: Mapping[str, Any]
+    state: Callable[[], bytes]
+
+    def open(self) -> Adapted:
+        """Open it, as it was trained."""
+        adapted = self.opener(self.params)
+        adapted.session.restore(self.state())
+        return adapted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolBatch:
+    """Some rows of a pool.
+
+    Parameters
+    ----------
+    bucket : int
+        Number of the shard that their ids belong to; one more than there are shards where they have no id.
+    rows : pyarrow.RecordBatch
+        As Spark gave them, without the bucket.
+    good : array of bool, shape (rows,)
+        Whether a row could be read.
+    feeds : tuple of array, each of shape (good rows, ...)
+        What the trained part of the model reads.
+    present : array of bool, shape (good rows, tokens), or None
+        Tokens that are no padding.
+    """
+
+    bucket: int
+    rows: pa.RecordBatch
+    good: NDArray[np.bool_]
+    feeds: tuple[NDArray[Any], ...]
+    present: NDArray[np.bool_] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPass:
+    """The pass of a pool's rows through the frozen layers of the best model.
+
+    Parameters
+    ----------
+    model : BestModel
+    data : GrowingData
+        The labelled records.
+    features : FeatureStore
+        Where their layers are stored.
+    stored : mapping of str to mapping
+        Expressions of the stored layers, with params of a configuration that has each. They are kept of the pool too.
+    room : int
+        Bytes that may be kept of the records of each shard.
+    images : tuple of str
+        Columns that arrive as images.
+    batch_size : int
+        Rows at a time: that of materialising.
+    threads : int
+    registered : tuple of Framework
+        Frameworks that the driver registered by hand.
+    """
+
+    model: BestModel
+    data: GrowingData
+    features: FeatureStore
+    stored: Mapping[str, Mapping[str, Any]]
+    room: int
+    images: tuple[str, ...]
+    batch_size: int
+    threads: int = 1
+    registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
+
+    def open(self) -> Adapted:
+        """Open the model in a worker."""
+        keep_freed_memory()
+        register_framework(*self.registered)
+        limit_threads(self.threads)
+        return self.model.open()
+
+    def batches(self, rows: Iterable[pa.RecordBatch], adapted: Adapted) -> Iterator[PoolBatch]:
+        """Take rows of one of Spark's partitions through the frozen layers, a batch at a time.
+
+        What is computed of the stored layers is kept, as far as there is room, and not computed again.
+
+        The rows have the number of their shard, by which they are sorted, the id, a hash of the features, and the
+        features as Spark encodes them; what follows passes through.
+        """
+        models = self._models(adapted)
+        inputs = input_expressions(models, self.data)
+        wants = list(dict.fromkeys([*feeds_of(adapted), *self.stored]))
+        reading = NetworkInputs(self.data.inputs, self.images)
+        names = [column.name for column in reading.columns]
+        for bucket, parts in itertools.groupby(by_shard(rows), key=lambda part: part[0]):
+            split, partition = SPLITS[min(bucket // self.data.num_shards, 1)], bucket % self.data.num_shards
+            pool = PoolFeatures(self.features)
+            reader = PoolReader(pool, split, partition, models, inputs, wants)
+            # Records without an id are of no shard.
+            room = self.room if bucket < 2 * self.data.num_shards else 0
+            keeper = PoolKeeper(pool, split, partition, tuple(self.stored), room)
+            for batch in rebatch((part for _, part in parts), self.batch_size):
+                encoded = pa.RecordBatch.from_arrays(batch.columns[2 : 2 + len(names)], names=names)
+                arrays, reasons = reading.read(encoded)
+                good = np.array([reason is None for reason in reasons], np.bool_)
+                feeds: tuple[NDArray[Any], ...] = ()
+                if good.any():
+                    ids, hashes = (batch.column(place).filter(pa.array(good)) for place in range(2))
+                    raw = {key: arrays[number] for key, number in inputs.items()}
+                    found, fresh = reader(ids.to_pylist(), hashes.to_numpy(), raw)
+                    keeper.take(ids.to_pylist(), hashes.to_numpy(), found, fresh)
+                    # The same as they are when they are read the next time, and as the model was trained on them.
+                    found |= {key: self.features.as_stored(found[key]) for key in self.stored}
+                    feeds = tuple(found[key] for key in feeds_of(adapted))
+                yield PoolBatch(bucket, batch, good, feeds, self._present(arrays))
+            keeper.close()
+
+    def labelled(self, split: str, partition: int, adapted: Adapted) -> Iterator[PoolBatch]:
+        """Take the labelled records of a shard the same way, from the layers that are stored."""
+        models = self._models(adapted)
+        inputs = input_expressions(models, self.data)
+        trunk = Trunk(models, [*self.stored, *inputs], feeds_of(adapted))
+        reader = FeatureReader(self.features, self.data, batch_size=self.batch_size)
+        mask = [key for key, number in inputs.items() if number == self._mask]
+        rows = reader.rows(split, partition, list(dict.fromkeys([*trunk.loads, *mask])), models)
+        for batch in batches(rows, np.arange(rows.rows), self.batch_size):
+            found = trunk(batch.inputs)
+            present = batch.inputs[mask[0]] > 0 if mask else None
+            nothing = pa.RecordBatch.from_arrays([pa.nulls(batch.rows)], names=["id"])
+            feeds = tuple(found[key] for key in feeds_of(adapted))
+            yield PoolBatch(0, nothing, np.ones(batch.rows, np.bool_), feeds, present)
+
+    def _models(self, adapted: Adapted) -> list[Adapted]:
+        """Open as many configurations as have the stored layers between them."""
+        return [adapted, *(self.model.opener(params) for params in _others(self.stored, self.model.params))]
+
+    @property
+    def _mask(self) -> int | None:
+        """Number of the input that says which tokens are padding."""
+        places = [place for place, group in enumerate(self.data.inputs) if [c.name for c in group.columns] == [MASK]]
+        return places[0] if places else None
+
+    def _present(self, arrays: Sequence[NDArray[Any]]) -> NDArray[np.bool_] | None:
+        return None if self._mask is None else arrays[self._mask] > 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUncertainty:
+    """Uncertainty of the best model about the records of a pool. Call it with ``mapInArrow``.
+
+    Parameters
+    ----------
+    source : PoolPass
+    uncertainty : OutputUncertainty
+    names : tuple of str
+        Columns that pass through.
+    output : str
+        Column to add, ``double``; null where a row cannot be read, or the model gives NaN.
+    """
+
+    source: PoolPass
+    uncertainty: OutputUncertainty
+    names: tuple[str, ...]
+    output: str
+
+    def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, each with its score."""
+        first = next(filter(len, rows := iter(rows)), None)
+        if first is None:
+            return
+        adapted = self.source.open()
+        for batch in self.source.batches(itertools.chain([first], rows), adapted):
+            scores = np.full(len(batch.good), np.nan)
+            if batch.good.any():
+                outputs = adapted.session.predict(batch.feeds)[0]
+                scores[batch.good] = self.uncertainty(outputs, batch.present)
+            kept = batch.rows.columns[len(batch.rows.columns) - len(self.names) :]
+            # NaN would be Spark's largest number.
+            yield pa.RecordBatch.from_arrays(
+                [*kept, pa.array(scores, mask=np.isnan(scores))], names=[*self.names, self.output]
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCoreSet:
+    """Records of a pool that cover it, a few of each shard. Call it with ``mapInArrow``.
+
+    Parameters
+    ----------
+    source : PoolPass
+    centres : array of float32, shape (centres, dimensions)
+        Vectors of labelled records.
+    count : int
+        Records of each shard.
+    seed : int
+        Of the projection.
+    """
+
+    source: PoolPass
+    centres: NDArray[np.float32]
+    count: int
+    seed: int
+
+    schema = "bucket int, place int, id string, vector array<float>"
+
+    def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the chosen records of each shard, in the order of their choice."""
+        first = next(filter(len, rows := iter(rows)), None)
+        if first is None:
+            return
+        adapted, projection = self.source.open(), Projection(self.seed)
+        found = self.source.batches(itertools.chain([first], rows), adapted)
+        for bucket, parts in itertools.groupby(found, key=lambda batch: batch.bucket):
+            core = CoreSet(self.centres, self.count)
+            for batch in parts:
+                if not batch.good.any():
+                    continue
+                vectors = vectors_of(adapted, batch, projection)
+                ids = batch.rows.column(0).filter(pa.array(batch.good))
+                # A record without an id cannot be told of, one with NaN is nowhere.
+                usable = np.isfinite(vectors).all(axis=1) & ids.is_valid().to_numpy(zero_copy_only=False)
+                core.add(ids.filter(pa.array(usable)).to_pylist(), vectors[usable])
+            yield _core_rows(bucket, *core.records())
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledCoreSet:
+    """Labelled records that cover them all, a few of each shard. Call it with ``mapInArrow`` on numbers of shards.
+
+    Parameters
+    ----------
+    source : PoolPass
+    count : int
+        Records of each shard; where it has no more, these are all.
+    seed : int
+        Of the projection.
+    """
+
+    source: PoolPass
+    count: int
+    seed: int
+
+    schema = PoolCoreSet.schema
+
+    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the chosen records of each shard; their ids do not matter."""
+        own = [number for batch in numbers for number in batch.column(0).to_pylist()]
+        if not own:
+            return
+        adapted, projection = self.source.open(), Projection(self.seed)
+        data = self.source.data
+        for number in own:
+            split, partition = SPLITS[number // data.num_shards], number % data.num_shards
+            core: CoreSet | None = None
+            if any((shard.split, shard.partition) == (split, partition) and shard.rows for shard in data.shards):
+                for batch in self.source.labelled(split, partition, adapted):
+                    vectors = vectors_of(adapted, batch, projection)
+                    core = core or CoreSet(np.empty((0, vectors.shape[1]), np.float32), self.count)
+                    core.add([""] * len(vectors), vectors)
+            if core is not None:
+                yield _core_rows(number, *core.records())
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledIds:
+    """The ids of the labelled records. Call it with ``mapInArrow`` on numbers of shards.
+
+    Parameters
+    ----------
+    data : GrowingData
+    """
+
+    data: GrowingData
+
+    column = "cerebro_spark_labelled"
+    schema = f"{column} string"
+
+    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the ids of each shard."""
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                split, partition = SPLITS[number // self.data.num_shards], number % self.data.num_shards
+                ids = Ledger(self.data.increments, split, partition).ids()
+                yield pa.RecordBatch.from_arrays([pa.array(ids, pa.string())], names=[self.column])
+
+
+def feeds_of(adapted: Adapted) -> list[str]:
+    """Give the expressions of what the trained part of a model reads."""
+    return [adapted.graph.expression(name) for name in adapted.feeds]
+
+
+def vectors_of(adapted: Adapted, batch: PoolBatch, projection: Projection) -> NDArray[np.float32]:
+    """Make the vectors of a batch's good rows: of the frozen layers that are read, or of the outputs where none is."""
+    layers = [array for name, array in zip(adapted.feeds, batch.feeds, strict=True) if name not in adapted.graph.inputs]
+    if not layers:
+        layers = list(adapted.session.predict(batch.feeds)[:1])
+    return projection(flattened(layers, batch.present))
+
+
+def _others(stored: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """List the configurations that have the stored layers, each once and without one that is open."""
+    others: list[Mapping[str, Any]] = []
+    for params in stored.values():
+        if params != own and params not in others:
+            others.append(params)
+    return others
+
+
+def _core_rows(bucket: int, ids: Sequence[str], vectors: NDArray[np.float32]) -> pa.RecordBatch:
+    offsets = pa.array(np.arange(len(ids) + 1, dtype=np.int32) * np.int32(vectors.shape[1]))
+    return pa.RecordBatch.from_pydict(
+        {
+            "bucket": pa.array([bucket] * len(ids), pa.int32()),
+            "place": pa.array(range(len(ids)), pa.int32()),
+            "id": pa.array(ids, pa.string()),
+            "vector": pa.ListArray.from_arrays(offsets, pa.array(vectors.reshape(-1))),
+        }
+    )

@@ -1,0 +1,373 @@
+"""Layers of records of a pool, which wait in the store until their records are labelled."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from udfs.adaptation._errors import DamagedFeatureError, MissingFeatureError
+from udfs.adaptation._features import FOLDER
+from udfs.adaptation._segment import Segment
+from udfs.adaptation._trunk import Trunk
+from udfs.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.adaptation._features import FeatureStore
+    from udfs.adaptation._trunk import TrunkModel
+
+__all__ = ["PoolChunk", "PoolFeatures", "PoolKeeper", "PoolReader"]
+
+_LOG = logging.getLogger(__name__)
+
+POOLS = "pools"
+"""Folder of the ledgers: which record lies where."""
+
+# No batch of labels has such a fingerprint.
+_PREFIX = "pool"
+_DIGITS = 28
+_NOT_LABELLED = -1
+# Of a file; a task holds so much.
+_CHUNK_BYTES = 32 << 20
+_LEDGER = pa.schema([("id", pa.string()), ("features", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolChunk:
+    """Some records of a pool whose layers lie in one file each.
+
+    Parameters
+    ----------
+    segment : Segment
+        As the rows of a batch of labels have it: the files are found by it.
+    ids : list of str
+    hashes : array of int64, shape (rows,)
+        Of the records' features, as the data's ledger has them.
+    expressions : tuple of str
+        Of the layers that are stored.
+    """
+
+    segment: Segment
+    ids: list[str]
+    hashes: NDArray[np.int64]
+    expressions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFeatures:
+    """Outputs of frozen layers of records that have no label yet, in the folder of a campaign's :class:`FeatureStore`.
+
+    They lie by the shard that their id belongs to, so that whoever has the labelled records of a shard finds them. A
+    file is made of some records and never changes; a ledger beside it, named by a hash of what it says, tells whose
+    rows they are. Nothing else depends on them: they may be deleted at any time.
+
+    Parameters
+    ----------
+    features : FeatureStore
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from udfs.adaptation import FeatureStore
+    >>> from udfs.store import Store
+    >>> pool = PoolFeatures(FeatureStore(Store.from_uri(tempfile.mkdtemp()), "campaign"))
+    >>> pool.add("train", 0, ["tweet-7"], np.array([42]), {"e1": np.ones((1, 3), np.float32)})
+    >>> [(chunk.ids, chunk.expressions) for chunk in pool.chunks("train", 0)]
+    [(['tweet-7'], ('e1',))]
+    """
+
+    features: FeatureStore
+
+    def add(
+        self,
+        split: str,
+        partition: int,
+        ids: Sequence[str],
+        hashes: NDArray[np.int64],
+        outputs: Mapping[str, NDArray[Any]],
+    ) -> None:
+        """Keep layers of records of one shard.
+
+        Raises
+        ------
+        udfs.store.StoreError
+            The store cannot be written: nothing of it is kept.
+        """
+        segment = Segment(_NOT_LABELLED, _fingerprint(ids, hashes), split, partition, len(ids))
+        shapes = {key: (array.shape[1:], str(array.dtype)) for key, array in outputs.items()}
+        with self.features.writing(segment, shapes) as files:
+            for key, array in outputs.items():
+                files[key].write(array)
+        table = pa.Table.from_arrays([pa.array(ids, pa.string()), pa.array(hashes, pa.int64())], schema=_LEDGER)
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        self.features.store.write(memoryview(sink.getvalue()), *self._ledger(split, partition, segment.fingerprint))
+
+    def chunks(self, split: str, partition: int) -> Iterator[PoolChunk]:
+        """List what is kept of the records of a shard; a ledger that is damaged is deleted."""
+        store, folder = self.features.store, self._folder(split, partition)
+        layers = self.features.expressions()
+        for name in store.list(*folder):
+            fingerprint = name.partition(".")[0]
+            try:
+                table = pq.read_table(pa.BufferReader(store.read(*folder, name)), schema=_LEDGER)
+                ids, hashes = table["id"].to_pylist(), table["features"].to_numpy()
+                intact = _fingerprint(ids, hashes) == fingerprint
+            except (pa.ArrowException, OSError, TypeError):
+                intact = False
+            if not intact:
+                _LOG.warning("%s is damaged: the layers of its records are computed anew", store.url(*folder, name))
+                store.delete(*folder, name)
+                continue
+            segment = Segment(_NOT_LABELLED, fingerprint, split, partition, len(ids))
+            yield PoolChunk(segment, ids, hashes, tuple(key for key in layers if self.features.has(key, segment)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept."""
+        return not self.features.store.exists(POOLS, self.features.name)
+
+    def forget(self, chunk: PoolChunk) -> None:
+        """Delete what is kept of some records: it is damaged."""
+        segment = chunk.segment
+        self.features.store.delete(*self._ledger(segment.split, segment.partition, segment.fingerprint))
+        for key in chunk.expressions:
+            self.features.delete(key, segment)
+
+    def drop(self) -> None:
+        """Delete everything: labelled records need the room."""
+        store, name = self.features.store, self.features.name
+        store.delete(POOLS, name)
+        for expression in self.features.expressions():
+            for folder in store.list(FOLDER, name, expression):
+                if folder.startswith(_PREFIX):
+                    store.delete(FOLDER, name, expression, folder)
+
+    def prune(self) -> None:
+        """Delete the ledgers of records of which no layer is left."""
+        store, name = self.features.store, self.features.name
+        left = {
+            folder.partition("-")[0]
+            for expression in self.features.expressions()
+            for folder in store.list(FOLDER, name, expression)
+        }
+        for place in store.list(POOLS, name):
+            for ledger in store.list(POOLS, name, place):
+                if ledger.partition(".")[0] not in left:
+                    store.delete(POOLS, name, place, ledger)
+
+    def _folder(self, split: str, partition: int) -> tuple[str, ...]:
+        return (POOLS, self.features.name, f"{split}-{partition:05d}")
+
+    def _ledger(self, split: str, partition: int, fingerprint: str) -> tuple[str, ...]:
+        return (*self._folder(split, partition), f"{fingerprint}.parquet")
+
+
+class PoolReader:
+    """Gives layers of records: those of a scored pool from the store, where that saves work, and others by computing.
+
+    Parameters
+    ----------
+    pool : PoolFeatures
+    split : {"train", "validation"}
+    partition : int
+        Of all records that are asked for.
+    models : sequence of TrunkModel
+        Between them they have the layers.
+    inputs : collection of str
+        Expressions of the networks' inputs.
+    wants : sequence of str
+        Expressions of the layers.
+
+    Attributes
+    ----------
+    damaged : int
+        Files that were damaged, and are gone.
+
+    Notes
+    -----
+    The bits of a row depend on its batch. A stored layer has those of the pool's batch, and what is computed has those
+    of the batch that is left without the stored ones: they agree with those of a plain pass within 1e-5. Where nothing
+    is stored the batch is the plain one.
+    """
+
+    def __init__(
+        self,
+        pool: PoolFeatures,
+        split: str,
+        partition: int,
+        models: Sequence[TrunkModel],
+        inputs: Collection[str],
+        wants: Sequence[str],
+    ) -> None:
+        self._pool = pool
+        self._plain = Trunk(models, inputs, wants)
+        self._chunks: list[tuple[PoolChunk, Trunk]] = []
+        self._places: dict[tuple[str | None, int], tuple[int, int]] = {}
+        self.damaged = 0
+        trunks: dict[tuple[str, ...], Trunk] = {}
+        for chunk in pool.chunks(split, partition):
+            key = chunk.expressions
+            if key not in trunks:
+                trunks[key] = Trunk(models, [*key, *inputs], wants)
+            if not self._saves(trunks[key], inputs, wants):
+                continue
+            self._chunks.append((chunk, trunks[key]))
+            for row, place in enumerate(zip(chunk.ids, chunk.hashes.tolist(), strict=True)):
+                self._places[place] = (len(self._chunks) - 1, row)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is stored that would save work."""
+        return not self._places
+
+    def __call__(
+        self, ids: Sequence[str | None], hashes: NDArray[np.int64], raw: Mapping[str, NDArray[Any]]
+    ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+        """Give the layers of a batch of records.
+
+        Parameters
+        ----------
+        ids : sequence of str or None
+        hashes : array of int64, shape (rows,)
+            Of their features.
+        raw : mapping of str to array, each of shape (rows, ...)
+            All inputs.
+
+        Returns
+        -------
+        dict of str to array
+            The layers, by expression.
+        array of bool, shape (rows,)
+            Which records passed the frozen layers from the inputs on.
+        """
+        while True:
+            found = [self._places.get(key, (-1, -1)) for key in zip(ids, hashes.tolist(), strict=True)]
+            places = np.array(found, np.int64).reshape(-1, 2)
+            numbers = np.unique(places[:, 0]).tolist()
+            if numbers == [-1]:
+                return self._plain(raw), np.ones(len(places), np.bool_)
+            try:
+                parts = [(places[:, 0] == number, self._part(number, places, raw)) for number in numbers]
+            except _UselessError as error:
+                self._leave(error.number)
+                continue
+            outputs = {}
+            for key, first in parts[0][1].items():
+                outputs[key] = np.empty((len(places), *first.shape[1:]), first.dtype)
+                for own, part in parts:
+                    outputs[key][own] = part[key]
+            return outputs, places[:, 0] < 0
+
+    def _part(self, number: int, places: NDArray[np.int64], raw: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        own = places[:, 0] == number
+        given = {key: array[own] for key, array in raw.items()}
+        if number < 0:
+            return self._plain(given)
+        chunk, trunk = self._chunks[number]
+        try:
+            for key in trunk.loads:
+                if key in chunk.expressions:
+                    given[key] = self._pool.features.open(key, chunk.segment)[places[own, 1]]
+        except (DamagedFeatureError, MissingFeatureError) as error:
+            _LOG.warning("%s", error)
+            raise _UselessError(number) from error
+        return trunk(given)
+
+    def _leave(self, number: int) -> None:
+        """Forget a chunk that is damaged."""
+        self.damaged += 1
+        self._pool.forget(self._chunks[number][0])
+        self._places = {key: place for key, place in self._places.items() if place[0] != number}
+
+    def _saves(self, trunk: Trunk, inputs: Collection[str], wants: Sequence[str]) -> bool:
+        reads_inputs = any(key in inputs and key not in wants for key in trunk.loads)
+        return trunk.flops < self._plain.flops or not reads_inputs
+
+
+class PoolKeeper:
+    """Keeps layers of a pool's records as they are computed, a file of some of them at a time.
+
+    A store that cannot be written ends it, with a warning: the pool is scored all the same.
+
+    Parameters
+    ----------
+    pool : PoolFeatures
+    split : {"train", "validation"}
+    partition : int
+        Of all records.
+    keys : tuple of str
+        Expressions of the layers.
+    room : int
+        Bytes that may be written.
+    """
+
+    def __init__(self, pool: PoolFeatures, split: str, partition: int, keys: tuple[str, ...], room: int) -> None:
+        self._pool, self._place, self._keys, self._room = pool, (split, partition), keys, room if keys else 0
+        self._ids: list[str] = []
+        self._hashes: list[NDArray[np.int64]] = []
+        self._outputs: dict[str, list[NDArray[Any]]] = {key: [] for key in keys}
+        self._nbytes = 0
+
+    def take(
+        self,
+        ids: Sequence[str | None],
+        hashes: NDArray[np.int64],
+        outputs: Mapping[str, NDArray[Any]],
+        fresh: NDArray[np.bool_],
+    ) -> None:
+        """Keep the fresh ones of some records, as far as there is room."""
+        rows = [row for row in np.flatnonzero(fresh).tolist() if ids[row] is not None]
+        row_bytes = sum(
+            self._pool.features.row_bytes(outputs[key].shape[1:], str(outputs[key].dtype)) for key in self._keys
+        )
+        if row_bytes:
+            rows = rows[: self._room // row_bytes]
+        if not rows or not self._room:
+            return
+        self._room -= len(rows) * row_bytes
+        self._nbytes += len(rows) * row_bytes
+        self._ids += [str(ids[row]) for row in rows]
+        self._hashes.append(hashes[rows])
+        for key in self._keys:
+            self._outputs[key].append(outputs[key][rows])
+        if self._nbytes >= _CHUNK_BYTES:
+            self.close()
+
+    def close(self) -> None:
+        """Write what was taken."""
+        if not self._ids:
+            return
+        outputs = {key: np.concatenate(arrays) for key, arrays in self._outputs.items()}
+        try:
+            self._pool.add(*self._place, self._ids, np.concatenate(self._hashes), outputs)
+        except StoreError as error:
+            _LOG.warning("%s: the layers of the pool are not kept", error)
+            self._room = 0
+        self._ids, self._hashes, self._nbytes = [], [], 0
+        self._outputs = {key: [] for key in self._keys}
+
+
+class _UselessError(Exception):
+    """A chunk cannot be read."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _fingerprint(ids: Sequence[str], hashes: NDArray[np.int64]) -> str:
+    digest = hashlib.blake2b(digest_size=_DIGITS // 2)
+    for one in ids:
+        digest.update(f"{len(one)}:{one}".encode())
+    digest.update(np.ascontiguousarray(hashes, np.int64).tobytes())
+    return _PREFIX + digest.hexdigest()

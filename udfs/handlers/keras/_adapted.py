@@ -1,0 +1,184 @@
+"""A trainer of Keras, opened where its frozen layers end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from keras.layers import Lambda
+
+from optimizer.errors import GraphError
+from optimizer.graph import frontier, materialisable
+from udfs.handlers._adapted import AdaptedModel, frozen_hash, trained_whole, with_columns
+from udfs.handlers._protocol import UntraceableModelError
+from udfs.handlers._records import check_trunk
+from udfs.handlers.keras._apart import keeps_records_apart
+from udfs.handlers.keras._branch_session import BranchSession
+from udfs.handlers.keras._capture import capture
+from udfs.handlers.keras._fingerprint import structure
+from udfs.handlers.keras._graph import layer_graph
+from udfs.handlers.keras._measure import BATCHES, measure
+from udfs.handlers.keras._model import KerasModel
+from udfs.handlers.keras._names import value_names
+from udfs.handlers.keras._open import is_functional
+from udfs.handlers.keras._session import scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+
+    from optimizer.graph import LayerGraph
+    from udfs.handlers import Adapted, Trainer
+    from udfs.handlers._protocol import TensorSpec
+    from udfs.handlers.keras._capture import Capture
+    from udfs.handlers.keras._measure import Measure
+
+__all__ = ["open_adapted"]
+
+# A class of the user's that has its own of these does with a batch what Keras would not.
+_STEPS = (
+    *("train_step", "test_step", "predict_step", "train_on_batch", "make_train_function"),
+    *("compute_loss", "compute_metrics", "__call__"),
+)
+
+
+def open_adapted(
+    trainer: Trainer,
+    inputs: Sequence[TensorSpec],
+    columns: Sequence[str],
+    device: str,
+    placed: Callable[[], AbstractContextManager[None]],
+) -> Adapted:
+    """Open a trainer; see :meth:`udfs.handlers.Framework.open_adapted`.
+
+    Parameters
+    ----------
+    trainer, inputs, columns, device
+        As for the framework's method.
+    placed : callable
+        As for :class:`KerasSession`.
+    """
+    session = BranchSession(trainer, placed)
+    slots = _slots(session)
+    try:
+        _check_own(trainer.model)
+        return _opened(trainer, session, inputs, columns, device, slots)
+    except (UntraceableModelError, GraphError) as error:
+        return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
+
+
+@dataclass
+class _KerasAdapted(AdaptedModel):
+    traced: KerasModel = field(kw_only=True)
+
+    def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Compute layers that training never changes; see :meth:`udfs.handlers.Adapted.trunk`."""
+        computed = [name for name in want if name not in have]
+        fed = {name: scaled(array) if name in self.graph.inputs else array for name, array in have.items()}
+        tensors = self.traced.run(fed, computed) if computed else {}
+        return {name: np.ascontiguousarray(tensors[name]) if name in tensors else have[name] for name in want}
+
+
+def _opened(
+    trainer: Trainer,
+    session: BranchSession,
+    inputs: Sequence[TensorSpec],
+    columns: Sequence[str],
+    device: str,
+    slots: int,
+) -> Adapted:
+    # The session divides pixels by 255.
+    read = [replace(spec, dtype="float32") if spec.dtype == "uint8" else spec for spec in inputs]
+    captured = capture(trainer.model, read, training=True)
+    measures = _measured(captured, read, trainer.model)
+    traced = KerasModel(captured, read, device)
+    traced.graph = layer_graph(captured, measures, session.learning)
+    _check_effects(captured, measures[0], traced.graph)
+    shown = with_columns(traced.graph, inputs, columns)
+    feeds = frontier(shown)
+    if set(feeds) == set(shown.inputs):
+        feeds = shown.inputs
+    else:
+        run = traced.branch(feeds)
+        if not all(map(keeps_records_apart, traced.trunk(feeds))):
+            check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
+        session.train_branch(run, [place for place, name in enumerate(feeds) if name in shown.inputs])
+    moving = frozenset[int]().union(*(effects.moves for effects in measures[0].effects))
+    session.open(moving, frozen_hash(shown, feeds))
+    return _KerasAdapted(shown, feeds, slots, "", trainer.model, session, trainer, traced=traced)
+
+
+def _measured(captured: Capture, inputs: Sequence[TensorSpec], model: Any) -> list[Measure]:
+    """Measure a model in training; of candidates with one architecture, made of Keras's layers, only the first."""
+    layers = model._flatten_layers()  # noqa: SLF001 - has no public reader
+    if not all(type(layer).__module__.startswith("keras.") and not isinstance(layer, Lambda) for layer in layers):
+        return [measure(captured, inputs, batch, model) for batch in BATCHES]
+    variables = {id(variable): place for place, variable in enumerate(model.variables)}
+    key = f"{structure(captured, model)} {inputs}"
+    if key not in _known:
+        made = [measure(captured, inputs, batch, model) for batch in BATCHES]
+        _known[key] = [_renamed(one, {**variables, 0: _NOBODY}) for one in made]
+        while len(_known) > _KEPT:
+            _known.pop(next(iter(_known)))
+    ids = {place: variable for variable, place in variables.items()}
+    return [_renamed(one, {**ids, _NOBODY: 0}) for one in _known[key]]
+
+
+def _renamed(measured: Measure, names: Mapping[int, int]) -> Measure:
+    """Call the variables that the steps move by other names: ids, or places among a model's variables."""
+    effects = [replace(done, moves=frozenset(map(names.__getitem__, done.moves))) for done in measured.effects]
+    return replace(measured, effects=effects)
+
+
+# Of the architectures of a search, by structure: with places for the ids of variables.
+_KEPT = 64
+_NOBODY = -1
+_known: dict[str, list[Measure]] = {}
+
+
+def _check_own(model: Any) -> None:
+    """Refuse a model that does more with a batch than Keras's own steps."""
+    kind = type(model)
+    if not is_functional(model):
+        raise UntraceableModelError(
+            f"{kind.__name__} has a call of its own, which may take another way in training: build the model with "
+            "keras.Model(inputs, outputs) or keras.Sequential"
+        )
+    own = [name for name in _STEPS if not str(getattr(kind, name).__module__).startswith("keras.")]
+    if own:
+        raise UntraceableModelError(f"{kind.__name__} has a {own[0]} of its own, which reads the whole model's inputs")
+    if model.compute_dtype != model.variable_dtype:
+        raise UntraceableModelError(
+            f"{model.name} computes in {model.compute_dtype} and keeps {model.variable_dtype}: its inputs are "
+            "converted before any layer"
+        )
+
+
+def _check_effects(captured: Capture, measured: Measure, graph: LayerGraph) -> None:
+    """Refuse what a stored tensor would not have: a mask beside it, a part of the loss, states that no model holds."""
+    names = value_names(captured)
+    constant = set(materialisable(graph))
+    for step, done in zip(captured.steps, measured.effects, strict=True):
+        layer = f"layer {step.path!r}"
+        if 0 in done.moves:
+            raise UntraceableModelError(
+                f"{layer} changes a variable that the model does not hold: give what draws random numbers a "
+                "keras.random.SeedGenerator of its own"
+            )
+        if constant.isdisjoint(names[index] for index in step.writes):
+            continue
+        if done.adds_loss:
+            raise UntraceableModelError(f"{layer} is frozen and adds to the loss, as an activity regularizer does")
+        if measured.masked.intersection(step.writes):
+            raise UntraceableModelError(f"{layer} is frozen and hands on a mask, which is no part of its tensor")
+
+
+def _slots(session: BranchSession) -> int:
+    """Count the tensors that the optimizer keeps for each variable, of its shape."""
+    learn = Counter(tuple(variable.shape) for variable in session.model.trainable_variables)
+    kept = Counter(tuple(variable.shape) for variable in session.model.optimizer.variables)
+    return max((kept[shape] // count for shape, count in learn.items() if shape), default=0)

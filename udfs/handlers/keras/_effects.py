@@ -1,0 +1,119 @@
+"""What a step of a Keras model does in training beside computing: random numbers, variables that it changes, memory."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import keras
+import tensorflow as tf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from udfs.handlers.keras._capture import Step
+
+__all__ = ["LOOPS", "Effects", "bodies", "effects"]
+
+LOOPS = {"While": "body", "StatelessWhile": "body"}
+"""TensorFlow's loops, with the attribute that names what they repeat."""
+
+_CALLS = {"PartitionedCall": ("f",), "StatefulPartitionedCall": ("f",), **{name: (at,) for name, at in LOOPS.items()}}
+_BRANCHES = dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch"))
+_DRAWS = re.compile("Random|Multinomial|TruncatedNormal")
+_CHANGES = re.compile("Assign.*VariableOp|ResourceScatter")
+
+# They give the memory of what they read.
+_VIEWS = frozenset({"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "ReadVariableOp", "StopGradient"})
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a step does.
+
+    Attributes
+    ----------
+    draws : bool
+        It takes random numbers.
+    moves : frozenset of int
+        Ids of the variables that it changes, as batch norm its statistics and dropout the state of its seed; 0 for one
+        that the model does not hold.
+    adds_loss : bool
+        It adds to the loss, as an activity regularizer does.
+    made_bytes : int
+        Bytes of the tensors that it makes, of the whole batch.
+    """
+
+    draws: bool
+    moves: frozenset[int]
+    adds_loss: bool
+    made_bytes: int
+
+
+def effects(step: Step, graph: Any, operations: Sequence[Any], variables: Sequence[Any]) -> Effects:
+    """Read the effects of a step off the operations that it has just put into a graph.
+
+    Parameters
+    ----------
+    step : Step
+        Called in training.
+    graph : tensorflow.Graph
+    operations : sequence of tensorflow.Operation
+        Of the step.
+    variables : sequence of keras.Variable
+        Of the model.
+    """
+    ids = {id(variable.value.handle): id(variable) for variable in variables}
+    handles = {id(inside): ids.get(id(outside), 0) for outside, inside in graph.captures}
+    moves = {handles.get(id(operation.inputs[0]), 0) for operation in operations if _CHANGES.fullmatch(operation.type)}
+    inside = [inner for operation in operations for inner in _inside(operation)]
+    layer = step.operation if isinstance(step.operation, keras.Layer) else None
+    if layer is not None and any(_CHANGES.fullmatch(operation.type) for operation in inside):
+        # A loop hands its variables on under other names.
+        learn = {id(variable) for variable in layer.trainable_variables}
+        moves.update(id(variable) for variable in layer.variables if id(variable) not in learn)
+    return Effects(
+        any(_DRAWS.search(operation.type) for operation in (*operations, *inside)),
+        frozenset(moves),
+        layer is not None and _adds_loss(layer),
+        sum(_made(operation) for operation in operations),
+    )
+
+
+def bodies(operation: Any) -> Iterator[Any]:
+    """Yield the graphs that an operation runs: of a function, of a loop's turn, of both branches."""
+    for attribute in (*_CALLS.get(operation.type, ()), *_BRANCHES.get(operation.type, ())):
+        name = operation.get_attr(attribute).name
+        function = operation.graph._get_function(name)  # noqa: SLF001 - TensorFlow has no public way to a function's graph
+        graph = getattr(function, "graph", None)
+        if graph is not None:
+            yield graph
+
+
+def _inside(operation: Any) -> Iterator[Any]:
+    for graph in bodies(operation):
+        for inner in graph.get_operations():
+            yield inner
+            yield from _inside(inner)
+
+
+def _adds_loss(layer: Any) -> bool:
+    """Whether a call has just added to the loss; what it added is of a graph that goes, so it is forgotten."""
+    added = any(inner._get_own_losses() for inner in layer._flatten_layers())  # noqa: SLF001 - has no public reader
+    layer._clear_losses()  # noqa: SLF001
+    return added
+
+
+def _made(operation: Any) -> int:
+    if operation.type in _VIEWS:
+        return 0
+    return sum(map(_bytes, operation.outputs))
+
+
+def _bytes(tensor: Any) -> int:
+    extents = tensor.shape.as_list() if tensor.shape.rank is not None else [None]
+    if None in extents or tensor.dtype in (tf.variant, tf.resource, tf.string):
+        return 0
+    return math.prod(extents) * int(tensor.dtype.size)
