@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from udfs.driver.figure import NotebookFigure
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -28,6 +26,8 @@ def cycles_figure(cycles: Sequence[CycleResult], metric: str) -> Figure:
     metric : str
         Name of their score.
     """
+    from udfs.driver.figure import NotebookFigure  # noqa: PLC0415 - imports matplotlib
+
     figure = NotebookFigure(figsize=(10, 3.6), layout="constrained")
     passes, scores = figure.subplots(1, 2)
     places = range(len(cycles))

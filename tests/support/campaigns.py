@@ -249,6 +249,8 @@ def _features(
     kept = []
     for increment, part in zip(brought, parts, strict=True):
         raw = torch.from_numpy(load_shard(increment.data, "train", partition).inputs[0])
+        if raw.dtype == torch.uint8:  # a session hands pixels to the model as shares of 255
+            raw = raw.float() / 255
         with torch.no_grad():
             outputs = torch.cat([frozen(raw[start : start + BATCH]) for start in range(0, len(raw), BATCH)])
         kept.append(outputs if part.keep is None else outputs[torch.from_numpy(part.keep)])
