@@ -14,7 +14,7 @@ __all__ = ["Parser", "lower", "parsed_classes", "parser", "register"]
 Parser = Callable[[Any, Builder, str], Mapping[str, Output]]
 """From a fitted model, the program under way and the name of its table, to results by the name of their method."""
 
-_LIBRARIES = {"sklearn": ("vista_spark.compiling._sklearn",)}
+_LIBRARIES = {"sklearn": ("vista_spark.compiling.sklearn",)}
 _PARSERS: dict[str, Parser] = {}
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.compiling import Output, Select
 from vista_spark.compiling._registry import parser
-from vista_spark.compiling._sklearn._checks import checked
+from vista_spark.compiling.sklearn._checks import checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.compiling import Arithmetic, Concatenate, Output, Select
 from vista_spark.compiling._registry import lower, parser
-from vista_spark.compiling._sklearn._checks import refuse
+from vista_spark.compiling.sklearn._checks import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ import numpy as np
 
 from optimizer.compiling import Arithmetic, Clip, Compare, Impute, Linear, Normalise, Output, Select
 from vista_spark.compiling._registry import parser
-from vista_spark.compiling._sklearn._checks import checked, plain, refuse
+from vista_spark.compiling.sklearn._checks import checked, plain, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

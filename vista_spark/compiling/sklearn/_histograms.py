@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.compiling import Complement, Output, Sigmoid, Softmax, Trees
 from vista_spark.compiling._registry import parser
-from vista_spark.compiling._sklearn._checks import classes_of_scores, refuse
+from vista_spark.compiling.sklearn._checks import classes_of_scores, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.compiling import Complement, Linear, Output, Sigmoid, Softmax
 from vista_spark.compiling._registry import parser
-from vista_spark.compiling._sklearn._checks import checked, classes_of_scores, plain
+from vista_spark.compiling.sklearn._checks import checked, classes_of_scores, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
