@@ -87,7 +87,7 @@ class Program:
     >>> program = Program(2, None, [halved], {"transform": Output("halved")})
     >>> print(program.explain())
     2 columns -> transform (2 columns)
-      halved = Arithmetic(kind='divide', operand (2,)) of input
+      halved = Arithmetic(kind='divide', rounded=False, operand (2,)) of input
     """
 
     def __init__(

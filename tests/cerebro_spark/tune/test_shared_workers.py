@@ -124,11 +124,11 @@ def running_tasks(spark: SparkSession) -> int:
 def test_searches_over_other_data_train_beside_each_other(spark: SparkSession, store: Store, table: DataFrame) -> None:
     """They are begun one after the other, each with a DataFrame: neither takes the slots before both are prepared."""
     seen: list[str] = []
-    settings = {"num_epochs": 6, "schedule": "fixed"}
+    settings = {"num_epochs": 30, "schedule": "fixed"}
     others = {
         "trainer_fn": other_trainer,
         "search_space": {"rate": [0.1, 0.01, 0.05]},
-        "num_epochs": 5,
+        "num_epochs": 25,
         "schedule": "fixed",
         "metric": "accuracy",
         "max_configurations": 3,
@@ -140,7 +140,7 @@ def test_searches_over_other_data_train_beside_each_other(spark: SparkSession, s
     most = 0
     while not (first.done and second.done):
         most = max(most, running_tasks(spark) if seen and not CONNECT else 0)
-        time.sleep(0.1)
+        time.sleep(0.02)
     found, other = first.wait(), second.wait()
     exact(found)
     alone = GridSearch(**common(spark, store, **others)).fit(other.prepared, run_id="alone")
