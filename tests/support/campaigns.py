@@ -150,8 +150,8 @@ def deadly(mark: str, driver: int | None = None, *, executor: bool = False) -> C
         if TaskContext.get() is not None:
             write, blocks = FeatureWriter.write, itertools.count(1)
 
-            def dying(writer: FeatureWriter, rows: np.ndarray) -> None:
-                write(writer, rows)
+            def dying(writer: FeatureWriter, rows: np.ndarray, *, passed: int) -> None:
+                write(writer, rows, passed=passed)
                 if next(blocks) == 3 and _is_first(mark):
                     victims = [each.pid for each in psutil.Process().parents() if executor and each.name() == "java"][
                         :1
