@@ -335,3 +335,36 @@ def test_layers_above_those_that_passed_are_still_checked() -> None:
     assert not below.whole
     assert not opened(lambda: Centred(mixes=False), VECTOR).whole
     assert "mixes the records" in opened(lambda: Centred(mixes=True), VECTOR).whole
+
+
+def test_lambdas_of_a_frozen_layer_are_told_apart() -> None:
+    """All have one name: what they do, what they close over and their defaults decide who shares a stored layer."""
+
+    def scaled(factor: float) -> Callable[[Any], Any]:
+        return lambda x: torch.relu(x) * factor
+
+    def encoder(activation: Callable[[Any], Any]) -> Callable[[], nn.Module]:
+        return lambda: nn.Sequential(
+            nn.TransformerEncoderLayer(6, 2, 8, activation=activation, batch_first=True).requires_grad_(
+                requires_grad=False
+            ),
+            nn.Flatten(),
+            nn.Linear(24, 2),
+        )
+
+    functions = [
+        lambda x: torch.relu(x) + 0,
+        lambda x: torch.tanh(x) + 0,
+        scaled(1.0),
+        scaled(2.0),
+        lambda x, a=1: x * a,
+    ]
+    expressions = [expression_of(encoder(function)) for function in functions]
+    assert len(set(expressions)) == len(functions)
+    assert expression_of(encoder(scaled(2.0))) == expressions[3]
+
+
+def expression_of(make: Callable[[], nn.Module]) -> str:
+    adapted = opened(make, [TensorSpec((4, 6))])
+    assert not adapted.whole
+    return str(adapted.graph.expression(adapted.feeds[-1]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -122,9 +124,23 @@ def _configuration(inner: nn.Module, place: dict[int, int]) -> Iterator[str]:
 
 def _plain(value: Any) -> str:
     """Write a value the same in every process, by what it is and never by where it lies."""
-    if value is None or isinstance(value, (bool, int, float, str, torch.dtype)):
+    if value is None or isinstance(value, (bool, int, float, str, bytes, torch.dtype)):
         return repr(value)
     if isinstance(value, (tuple, list)):
         return f"[{', '.join(map(_plain, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_plain(key)}: {_plain(own)}' for key, own in value.items())}}}"
     name = getattr(value, "__qualname__", None)
-    return f"{value.__module__}.{name}" if name else type(value).__qualname__
+    return f"{value.__module__}.{name}{_body(value)}" if name else f"{type(value).__qualname__}{_body(value)}"
+
+
+def _body(value: Any) -> str:
+    """Tell functions of one name apart, as lambdas are: by what they do, and the values that they close over."""
+    if isinstance(value, partial):
+        return _plain([value.func, value.args, value.keywords])
+    if isinstance(value, CodeType):
+        return _plain([value.co_code, value.co_names, value.co_consts])
+    if isinstance(value, FunctionType) and "<" in value.__qualname__:
+        held = [cell.cell_contents for cell in value.__closure__ or ()]
+        return _plain([value.__code__, value.__defaults__, held])
+    return ""
