@@ -554,6 +554,8 @@ class Adaptation:
             result = Cycle(*of_run)
             result.plan, result.materialised = groups.plan, done
             result.notes = (*candidates.notes, *result.begun_with(warm))
+            # Here, for MLflow's text of the cycle has what was measured too.
+            result.costs = self._measure(result, cycle, groups, layers)
             return result
 
         beside = {name: getattr(self, name) for name in _OF_A_CAMPAIGN}
@@ -562,7 +564,6 @@ class Adaptation:
         begun = Journal(self.store, cycle.run).begun
         result = adapted.resume(cycle.run) if begun else adapted.fit(data, run_id=cycle.run)
         assert isinstance(result, Cycle)  # noqa: S101 - as the line above has asked
-        result.costs = self._measure(result, cycle, groups, layers)
         self._cycles = (*(line for line in self._cycles if line.run != cycle.run), result.line)
         result.cycles = self._cycles
         self._labelling = Labelling(result, layers, tuple(cycle.stored), self.seed)
