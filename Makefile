@@ -129,6 +129,7 @@ bench: java $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/vista_figures.py
 	$(VENV)/bin/python benchmarks/schedulers.py
 	$(VENV)/bin/python benchmarks/hopper.py
+	$(VENV)/bin/python benchmarks/opening.py
 	$(VENV)/bin/python benchmarks/endpoint_under_attack.py
 	$(VENV)/bin/python benchmarks/occlusion.py
 

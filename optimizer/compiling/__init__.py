@@ -13,7 +13,6 @@ from ._arithmetic import (
     Compare,
     Complement,
     Linear,
-    Negate,
     Normalise,
     Sigmoid,
     Softmax,
@@ -23,7 +22,7 @@ from ._columns import Concatenate, Finite, Impute, Select
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
 from ._operator import OPERATORS, Operator
 from ._program import INPUT, Node, Output, Program
-from ._strategy import STRATEGIES, choose_strategy
+from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._trees import Trees
 
 __all__ = [
@@ -43,7 +42,6 @@ __all__ = [
     "Finite",
     "Impute",
     "Linear",
-    "Negate",
     "Node",
     "Normalise",
     "Operator",
@@ -56,4 +54,5 @@ __all__ = [
     "Trees",
     "UnsupportedOperatorError",
     "choose_strategy",
+    "strategies_of",
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ._errors import ProgramError
-from ._operator import Operator, width_of
+from ._operator import Operator, check_choice, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,16 +23,10 @@ __all__ = [
     "Compare",
     "Complement",
     "Linear",
-    "Negate",
     "Normalise",
     "Sigmoid",
     "Softmax",
 ]
-
-
-def _one_of(operator: str, field: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise ProgramError(f"{operator}: {field}={value!r} is none of {', '.join(allowed)}")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -47,7 +41,7 @@ class Cast(Operator):
     dtype: str
 
     def __post_init__(self) -> None:
-        _one_of("Cast", "dtype", self.dtype, ("float32", "float64"))
+        check_choice("Cast", "dtype", self.dtype, ("float32", "float64"))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -69,7 +63,7 @@ class Arithmetic(Operator):
     rounded: bool = False
 
     def __post_init__(self) -> None:
-        _one_of("Arithmetic", "kind", self.kind, ("add", "subtract", "multiply", "divide"))
+        check_choice("Arithmetic", "kind", self.kind, ("add", "subtract", "multiply", "divide"))
 
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
@@ -134,12 +128,7 @@ class Normalise(Operator):
     norm: str
 
     def __post_init__(self) -> None:
-        _one_of("Normalise", "norm", self.norm, ("l1", "l2", "max"))
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Negate(Operator):
-    """The numbers with the other sign."""
+        check_choice("Normalise", "norm", self.norm, ("l1", "l2", "max"))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

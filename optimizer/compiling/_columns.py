@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ._errors import ProgramError
-from ._operator import Operator, width_of
+from ._operator import Operator, check_choice, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,3 +84,6 @@ class Finite(Operator):
     dtype: str
     nan: bool
     who: str
+
+    def __post_init__(self) -> None:
+        check_choice("Finite", "dtype", self.dtype, ("as given", "float32", "float64"))

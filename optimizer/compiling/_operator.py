@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["OPERATORS", "Operator", "width_of"]
+__all__ = ["OPERATORS", "Operator", "check_choice", "width_of"]
 
 OPERATORS: dict[str, type[Operator]] = {}
 """Every operator by its name, as documents have it."""
@@ -79,6 +79,18 @@ class Operator:
         said = [f"{name}={value!r}" for name, value in self.numbers().items()]
         said += [f"{name} {value.shape}" for name, value in self.arrays().items()]
         return f"{type(self).__name__}({', '.join(said)})"
+
+
+def check_choice(operator: str, field: str, value: str, allowed: Sequence[str]) -> None:
+    """Check a field that takes one of a few texts.
+
+    Raises
+    ------
+    ProgramError
+        It has another one.
+    """
+    if value not in allowed:
+        raise ProgramError(f"{operator}: {field}={value!r} is none of {', '.join(allowed)}")
 
 
 def width_of(operator: Operator, given: int, expected: int) -> int:

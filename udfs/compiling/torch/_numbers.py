@@ -33,7 +33,6 @@ __all__ = [
     "ConcatenateModule",
     "ImputeModule",
     "LinearModule",
-    "NegateModule",
     "NormaliseModule",
     "SelectModule",
     "SigmoidModule",
@@ -175,14 +174,6 @@ class NormaliseModule(torch.nn.Module):
         norm = torch.linalg.vector_norm(x, self.order, dim=1, keepdim=True)
         # scikit-learn takes a norm below ten times the type's step for zero.
         return x / torch.where(norm < 10 * torch.finfo(x.dtype).eps, torch.ones_like(norm), norm)
-
-
-class NegateModule(torch.nn.Module):
-    """Change the sign."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return -x
 
 
 class SigmoidModule(torch.nn.Module):

@@ -30,7 +30,6 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Finite: lambda _: torch.nn.Identity(),
     ops.Impute: numbers.ImputeModule,
     ops.Linear: numbers.LinearModule,
-    ops.Negate: lambda _: numbers.NegateModule(),
     ops.Normalise: numbers.NormaliseModule,
     ops.Select: numbers.SelectModule,
     ops.Sigmoid: lambda _: numbers.SigmoidModule(),

@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.compiling import Complement, Linear, Output, Sigmoid, Softmax
 from vista_spark.compiling._registry import parser
-from vista_spark.compiling.sklearn._checks import checked, classes_of_scores, plain
+from vista_spark.compiling.sklearn._checks import checked, classes_of_scores, plain, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +75,11 @@ def lower_linear_classifier(model: Any, build: Builder, table: str) -> Mapping[s
 @parser("sklearn.LogisticRegression", "sklearn.LogisticRegressionCV")
 def lower_logistic(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower logistic regression: softmax of the scores, or the logistic function of one."""
+    # Releases before 1.8 also normalise a model for each class, or take the softmax of two.
+    if getattr(model, "multi_class", "deprecated") not in {"auto", "deprecated"}:
+        raise refuse(model, f"multi_class={model.multi_class!r}")
+    if model.solver == "liblinear" and len(model.classes_) > 2:  # noqa: PLR2004 - it has a model for each
+        raise refuse(model, f"solver='liblinear' and {len(model.classes_)} classes")
     outputs = lower_linear_classifier(model, build, table)
     scores = outputs["decision_function"].node
     single = build.width(scores) == 1
