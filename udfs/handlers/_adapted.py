@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from optimizer.graph import Layer, LayerGraph
+from udfs.packing import StateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from udfs.handlers._protocol import TensorSpec
+    from udfs.handlers._protocol import TensorSpec, TracedModel
     from udfs.handlers._session import Session
 
-__all__ = ["Adapted", "AdaptedModel", "frozen_hash", "trained_whole", "with_columns"]
+__all__ = ["Adapted", "AdaptedModel", "OpenedModel", "check_frozen", "frozen_hash", "trained_whole", "with_columns"]
 
 
 class Adapted(Protocol):
@@ -94,6 +97,26 @@ class AdaptedModel:
         return {name: have[name] for name in want}
 
 
+@dataclass
+class OpenedModel(AdaptedModel):
+    """The :class:`Adapted` of a model whose frozen layers run apart, in ``traced``, on pixels divided by 255."""
+
+    traced: TracedModel = field(kw_only=True)
+
+    def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Compute layers that training never changes; see :meth:`Adapted.trunk`."""
+        fed = {
+            name: array.astype(np.float32) / np.float32(255) if self._is_pixels(name, array) else array
+            for name, array in have.items()
+        }
+        computed = [name for name in want if name not in have]
+        tensors = self.traced.run(fed, computed) if computed else {}
+        return {name: np.ascontiguousarray(tensors[name]) if name in tensors else have[name] for name in want}
+
+    def _is_pixels(self, name: str, array: NDArray[Any]) -> bool:
+        return name in self.graph.inputs and array.dtype == np.uint8
+
+
 def with_columns(graph: LayerGraph, inputs: Sequence[TensorSpec], columns: Sequence[str]) -> LayerGraph:
     """Fingerprint a graph's inputs by the columns that they read, in the types in which the columns hold them."""
     described = dict(zip(graph.inputs, zip(inputs, columns, strict=True), strict=True))
@@ -108,11 +131,46 @@ def with_columns(graph: LayerGraph, inputs: Sequence[TensorSpec], columns: Seque
 
 
 def frozen_hash(graph: LayerGraph, feeds: Sequence[str]) -> str:
-    """Hash all that training does not change: what the branch reads, and the frozen layers in it."""
+    """Hash all that training does not change: what the branch reads, and the frozen layers in it.
+
+    Parameters
+    ----------
+    graph : LayerGraph
+        Of the whole model, with columns for the fingerprints of its inputs.
+    feeds : sequence of str
+        Layers that the branch reads.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+    """
     needed = graph.subgraph(graph.outputs)
     told = [graph.expression(name) for name in feeds]
     told += [layer.fingerprint for layer in needed if layer.frozen and layer.param_bytes]
     return hashlib.sha256("\n".join(told).encode()).hexdigest()
+
+
+def check_frozen(frozen: str | None, saved: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint that was made over other frozen weights.
+
+    Parameters
+    ----------
+    frozen : str or None
+        The session's own :func:`frozen_hash`; ``None`` where it trains the whole model.
+    saved : mapping
+        State of a checkpoint.
+
+    Raises
+    ------
+    StateError
+        The checkpoint has another hash.
+    """
+    if frozen != saved.get("frozen"):
+        raise StateError(
+            "a checkpoint over other frozen weights: trainer_fn has to make the same ones in every process; read "
+            "them from a file, or draw them from a seed of your own"
+        )
 
 
 def trained_whole(

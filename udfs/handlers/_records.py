@@ -233,13 +233,24 @@ def _compared(graph: LayerGraph) -> list[str]:
 
 
 def drawn(spec: TensorSpec, random: np.random.Generator) -> NDArray[np.generic]:
-    """Draw a record: pixels about as preprocessing leaves them, or small integers of which the first is 1."""
+    """Draw a record: pixels about as preprocessing leaves them, or zeros and ones of which the first is 1.
+
+    Parameters
+    ----------
+    spec : TensorSpec
+    random : numpy.random.Generator
+
+    Returns
+    -------
+    array of shape (1, *spec.shape)
+        Of the type that ``spec`` says.
+    """
     shape = (1, *spec.shape)
     if np.issubdtype(spec.dtype, np.floating):
         return (random.standard_normal(shape) / 2 + 0.4).astype(spec.dtype)
-    drawn = random.integers(0, 2, shape).astype(spec.dtype)
-    drawn.reshape(-1)[:1] = 1
-    return drawn
+    integers = random.integers(0, 2, shape).astype(spec.dtype)
+    integers.reshape(-1)[:1] = 1
+    return integers
 
 
 def _largest(tensor: NDArray[np.generic]) -> float:

@@ -307,6 +307,15 @@ def test_frozen_batch_norm_and_dropout_stay_in_inference_mode(whole: bool) -> No
     assert moved == [False, not whole]
 
 
+def test_a_warm_start_takes_what_learns_within_a_frozen_block() -> None:
+    source, warm = (open_session(trainer_fn(inner), {}, seed) for seed in (1, 2))
+    source.train(VECTORS, np.arange(ROWS), ends_epoch=True)
+    warm.adopt(source.checkpoint(), optimizer=False)
+    pairs = zip(warm.model.weights, source.model.weights, strict=True)
+    others = [place for place, pair in enumerate(pairs) if not np.array_equal(*pair)]
+    assert others == [0, 6], "the kernels of frozen layers"
+
+
 def test_opening_draws_nothing_and_leaves_the_model() -> None:
     adapted = open_adapted(trainer_fn(residual), {}, 5, inputs=IMAGE, columns=["x"])
     session = open_session(trainer_fn(residual), {}, 5)

@@ -106,12 +106,12 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
 
 def opened(make: Callable[[], nn.Module], inputs: list[TensorSpec] = IMAGE, seed: int = 1) -> Any:
     def trainer_fn(_: Any) -> ModelTrainer:
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         net = make()
         solver = torch.optim.SGD([each for each in net.parameters() if each.requires_grad], lr=0.1)
         return ModelTrainer(model=net, optimizer=solver, loss=nn.CrossEntropyLoss(), batch_size=4)
 
-    return open_adapted(trainer_fn, {}, seed, inputs=inputs, columns=["x"])
+    return open_adapted(trainer_fn, {}, 1, inputs=inputs, columns=["x"])
 
 
 def described(adapted: Any) -> dict[str, Any]:
@@ -202,15 +202,13 @@ GRAPHS: dict[str, Callable[[], nn.Module]] = {
 
 @pytest.mark.parametrize("learning", [True, False])
 def test_what_is_remembered_is_what_a_run_would_give(*, learning: bool, forget: Callable[[], None]) -> None:
-    def graph(make: Callable[[], nn.Module]) -> Any:
+    def graph(name: str) -> Any:
         inputs = [TensorSpec((1, 6))] if "block" in name else VECTOR
-        net = make() if learning else make().eval()
+        net = GRAPHS[name]() if learning else GRAPHS[name]().eval()
         module = capture_training(net, inputs, training=True) if learning else capture(net, inputs)
         return module, inputs
 
-    graphs = {}
-    for name, make in GRAPHS.items():
-        graphs[name] = graph(make)
+    graphs = {name: graph(name) for name in GRAPHS}
     alone = {}
     for name, (module, inputs) in graphs.items():
         forget()
@@ -340,8 +338,11 @@ def test_layers_above_those_that_passed_are_still_checked() -> None:
 def test_lambdas_of_a_frozen_layer_are_told_apart() -> None:
     """All have one name: what they do, what they close over and their defaults decide who shares a stored layer."""
 
-    def scaled(factor: float) -> Callable[[Any], Any]:
+    def scaled(factor: Any) -> Callable[[Any], Any]:
         return lambda x: torch.relu(x) * factor
+
+    def repeated(x: Any, times: int = 2) -> Any:
+        return repeated(torch.tanh(x), times - 1) if times else x
 
     def encoder(activation: Callable[[Any], Any]) -> Callable[[], nn.Module]:
         return lambda: nn.Sequential(
@@ -357,7 +358,14 @@ def test_lambdas_of_a_frozen_layer_are_told_apart() -> None:
         lambda x: torch.tanh(x) + 0,
         scaled(1.0),
         scaled(2.0),
+        scaled(torch.ones(8)),
+        scaled(torch.zeros(8)),
+        repeated,
         lambda x, a=1: x * a,
+        lambda x, *, a=1: x * a,
+        lambda x, *, a=2: x * a,
+        lambda x: x * (x.ndim in {1, 2}),
+        lambda x: x * (x.ndim in {1, 3}),
     ]
     expressions = [expression_of(encoder(function)) for function in functions]
     assert len(set(expressions)) == len(functions)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from keras.layers import Lambda
 
 from optimizer.errors import GraphError
 from optimizer.graph import frontier, materialisable
-from udfs.handlers._adapted import AdaptedModel, frozen_hash, trained_whole, with_columns
+from udfs.handlers._adapted import OpenedModel, frozen_hash, trained_whole, with_columns
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._records import check_trunk
 from udfs.handlers.keras._apart import keeps_records_apart
@@ -23,13 +22,10 @@ from udfs.handlers.keras._measure import BATCHES, measure
 from udfs.handlers.keras._model import KerasModel
 from udfs.handlers.keras._names import value_names
 from udfs.handlers.keras._open import is_functional
-from udfs.handlers.keras._session import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
-
-    from numpy.typing import NDArray
 
     from optimizer.graph import LayerGraph
     from udfs.handlers import Adapted, Trainer
@@ -44,6 +40,11 @@ _STEPS = (
     *("train_step", "test_step", "predict_step", "train_on_batch", "make_train_function"),
     *("compute_loss", "compute_metrics", "__call__"),
 )
+
+# Measures of the architectures of a search, by structure: with places for the ids of variables.
+_KEPT = 64
+_NOBODY = -1
+_known: dict[str, list[Measure]] = {}
 
 
 def open_adapted(
@@ -69,18 +70,6 @@ def open_adapted(
         return _opened(trainer, session, inputs, columns, device, slots)
     except (UntraceableModelError, GraphError) as error:
         return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
-
-
-@dataclass
-class _KerasAdapted(AdaptedModel):
-    traced: KerasModel = field(kw_only=True)
-
-    def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Compute layers that training never changes; see :meth:`udfs.handlers.Adapted.trunk`."""
-        computed = [name for name in want if name not in have]
-        fed = {name: scaled(array) if name in self.graph.inputs else array for name, array in have.items()}
-        tensors = self.traced.run(fed, computed) if computed else {}
-        return {name: np.ascontiguousarray(tensors[name]) if name in tensors else have[name] for name in want}
 
 
 def _opened(
@@ -109,7 +98,7 @@ def _opened(
         session.train_branch(run, [place for place, name in enumerate(feeds) if name in shown.inputs])
     moving = frozenset[int]().union(*(effects.moves for effects in measures[0].effects))
     session.open(moving, frozen_hash(shown, feeds))
-    return _KerasAdapted(shown, feeds, slots, "", trainer.model, session, trainer, traced=traced)
+    return OpenedModel(shown, feeds, slots, "", trainer.model, session, trainer, traced=traced)
 
 
 def _measured(captured: Capture, inputs: Sequence[TensorSpec], model: Any) -> list[Measure]:
@@ -132,12 +121,6 @@ def _renamed(measured: Measure, names: Mapping[int, int]) -> Measure:
     """Call the variables that the steps move by other names: ids, or places among a model's variables."""
     effects = [replace(done, moves=frozenset(map(names.__getitem__, done.moves))) for done in measured.effects]
     return replace(measured, effects=effects)
-
-
-# Of the architectures of a search, by structure: with places for the ids of variables.
-_KEPT = 64
-_NOBODY = -1
-_known: dict[str, list[Measure]] = {}
 
 
 def _check_own(model: Any) -> None:

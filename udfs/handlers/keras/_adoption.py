@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from udfs.handlers.keras._modes import is_frozen
 from udfs.packing import StateError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def adopt_weights(model: Any, held: Sequence[Any], saved: Mapping[str, Any]) -> 
         It has variables of other shapes; the message names the first of them.
     """
     _check(held, saved["model"], "model")
-    frozen = {id(variable) for layer in model._flatten_layers() if not layer.trainable for variable in layer.weights}  # noqa: SLF001 - Keras gives all layers by it alone
+    frozen = {id(variable) for layer in model._flatten_layers() if is_frozen(layer) for variable in layer.weights}  # noqa: SLF001 - has no public reader
     _assign(held, saved["model"], {id(variable) for variable in model.weights} - frozen)
 
 

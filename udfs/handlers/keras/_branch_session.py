@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from udfs.handlers._adapted import check_frozen
 from udfs.handlers.keras._capture import output_structure
 from udfs.handlers.keras._modes import unfused
 from udfs.handlers.keras._session import KerasSession, scaled
-from udfs.packing import StateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -115,11 +115,7 @@ class BranchSession(KerasSession):
     def opened(self, state: bytes) -> dict[str, Any]:
         """Open a checkpoint that was made over the same frozen variables."""
         saved = super().opened(state)
-        if self._frozen != saved.get("frozen"):
-            raise StateError(
-                "a checkpoint over other frozen weights: trainer_fn has to make the same ones in every process; read "
-                "them from a file, or draw them from a seed of your own"
-            )
+        check_frozen(self._frozen, saved)
         return saved
 
     def read(self, inputs: tuple[NDArray[Any], ...]) -> list[NDArray[Any]]:

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["LOOPS", "Effects", "bodies", "effects"]
 
-LOOPS = {"While": "body", "StatelessWhile": "body"}
-"""TensorFlow's loops, with the attribute that names what they repeat."""
+LOOPS = ("While", "StatelessWhile")
+"""TensorFlow's loops."""
 
-_CALLS = {"PartitionedCall": ("f",), "StatefulPartitionedCall": ("f",), **{name: (at,) for name, at in LOOPS.items()}}
-_BRANCHES = dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch"))
+# Attributes that name the functions that an operation calls.
+_BODIES = {
+    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
+    **dict.fromkeys(LOOPS, ("body",)),
+    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
+}
 _DRAWS = re.compile("Random|Multinomial|TruncatedNormal")
 _CHANGES = re.compile("Assign.*VariableOp|ResourceScatter")
 
@@ -84,7 +88,7 @@ def effects(step: Step, graph: Any, operations: Sequence[Any], variables: Sequen
 
 def bodies(operation: Any) -> Iterator[Any]:
     """Yield the graphs that an operation runs: of a function, of a loop's turn, of both branches."""
-    for attribute in (*_CALLS.get(operation.type, ()), *_BRANCHES.get(operation.type, ())):
+    for attribute in _BODIES.get(operation.type, ()):
         name = operation.get_attr(attribute).name
         function = operation.graph._get_function(name)  # noqa: SLF001 - TensorFlow has no public way to a function's graph
         graph = getattr(function, "graph", None)

@@ -72,11 +72,11 @@ def structure(captured: Capture, model: Any) -> str:
     for step in captured.steps:
         for line in _description(step, known, places):
             digest.update(f"{line}\n".encode())
-    layers = [model, *model._flatten_layers(include_self=False)]  # noqa: SLF001 - has no public reader
     shapes = [(variable.shape, variable.dtype, variable.trainable) for variable in model.variables]
     symbols = [(symbol.shape, symbol.dtype) for symbol in captured.symbols]
-    frozen = [step.frozen for step in captured.steps], [layer.trainable for layer in layers]
-    digest.update(repr((frozen, shapes, symbols)).encode())
+    trainable = [layer.trainable for layer in model._flatten_layers()]  # noqa: SLF001 - has no public reader
+    frozen = [step.frozen for step in captured.steps]
+    digest.update(repr((frozen, trainable, shapes, symbols)).encode())
     return digest.hexdigest()
 
 

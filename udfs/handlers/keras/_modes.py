@@ -35,10 +35,9 @@ def frozen_in_inference(model: Any) -> Iterator[None]:
     ...     net(np.ones((1, 4)), training=True).numpy().tolist()
     [[1.0, 1.0, 1.0, 1.0]]
     """
-    layers = [model, *model._flatten_layers(include_self=False)]  # noqa: SLF001 - has no public reader
     frozen = [
         layer
-        for layer in layers
+        for layer in model._flatten_layers()  # noqa: SLF001 - has no public reader
         if is_frozen(layer) and getattr(layer, "_call_has_training_arg", False) and "call" not in vars(layer)
     ]
     for layer in frozen:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from optimizer.errors import GraphError
 from optimizer.graph import LayerGraph, frontier
-from udfs.handlers._adapted import AdaptedModel, frozen_hash, trained_whole, with_columns
+from udfs.handlers._adapted import OpenedModel, frozen_hash, trained_whole, with_columns
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._records import check_trunk
 from udfs.handlers.torch._adoption import used_slots
@@ -21,9 +19,8 @@ from udfs.handlers.torch._model import TorchModel
 from udfs.training import TrainerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from numpy.typing import NDArray
     from torch import fx
 
     from udfs.handlers import Adapted, Trainer
@@ -47,24 +44,6 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
         return _opened(trainer, session, inputs, columns, slots)
     except (UntraceableModelError, GraphError) as error:
         return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
-
-
-@dataclass
-class _TorchAdapted(AdaptedModel):
-    traced: TorchModel = field(kw_only=True)
-
-    def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Compute layers that training never changes; see :meth:`udfs.handlers.Adapted.trunk`."""
-        fed = {
-            name: array.astype(np.float32) / np.float32(255) if self._is_pixels(name, array) else array
-            for name, array in have.items()
-        }
-        computed = [name for name in want if name not in have]
-        tensors = self.traced.run(fed, computed) if computed else {}
-        return {name: np.ascontiguousarray(tensors[name]) if name in tensors else have[name] for name in want}
-
-    def _is_pixels(self, name: str, array: NDArray[Any]) -> bool:
-        return name in self.graph.inputs and array.dtype == np.uint8
 
 
 def _opened(
@@ -104,7 +83,7 @@ def _opened(
         check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
         branch = Branch(traced, feeds, training, inference)
     session.open(branch, moving, frozen)
-    return _TorchAdapted(shown, feeds, slots, "", trainer.model, session, trainer, traced=traced)
+    return OpenedModel(shown, feeds, slots, "", trainer.model, session, trainer, traced=traced)
 
 
 def _effectful(measured: Measure) -> set[str]:

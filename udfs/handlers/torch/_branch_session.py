@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from udfs.handlers._adapted import check_frozen
 from udfs.handlers.torch._session import TorchSession
 from udfs.packing import StateError
 
@@ -105,11 +106,7 @@ class BranchSession(TorchSession):
             super().load(saved)
             return
         own, given = self.held(), saved["model"]
-        if self._frozen != saved.get("frozen"):
-            raise StateError(
-                "a checkpoint over other frozen weights: trainer_fn has to make the same ones in every process; read "
-                "them from a file, or draw them from a seed of your own"
-            )
+        check_frozen(self._frozen, saved)
         if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in given.items()}:
             odd = min(set(own) ^ set(given), default="a tensor of another shape")
             raise StateError(f"a checkpoint of another model: it and this model do not both have {odd}")

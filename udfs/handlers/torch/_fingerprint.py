@@ -20,6 +20,13 @@ __all__ = ["fingerprint"]
 # Told apart by the layer graph (the state), or without influence on the value of a model in inference mode.
 _NOT_CONFIGURATION = frozenset({"training", "inplace"})
 
+# Digests by description, and by Python's hash of 64 bits of each part of a tensor's bytes.
+_FOUND: dict[tuple[object, ...], str] = {}
+_MOST = 50_000
+
+# Bytes of a part; Python hashes copies, which stay in the processor's cache.
+_PART = 2**18
+
 
 def fingerprint(
     module: fx.GraphModule, nodes: Sequence[fx.Node], inputs: Sequence[fx.Node], parameters: Sequence[torch.Tensor]
@@ -48,28 +55,23 @@ def fingerprint(
     }
     lines = [line for node in nodes for line in _description(module, node, known, place)]
     # Whole tensors are read each time, by a hash that is five times as fast: what was changed in place is seen.
-    contents = [(tensor, None if tensor.is_meta else _content(tensor)) for tensor in parameters]
+    contents = [(tensor, _content(tensor)) for tensor in parameters]
     key = (*lines, *((tensor.dtype, tensor.shape, _hashes(held)) for tensor, held in contents))
-    if key not in _FOUND:
+    found = _FOUND.get(key)
+    if found is None:
         if len(_FOUND) >= _MOST:
             _FOUND.clear()
-        _FOUND[key] = _digest(lines, contents)
-    return _FOUND[key]
-
-
-# By description, and by Python's hash of 64 bits of each part of a tensor's bytes.
-_FOUND: dict[tuple[object, ...], str] = {}
-_MOST = 50_000
-
-# Bytes of a part; Python hashes copies, which stay in the processor's cache.
-_PART = 2**18
+        found = _FOUND[key] = _digest(lines, contents)
+    return found
 
 
 def _hashes(held: memoryview | None) -> tuple[int, ...] | None:
     return None if held is None else tuple(hash(bytes(held[at : at + _PART])) for at in range(0, len(held), _PART))
 
 
-def _content(tensor: torch.Tensor) -> memoryview:
+def _content(tensor: torch.Tensor) -> memoryview | None:
+    if tensor.is_meta:
+        return None
     own = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
     return own.data
 
@@ -124,10 +126,14 @@ def _configuration(inner: nn.Module, place: dict[int, int]) -> Iterator[str]:
 
 def _plain(value: Any) -> str:
     """Write a value the same in every process, by what it is and never by where it lies."""
-    if value is None or isinstance(value, (bool, int, float, str, bytes, torch.dtype)):
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype)):
         return repr(value)
+    if isinstance(value, torch.Tensor):
+        return f"tensor {_digest([], [(value, _content(value))])}"
     if isinstance(value, (tuple, list)):
         return f"[{', '.join(map(_plain, value))}]"
+    if isinstance(value, (set, frozenset)):
+        return f"set[{', '.join(sorted(map(_plain, value)))}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_plain(key)}: {_plain(own)}' for key, own in value.items())}}}"
     name = getattr(value, "__qualname__", None)
@@ -135,12 +141,13 @@ def _plain(value: Any) -> str:
 
 
 def _body(value: Any) -> str:
-    """Tell functions of one name apart, as lambdas are: by what they do, and the values that they close over."""
+    """Tell functions of one name apart, as lambdas are: by what they do, their defaults and what they close over."""
     if isinstance(value, partial):
         return _plain([value.func, value.args, value.keywords])
     if isinstance(value, CodeType):
         return _plain([value.co_code, value.co_names, value.co_consts])
     if isinstance(value, FunctionType) and "<" in value.__qualname__:
-        held = [cell.cell_contents for cell in value.__closure__ or ()]
-        return _plain([value.__code__, value.__defaults__, held])
+        # A function that calls itself closes over itself.
+        held = [cell.cell_contents for cell in value.__closure__ or () if cell.cell_contents is not value]
+        return _plain([value.__code__, value.__defaults__, value.__kwdefaults__, held])
     return ""

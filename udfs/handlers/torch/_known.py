@@ -21,11 +21,11 @@ from torch.utils._pytree import tree_map
 from udfs.handlers.torch._hooks import has_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Collection, Hashable
 
     from udfs.handlers.torch._effects import NodeEffects
 
-__all__ = ["Known", "Questions", "UnknownError", "known", "remember", "stand_in"]
+__all__ = ["Known", "Questions", "UnknownError", "known", "plain", "remember", "stand_in"]
 
 # Questions that are remembered; a network has tens.
 _MOST = 20_000
@@ -43,7 +43,7 @@ _PLACES = (torch, nn.functional, torch.linalg, torch.special, torch.fft, operato
 
 
 class UnknownError(Exception):
-    """Something takes part of which nobody can say what it does. Only passes within the measuring of a graph."""
+    """Something takes part of which nobody can say what it does. Only passes within the opening of a model."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Questions:
     may do another thing.
     """
 
-    def __init__(self, module: fx.GraphModule, buffers: Mapping[int, torch.Tensor]) -> None:
+    def __init__(self, module: fx.GraphModule, buffers: Collection[int]) -> None:
         self._module = module
         self._buffers = buffers
         self._modules = dict(module.named_modules())
@@ -184,7 +184,7 @@ class Questions:
             return self._tensor(value, places)
         if isinstance(value, (tuple, list, dict, slice)):
             return type(value), tuple(self._tell(entry, places) for entry in _entries(value))
-        return _plain(value)
+        return value if _is_of_torch(value) else plain(value)
 
     def _tensor(self, value: torch.Tensor, places: dict[Hashable, int]) -> Hashable:
         if type(value) not in (torch.Tensor, nn.Parameter, FakeTensor) or value.layout is not torch.strided:
@@ -274,14 +274,19 @@ def _entries(value: Any) -> tuple[Any, ...]:
     return tuple(entry for item in value.items() for entry in item) if isinstance(value, dict) else tuple(value)
 
 
-def _plain(value: Any) -> Hashable:
+def plain(value: Any) -> Hashable:
+    """Tell a plain value with its type, as a part of a key.
+
+    Raises
+    ------
+    UnknownError
+        It is no number, text or constant of torch.
+    """
     if type(value) in (float, complex):
         # Not a number is unlike itself; zero is like minus zero.
         return type(value), repr(value)
     if type(value) in _PLAIN:
         return type(value), value
-    if _is_of_torch(value):
-        return value  # type: ignore[no-any-return]  # functions are hashable
     raise UnknownError
 
 

@@ -41,7 +41,7 @@ class Measure(FakeTensorProp):
         self.values: dict[str, Any] = {}
         self.flops: dict[str, int] = {}
         self.effects: dict[str, NodeEffects] = {}
-        self._buffers = {id(buffer): buffer for buffer in module.buffers()}
+        self._buffers = {id(buffer) for buffer in module.buffers()}
         self._questions = Questions(module, self._buffers)
 
     def run_node(self, n: fx.Node) -> Any:

@@ -18,6 +18,7 @@ from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
 from udfs.handlers._records import drawn
+from udfs.handlers.torch._known import UnknownError, plain
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -33,14 +34,8 @@ _SEED = 7
 # A configuration in a configuration; deeper things refer to themselves.
 _DEPTH = 8
 
-_PLAIN = (bool, int, str, bytes, torch.dtype, torch.device, torch.layout, torch.memory_format, type(None), type(...))
-
 # By model and inputs; their tensors are on the meta device.
 _PROGRAMS: dict[Hashable, fx.GraphModule] = {}
-
-
-class _UnknownError(Exception):
-    """Nobody can tell what an attribute does, or whether it is another time the same."""
 
 
 def recalled(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule | None:
@@ -54,7 +49,7 @@ def recalled(model: nn.Module, inputs: Sequence[TensorSpec]) -> fx.GraphModule |
     """
     try:
         program = _PROGRAMS.get(_key(model, inputs))
-    except _UnknownError:
+    except UnknownError:
         return None
     if program is None:
         return None
@@ -68,7 +63,7 @@ def remember_program(model: nn.Module, inputs: Sequence[TensorSpec], program: fx
     """Keep a program, without its tensors, where it does to the bit what the model does."""
     try:
         key = _key(model, inputs)
-    except _UnknownError:
+    except UnknownError:
         return
     if not _alike(model, program, inputs):
         return
@@ -104,17 +99,15 @@ def _sizes(tensor: torch.Tensor | None, places: dict[int, int]) -> Hashable:
     if tensor is None:
         return None
     if type(tensor) not in (torch.Tensor, nn.Parameter):
-        raise _UnknownError
+        raise UnknownError
     place = places.setdefault(id(tensor), len(places))
     return place, type(tensor), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad
 
 
 def _told(value: Any, depth: int) -> Hashable:
     if depth > _DEPTH or isinstance(value, (torch.Tensor, nn.Module)):
-        raise _UnknownError
-    if type(value) in (float, complex):
-        return type(value), repr(value)
-    if type(value) in _PLAIN or isinstance(value, (type, enum.Enum, FunctionType, BuiltinFunctionType)):
+        raise UnknownError
+    if isinstance(value, (type, enum.Enum, FunctionType, BuiltinFunctionType)):
         return type(value), value
     if isinstance(value, dict):
         return type(value), tuple((_told(key, depth + 1), _told(own, depth + 1)) for key, own in value.items())
@@ -122,9 +115,9 @@ def _told(value: Any, depth: int) -> Hashable:
         return type(value), tuple(_told(entry, depth + 1) for entry in value)
     if isinstance(value, (set, frozenset)):
         return type(value), frozenset(_told(entry, depth + 1) for entry in value)
-    if not _is_open(value):
-        raise _UnknownError
-    return type(value), _told(vars(value), depth + 1)
+    if _is_open(value):
+        return type(value), _told(vars(value), depth + 1)
+    return plain(value)
 
 
 def _is_open(value: Any) -> bool:
