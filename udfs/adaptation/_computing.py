@@ -119,10 +119,10 @@ def compute(
     if not missing:
         return Computed(segment, passed, errors=errors)
     outputs = {key: shapes[key] for key in missing}
-    computed = 0
+    flops = 0
     with features.writing(segment, outputs) as files:
-        for arrays, count, rows in _computed(features, data, segment, trunk, inputs, opened, models, batch_size):
-            computed += rows
+        for arrays, count, spent in _computed(features, data, segment, trunk, inputs, opened, models, batch_size):
+            flops += spent
             for key, array in arrays.items():
                 files[key].write(array, passed=count)
     return Computed(
@@ -132,7 +132,7 @@ def compute(
         errors | {key: files[key].error for key in missing},
         tuple(damaged),
         time.monotonic() - began,
-        trunk.flops * computed,
+        flops,
     )
 
 
@@ -146,7 +146,7 @@ def _computed(
     models: Sequence[TrunkModel],
     size: int,
 ) -> Iterator[tuple[dict[str, NDArray[Any]], int, int]]:
-    """Yield each batch's outputs, how many rows of it passed the trunk from its inputs on, and how many ran at all."""
+    """Yield each batch's outputs, how many rows of it passed the trunk from its inputs on, and the FLOPs that ran."""
     from_inputs = any(key in inputs for key in trunk.loads)
     if from_inputs and not opened:
         pool = PoolReader(PoolFeatures(features), segment.split, segment.partition, models, inputs, trunk.wants)
@@ -154,13 +154,14 @@ def _computed(
             ids, hashes = Ledger(data.increments, segment.split, segment.partition).records(segment.increment)
             starts = range(0, segment.rows, size)
             for start, raw in zip(starts, _batches(data, segment, tuple(inputs), inputs, {}, size), strict=True):
+                before = pool.flops
                 arrays, fresh = pool(ids[start : start + size], hashes[start : start + size], raw)
-                yield arrays, int(fresh.sum()), int(fresh.sum())
+                yield arrays, int(fresh.sum()), pool.flops - before
             return
     for batch in _batches(data, segment, trunk.loads, inputs, opened, size):
         outputs = trunk(batch)
         rows = len(next(iter(outputs.values())))
-        yield outputs, rows if from_inputs else 0, rows
+        yield outputs, rows if from_inputs else 0, trunk.flops * rows
 
 
 def _batches(

@@ -20,6 +20,7 @@ DIMENSIONS = 128
 BLOCK = 8192
 """Records of which a core-set is made at a time."""
 
+# Centres to which distances are computed at a time.
 _CHUNK = 1024
 
 

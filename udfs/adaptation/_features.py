@@ -334,7 +334,7 @@ class FeatureStore:
         udfs.store.StoreError
             The store cannot be written.
         """
-        self.store.sweep(FOLDER, self.name, unchanged_s=0.0)
+        self.store.sweep(FOLDER, self.name)
 
     @property
     def _made(self) -> str:

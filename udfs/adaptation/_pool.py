@@ -15,7 +15,7 @@ from udfs.adaptation._pool_features import PoolFeatures, PoolKeeper, PoolReader
 from udfs.adaptation._reader import FeatureReader
 from udfs.adaptation._rows import batches
 from udfs.adaptation._trunk import Trunk
-from udfs.arrow import rebatch
+from udfs.arrow import rebatch, to_lists
 from udfs.handlers import register_framework, registered_frameworks
 from udfs.inference import NetworkInputs
 from udfs.node import keep_freed_memory, limit_threads
@@ -88,7 +88,7 @@ class PoolBatch:
     good : array of bool, shape (rows,)
         Whether a row could be read.
     feeds : tuple of array, each of shape (good rows, ...)
-        What the trained part of the model reads.
+        What the trained part of the model reads; empty where no row is good.
     present : array of bool, shape (good rows, tokens), or None
         Tokens that are no padding.
     """
@@ -151,7 +151,11 @@ class PoolPass:
         """
         models = self._models(adapted)
         inputs = input_expressions(models, self.data)
-        wants = list(dict.fromkeys([*feeds_of(adapted), *self.stored]))
+        reads, at_hand = feeds_of(adapted), [*self.stored, *inputs]
+        # What the model reads beside the stored layers takes one pass with them; what is above one follows from it.
+        beside = [key for key in reads if self.stored.keys().isdisjoint(Trunk(models, at_hand, [key]).loads)]
+        wants = list(dict.fromkeys([*self.stored, *beside]))
+        trunk = Trunk(models, [*wants, *inputs], reads)
         reading = NetworkInputs(self.data.inputs, self.images)
         names = [column.name for column in reading.columns]
         for bucket, parts in itertools.groupby(by_shard(rows), key=lambda part: part[0]):
@@ -167,13 +171,15 @@ class PoolPass:
                 good = np.array([reason is None for reason in reasons], np.bool_)
                 feeds: tuple[NDArray[Any], ...] = ()
                 if good.any():
-                    ids, hashes = (batch.column(place).filter(pa.array(good)) for place in range(2))
+                    ids = batch.column(0).filter(pa.array(good)).to_pylist()
+                    hashes = batch.column(1).filter(pa.array(good)).to_numpy()
                     raw = {key: arrays[number] for key, number in inputs.items()}
-                    found, fresh = reader(ids.to_pylist(), hashes.to_numpy(), raw)
-                    keeper.take(ids.to_pylist(), hashes.to_numpy(), found, fresh)
+                    found, fresh = reader(ids, hashes, raw)
+                    keeper.take(ids, hashes, found, fresh)
                     # The same as they are when they are read the next time, and as the model was trained on them.
                     found |= {key: self.features.as_stored(found[key]) for key in self.stored}
-                    feeds = tuple(found[key] for key in feeds_of(adapted))
+                    found = trunk(raw | found)
+                    feeds = tuple(found[key] for key in reads)
                 yield PoolBatch(bucket, batch, good, feeds, self._present(arrays))
             keeper.close()
 
@@ -369,12 +375,11 @@ def _others(stored: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any]) -> 
 
 
 def _core_rows(bucket: int, ids: Sequence[str], vectors: NDArray[np.float32]) -> pa.RecordBatch:
-    offsets = pa.array(np.arange(len(ids) + 1, dtype=np.int32) * np.int32(vectors.shape[1]))
     return pa.RecordBatch.from_pydict(
         {
             "bucket": pa.array([bucket] * len(ids), pa.int32()),
             "place": pa.array(range(len(ids)), pa.int32()),
             "id": pa.array(ids, pa.string()),
-            "vector": pa.ListArray.from_arrays(offsets, pa.array(vectors.reshape(-1))),
+            "vector": to_lists(vectors, np.ones(len(ids), np.bool_)),
         }
     )

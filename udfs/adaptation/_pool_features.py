@@ -15,6 +15,7 @@ from udfs.adaptation._errors import DamagedFeatureError, MissingFeatureError
 from udfs.adaptation._features import FOLDER
 from udfs.adaptation._segment import Segment
 from udfs.adaptation._trunk import Trunk
+from udfs.shards import write_table
 from udfs.store import StoreError
 
 if TYPE_CHECKING:
@@ -108,18 +109,21 @@ class PoolFeatures:
             for key, array in outputs.items():
                 files[key].write(array)
         table = pa.Table.from_arrays([pa.array(ids, pa.string()), pa.array(hashes, pa.int64())], schema=_LEDGER)
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd")
-        self.features.store.write(memoryview(sink.getvalue()), *self._ledger(split, partition, segment.fingerprint))
+        write_table(self.features.store, table, *self._ledger(split, partition, segment.fingerprint))
 
     def chunks(self, split: str, partition: int) -> Iterator[PoolChunk]:
-        """List what is kept of the records of a shard; a ledger that is damaged is deleted."""
+        """List what is kept of the records of a shard; a ledger that is damaged is deleted, an unreadable one left."""
         store, folder = self.features.store, self._folder(split, partition)
         layers = self.features.expressions()
         for name in store.list(*folder):
             fingerprint = name.partition(".")[0]
             try:
-                table = pq.read_table(pa.BufferReader(store.read(*folder, name)), schema=_LEDGER)
+                content = store.read(*folder, name)
+            except StoreError as error:
+                _LOG.warning("%s: the layers of its records are computed anew", error)
+                continue
+            try:
+                table = pq.read_table(pa.BufferReader(content), schema=_LEDGER)
                 ids, hashes = table["id"].to_pylist(), table["features"].to_numpy()
                 intact = _fingerprint(ids, hashes) == fingerprint
             except (pa.ArrowException, OSError, TypeError):
@@ -153,17 +157,23 @@ class PoolFeatures:
                     store.delete(FOLDER, name, expression, folder)
 
     def prune(self) -> None:
-        """Delete the ledgers of records of which no layer is left."""
+        """Delete the ledgers of records of which no layer is left, and layers without a ledger: a killed task's."""
         store, name = self.features.store, self.features.name
-        left = {
-            folder.partition("-")[0]
-            for expression in self.features.expressions()
-            for folder in store.list(FOLDER, name, expression)
+        ledgers = {
+            ledger.partition(".")[0]: (POOLS, name, place, ledger)
+            for place in store.list(POOLS, name)
+            for ledger in store.list(POOLS, name, place)
         }
-        for place in store.list(POOLS, name):
-            for ledger in store.list(POOLS, name, place):
-                if ledger.partition(".")[0] not in left:
-                    store.delete(POOLS, name, place, ledger)
+        left = set()
+        for expression in self.features.expressions():
+            for folder in store.list(FOLDER, name, expression):
+                fingerprint = folder.partition("-")[0]
+                if fingerprint in ledgers:
+                    left.add(fingerprint)
+                elif folder.startswith(_PREFIX):
+                    store.delete(FOLDER, name, expression, folder)
+        for fingerprint in ledgers.keys() - left:
+            store.delete(*ledgers[fingerprint])
 
     def _folder(self, split: str, partition: int) -> tuple[str, ...]:
         return (POOLS, self.features.name, f"{split}-{partition:05d}")
@@ -190,8 +200,8 @@ class PoolReader:
 
     Attributes
     ----------
-    damaged : int
-        Files that were damaged, and are gone.
+    flops : int
+        Of the frozen layers that ran so far, over all records.
 
     Notes
     -----
@@ -213,7 +223,7 @@ class PoolReader:
         self._plain = Trunk(models, inputs, wants)
         self._chunks: list[tuple[PoolChunk, Trunk]] = []
         self._places: dict[tuple[str | None, int], tuple[int, int]] = {}
-        self.damaged = 0
+        self.flops = 0
         trunks: dict[tuple[str, ...], Trunk] = {}
         for chunk in pool.chunks(split, partition):
             key = chunk.expressions
@@ -255,10 +265,10 @@ class PoolReader:
             places = np.array(found, np.int64).reshape(-1, 2)
             numbers = np.unique(places[:, 0]).tolist()
             if numbers == [-1]:
-                return self._plain(raw), np.ones(len(places), np.bool_)
+                return self._run(self._plain, raw, len(places)), np.ones(len(places), np.bool_)
             try:
                 parts = [(places[:, 0] == number, self._part(number, places, raw)) for number in numbers]
-            except _UselessError as error:
+            except _DamagedChunkError as error:
                 self._leave(error.number)
                 continue
             outputs = {}
@@ -272,7 +282,7 @@ class PoolReader:
         own = places[:, 0] == number
         given = {key: array[own] for key, array in raw.items()}
         if number < 0:
-            return self._plain(given)
+            return self._run(self._plain, given, int(own.sum()))
         chunk, trunk = self._chunks[number]
         try:
             for key in trunk.loads:
@@ -280,12 +290,15 @@ class PoolReader:
                     given[key] = self._pool.features.open(key, chunk.segment)[places[own, 1]]
         except (DamagedFeatureError, MissingFeatureError) as error:
             _LOG.warning("%s", error)
-            raise _UselessError(number) from error
+            raise _DamagedChunkError(number) from error
+        return self._run(trunk, given, int(own.sum()))
+
+    def _run(self, trunk: Trunk, given: Mapping[str, NDArray[Any]], rows: int) -> dict[str, NDArray[Any]]:
+        self.flops += trunk.flops * rows
         return trunk(given)
 
     def _leave(self, number: int) -> None:
         """Forget a chunk that is damaged."""
-        self.damaged += 1
         self._pool.forget(self._chunks[number][0])
         self._places = {key: place for key, place in self._places.items() if place[0] != number}
 
@@ -357,8 +370,8 @@ class PoolKeeper:
         self._outputs = {key: [] for key in self._keys}
 
 
-class _UselessError(Exception):
-    """A chunk cannot be read."""
+class _DamagedChunkError(Exception):
+    """A chunk cannot be read: its number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

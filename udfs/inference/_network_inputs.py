@@ -45,8 +45,8 @@ class NetworkInputs:
 
         Returns
         -------
-        list of array
-            One an input, of the good rows.
+        list of array, each of shape (good rows, ...)
+            One an input, as training has it.
         list of str or None
             For each row of the batch why it is bad.
         """

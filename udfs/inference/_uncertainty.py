@@ -93,6 +93,10 @@ class OutputUncertainty:
             Of the labels' classes; one output is of the second of two classes.
         present : array of bool, shape (rows, tokens), optional
             Of tags, the tokens that count.
+
+        Returns
+        -------
+        array of float64, shape (rows,)
         """
         rows = outputs.reshape(len(outputs), *(self.tokens or (-1,)))
         return uncertainty(self._chances(rows), self.how, None if self.tokens is None else present)

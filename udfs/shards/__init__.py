@@ -4,7 +4,7 @@ from udfs.shards._groups import TensorColumn, TensorGroup
 from udfs.shards._growing import GrowingData, increment_name, load_labels, load_prepared
 from udfs.shards._growing_writer import IncrementReport, IncrementWriter, increment_of
 from udfs.shards._increment import Changes, Increment
-from udfs.shards._ledger import Ledger
+from udfs.shards._ledger import Ledger, write_table
 from udfs.shards._loading import Tensors, check_shard, load_rows, load_shard, read_batches
 from udfs.shards._place import HELD_OF, place_of
 from udfs.shards._prepared import DESCRIPTION, FOLDER, SPLITS, Part, PreparedData, Shard, ShardError, shard_path
@@ -42,4 +42,5 @@ __all__ = [
     "place_of",
     "read_batches",
     "shard_path",
+    "write_table",
 ]

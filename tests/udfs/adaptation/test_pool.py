@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,16 @@ import pyarrow as pa
 import pytest
 import torch
 
-from udfs.adaptation import BestModel, FeatureStore, PoolCoreSet, PoolPass, PoolUncertainty, input_specs
+from udfs.adaptation import (
+    BestModel,
+    FeatureStore,
+    PoolCoreSet,
+    PoolFeatures,
+    PoolPass,
+    PoolUncertainty,
+    frozen_layers,
+    input_specs,
+)
 from udfs.inference import UNCERTAINTIES, OutputUncertainty, uncertainty
 from udfs.node import CACHE_VARIABLE
 from udfs.shards import TensorColumn, TensorGroup
@@ -39,9 +49,20 @@ class Tagger(torch.nn.Module):
         return self.head(self.words(input_ids))
 
 
+class DeepTagger(Tagger):
+    """Another frozen layer between the word vectors and the head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixed = torch.nn.Linear(HIDDEN, HIDDEN).requires_grad_(requires_grad=False)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        del attention_mask
+        return self.head(self.mixed(self.words(input_ids)))
+
+
 def trainer(params: dict[str, Any]) -> ModelTrainer:
-    del params
-    net = Tagger()
+    net = DeepTagger() if params.get("deep") else Tagger()
     return ModelTrainer(
         model=net,
         optimizer=torch.optim.SGD(net.head.parameters(), lr=0.1),
@@ -50,13 +71,21 @@ def trainer(params: dict[str, Any]) -> ModelTrainer:
     )
 
 
-@pytest.fixture
-def source(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PoolPass:
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+
+
+def passed(features: FeatureStore, params: dict[str, Any]) -> PoolPass:
     data: Any = SimpleNamespace(inputs=INPUTS, num_shards=1)
     opener = partial(open_adapted, trainer, seed=0, inputs=input_specs(data), columns=["input_ids", "attention_mask"])
-    state = opener({}).session.checkpoint()
-    return PoolPass(BestModel(opener, {}, lambda: state), data, FeatureStore(store, "tags"), {}, 0, (), batch_size=4)
+    state = opener(params).session.checkpoint()
+    return PoolPass(BestModel(opener, params, lambda: state), data, features, {}, 0, (), batch_size=4)
+
+
+@pytest.fixture
+def source(store: Store) -> PoolPass:
+    return passed(FeatureStore(store, "tags"), {})
 
 
 def rows(texts: list[list[int] | None]) -> pa.RecordBatch:
@@ -94,6 +123,19 @@ def test_padding_has_no_part_in_a_taggers_uncertainty(source: PoolPass, how: str
         with torch.no_grad():
             chances = net(words, words).softmax(-1).numpy()
         assert row["score"] == pytest.approx(float(uncertainty(chances, how)[0]), rel=1e-5)
+
+
+def test_a_layer_above_a_rounded_one_is_that_of_training(store: Store) -> None:
+    """The stored layer is below the one that the model reads: what is fresh passes through its rounding too."""
+    source = passed(FeatureStore(store, "tags", "bfloat16"), {"deep": True})
+    net = source.model.open()
+    (key,) = (key for key, name in frozen_layers(net).items() if name == "words")
+    source = replace(source, stored={key: source.model.params}, room=1 << 20)
+    adapted = source.open()
+    fresh, kept = ([*source.batches([rows(TEXTS)], adapted)] for _ in range(2))
+    assert not PoolFeatures(source.features).is_empty
+    for first, second in zip(fresh, kept, strict=True):
+        np.testing.assert_array_equal(first.feeds, second.feeds)
 
 
 def test_what_a_network_cannot_say_has_no_score(source: PoolPass) -> None:

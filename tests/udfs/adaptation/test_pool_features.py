@@ -12,6 +12,7 @@ from udfs.adaptation import FeatureStore, PoolFeatures, PoolReader, Trunk, compu
 from udfs.adaptation._pool_features import PoolKeeper
 from udfs.node import CACHE_VARIABLE
 from udfs.shards import GrowingData, Ledger, load_shard
+from udfs.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,8 +93,12 @@ def test_a_record_that_changed_since_is_computed_again(pool: Pool) -> None:
 
 def test_a_deeper_layer_goes_on_from_what_the_pool_has(pool: Pool) -> None:
     _, low, *_ = pool.model.expressions()
-    pool.keep(slice(None), low)
-    assert pool.materialised() == 0
+    pool.keep(slice(1, None), low)
+    done = compute(pool.features, pool.data, pool.segment, [pool.key], [pool.model], batch_size=SIZE)
+    assert done.passed == 1
+    whole, above = (Trunk([pool.model], have, [pool.key]).flops for have in ([pool.x], [low]))
+    assert 0 < above < whole
+    assert done.flops == whole + (len(pool.ids) - 1) * above
     pool.check()
 
 
@@ -158,6 +163,37 @@ def test_what_a_pool_has_goes_without_a_trace(pool: Pool) -> None:
     pool.features.retain([])
     pool.kept.prune()
     assert not list(Path(pool.features.store.path("pools")).rglob("*.parquet"))
+
+
+def test_layers_of_a_task_that_was_killed_before_its_ledger_go(pool: Pool) -> None:
+    pool.keep(slice(0, 3))
+    kept = pool.features.used_bytes()
+    before = set(Path(pool.features.store.path("pools")).rglob("*.parquet"))
+    pool.keep(slice(3, None))
+    (ledger,) = set(Path(pool.features.store.path("pools")).rglob("*.parquet")) - before
+    ledger.unlink()
+    pool.materialised()
+    own = pool.features.file(pool.key, pool.segment).nbytes
+    assert pool.features.used_bytes() > kept + own
+    pool.kept.prune()
+    assert pool.features.used_bytes() == kept + own
+    assert [len(chunk.ids) for chunk in pool.kept.chunks(pool.segment.split, pool.segment.partition)] == [3]
+
+
+def test_a_ledger_that_cannot_be_read_is_left(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The store's fault is no damage of the file."""
+    pool.keep(slice(None))
+
+    def read(_self: Store, *parts: str) -> bytes:
+        raise StoreError(f"{parts[-1]} is out of reach")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(type(pool.features.store), "read", read)
+        assert not list(pool.kept.chunks(pool.segment.split, pool.segment.partition))
+    assert "out of reach" in caplog.text
+    assert pool.materialised() == 0
 
 
 def test_a_plain_batch_has_plain_bits(pool: Pool) -> None:
