@@ -103,10 +103,12 @@ class UnitFinished:
         Trials that were told of the same unit. Default 1.
     waited_seconds, frozen_seconds : float
         In an adaptation, of the seconds its share of waiting for stored outputs, and of running frozen layers.
+        Default 0.
     read_seconds, read_bytes : float
-        In an adaptation, its share of what was read, most of it beside the training, and of the time that it took.
+        In an adaptation, its share of the time that reading took, most of it beside the training, and of what was read.
+        Default 0.
     remade : float
-        In an adaptation, its share of the files that were damaged or gone, and made again.
+        In an adaptation, its share of the files that were damaged or gone, and made again. Default 0.
     """
 
     kind: str

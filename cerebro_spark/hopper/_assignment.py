@@ -143,8 +143,8 @@ class Assignments:
         return len(assignment.trials[0].done(assignment.epoch)) + 1 == len(self._state.partitions)
 
     def _start(self, trial: Trial) -> Start:
-        from_store = trial.holder not in self._state.workers if trial.version else trial.source is not None
-        return Start(trial, trial.version, from_store, trial.holder)
+        # Nobody holds version 0: what it may begin with, a clone's source or an earlier run's weights, is in the store.
+        return Start(trial, trial.version, trial.holder not in self._state.workers, trial.holder)
 
     def _member(self, start: Start, assignment: Assignment) -> Member:
         trial = start.trial

@@ -263,10 +263,6 @@ class Epochs:
                 state.hopper.hold(name, state.holdings[name])
         try:
             self._decided([trial for trial in changed if not trial.running])
-        except BaseException as error:  # noqa: BLE001 - raised again where the run was started
-            state.fail(error)
-            return
-        try:
             self._enter()
         except BaseException as error:  # noqa: BLE001 - raised again where the run was started
             state.fail(error)

@@ -350,7 +350,6 @@ class Journal:
         """Take a trial to its last intact checkpoint, and give it back to training from there."""
         records = checkpoints.records(trial.trial_id)
         while records and not checkpoints.intact(records[-1]):
-            _LOG.warning("%s: a checkpoint is damaged", trial.trial_id)
             records.pop()
         if records:
             trial.go_on_from(records)

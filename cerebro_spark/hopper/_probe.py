@@ -115,7 +115,7 @@ def probe(
     Raises
     ------
     TrainerError
-        The function raises, or gives what cannot be trained on these rows.
+        The function raises, or gives what cannot be trained on these rows, or in so few epochs.
     InvalidArgumentError
         The model is larger than a worker's memory.
     ShardError

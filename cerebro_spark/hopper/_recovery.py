@@ -115,7 +115,7 @@ class Recovery:
         if start.from_store:
             trial.unreadable += 1
             if trial.unreadable >= _TRIES and not start.version:
-                self._end(trial, "failed", self._no_source(trial, failure.traceback))
+                self._end(trial, "failed", self._no_beginning(trial, failure.traceback))
                 return
             if trial.unreadable >= _TRIES:
                 trial.forget_durable()
@@ -125,7 +125,7 @@ class Recovery:
         self.rewind([trial])
 
     def rewind(self, trials: Iterable[Trial]) -> None:
-        """Take trials back to their checkpoints in the store, where the last ones are lost for sure."""
+        """Take trials back to a copy or to their checkpoints in the store, where the last ones are lost for sure."""
         state = self._state
         # A worker that has one in a unit may have the checkpoint, or will say that it has not.
         busy = {trial.trial_id for assignment in state.assignments for trial in assignment.trials}
@@ -194,9 +194,13 @@ class Recovery:
         self._evaluate_again(assignment, [trial])
 
     @staticmethod
-    def _no_source(trial: Trial, why: str) -> str:
+    def _no_beginning(trial: Trial, why: str) -> str:
         source = trial.source
-        assert source is not None  # noqa: S101 - version 0 of any other trial is read from nowhere
+        if source is None:
+            return (
+                "the weights of an earlier run that it begins with are damaged or missing (warm_start=False begins "
+                f"with initial ones): {why}"
+            )
         return (
             f"it is a clone of {source.trial_id} after epoch {source.epoch}, whose state is damaged or missing: {why}"
         )

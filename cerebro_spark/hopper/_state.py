@@ -178,9 +178,9 @@ class RunState:
 
     def stores(self, trial: Trial, epoch: int, *, ends_epoch: bool) -> bool:
         """Whether the state of a trial after a visit in an epoch is to be in the store, not in memory alone."""
-        if self._checkpoints == "visits" or not ends_epoch:
-            return self._checkpoints == "visits"
-        return self._checkpoints == "epochs" or epoch + 1 >= trial.granted
+        if self._checkpoints == "visits":
+            return True
+        return ends_epoch and (self._checkpoints == "epochs" or epoch + 1 >= trial.granted)
 
     def secured(self, trial: Trial) -> bool:
         """Whether the state of a trial that has finished its epoch is where it is to be."""

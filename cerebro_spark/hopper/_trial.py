@@ -150,7 +150,7 @@ class Trial:
 
     @property
     def durable_version(self) -> int:
-        """Last version that the store has; any worker can build version 0, from the seed and a clone's source."""
+        """Last version that the store has; any worker builds version 0: from the seed and what the store has for it."""
         return max(
             (number for number in range(self.version, 0, -1) if self.digests[number] in self.stored.get(number, ())),
             default=0,

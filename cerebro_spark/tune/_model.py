@@ -170,6 +170,10 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
     def output_uncertainty(self, how: str) -> OutputUncertainty:
         """Give what :meth:`uncertainty` makes of the network's outputs.
 
+        Parameters
+        ----------
+        how : {"least_confidence", "margin", "entropy"}
+
         Raises
         ------
         InvalidArgumentError

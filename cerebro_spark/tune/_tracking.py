@@ -185,9 +185,8 @@ class _MLflow(Callback):
         self._client = MlflowClient()
         known = self._client.get_experiment_by_name(experiment)
         self._experiment = self._client.create_experiment(experiment) if known is None else known.experiment_id
-        name, self._step = part or ("", 0)
-        self._campaign: str = self._whole(name) if name else ""
-        tags = {_NAME: run, **({_PARENT: self._campaign} if name else {})}
+        self._campaign, self._step = ("", 0) if part is None else (self._campaign_run(part[0]), part[1])
+        tags = {_NAME: run} | ({_PARENT: self._campaign} if self._campaign else {})
         self.parent: str = self._client.create_run(self._experiment, tags=tags).info.run_id
         for name, value in parameters.items():
             self._client.log_param(self.parent, name, str(value)[:500])
@@ -240,7 +239,7 @@ class _MLflow(Callback):
         if trial.status not in {"running", "paused"}:
             self._statuses[trial.trial_id] = trial.status
 
-    def _whole(self, name: str) -> str:
+    def _campaign_run(self, name: str) -> str:
         """Find the run of a campaign, or create it, and have it go on."""
         known = self._client.search_runs([self._experiment], f"tags.`{_CAMPAIGN}` = '{name}'", max_results=1)
         if known:

@@ -54,7 +54,9 @@ def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         trunk = torch.nn.Sequential(torch.nn.Linear(WIDE, INNER), torch.nn.Tanh()).requires_grad_(False)
-    net = torch.nn.Sequential(trunk, torch.nn.BatchNorm1d(INNER), torch.nn.Dropout(0.2), torch.nn.Linear(INNER, 2))
+    net = torch.nn.Sequential(
+        trunk, torch.nn.BatchNorm1d(INNER), torch.nn.Dropout(0.2), torch.nn.Linear(INNER, CLASSES)
+    )
     optimizer = torch.optim.Adam([each for each in net.parameters() if each.requires_grad], lr=params["lr"])
     loss = Hanging(GATES[-1] if params["lr"] == RATES[-1] else "")
     return ModelTrainer(

@@ -153,11 +153,11 @@ def deadly(mark: str, driver: int | None = None, *, executor: bool = False) -> C
             def dying(writer: FeatureWriter, rows: np.ndarray, *, passed: int) -> None:
                 write(writer, rows, passed=passed)
                 if next(blocks) == 3 and _is_first(mark):
-                    victims = [each.pid for each in psutil.Process().parents() if executor and each.name() == "java"][
-                        :1
-                    ]
-                    for victim in [*victims, *([driver] if driver else []), os.getpid()]:
-                        os.kill(victim, signal.SIGKILL)
+                    # The nearest one is the executor; the node's worker is above it.
+                    java = (each.pid for each in psutil.Process().parents() if each.name() == "java")
+                    for victim in (next(java) if executor else None, driver, os.getpid()):
+                        if victim is not None:
+                            os.kill(victim, signal.SIGKILL)
 
             FeatureWriter.write = dying  # type: ignore[method-assign]
         return trainer(params)

@@ -20,7 +20,7 @@ from udfs.shards import load_shard
 from udfs.training import initial_seed, row_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -121,9 +121,17 @@ def disk_full_after(orders: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 
 def plain_loop(
-    prepared: PreparedData, params: dict[str, Any], config: str, visits: Any, seed: int
+    prepared: PreparedData,
+    params: dict[str, Any],
+    config: str,
+    visits: Any,
+    seed: int,
+    frozen: Sequence[Sequence[int]] = (),
 ) -> dict[str, np.ndarray]:
-    """An ordinary loop over the shards in an order, on one thread, with nothing of ours but data and seeds."""
+    """An ordinary loop over the shards in an order, on one thread, with nothing of ours but data and seeds.
+
+    ``frozen`` has the layers that do not learn, by epoch.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(initial_seed(seed, config))
@@ -132,8 +140,10 @@ def plain_loop(
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
     loss_of = torch.nn.CrossEntropyLoss()
     losses_of = torch.nn.CrossEntropyLoss(reduction="none")
-    net.train()
     for place, (epoch, partition) in enumerate(visits):
+        net.train().requires_grad_()
+        for layer in frozen[epoch] if frozen else ():
+            net.get_submodule(str(layer)).eval().requires_grad_(requires_grad=False)
         data = load_shard(prepared, "train", partition)
         order = row_order(seed, config, epoch, partition, data.rows)
         for start in range(0, data.rows, BATCH):

@@ -195,7 +195,7 @@ class Sessions:
         if held is not None and digest_of(held) == source.digest:
             session.adopt(held)
             return 0
-        state = self._read(source.trial_id, source.version, source.digest)
+        state = _read(self._checkpoints, source.trial_id, source.version, source.digest)
         session.adopt(state)
         return len(state)
 
@@ -216,9 +216,6 @@ class Sessions:
             ) from error
         return len(state)
 
-    def _read(self, trial_id: str, version: int, digest: str) -> bytes:
-        return _read(self._checkpoints, trial_id, version, digest)
-
     def _fetch(self, member: Member) -> bytes:
         """Get a checkpoint from the worker that trained last, or from the store."""
         if member.peer:
@@ -226,7 +223,7 @@ class Sessions:
                 self._peers[member.peer] = Caller(member.peer, self._credentials, HOPPER)
             state = self._peers[member.peer].fetch(f"{member.trial_id}/{member.version}", timeout_s=_FETCH_S)
         else:
-            state = self._read(member.trial_id, member.version, member.digest)
+            state = _read(self._checkpoints, member.trial_id, member.version, member.digest)
         if digest_of(state) != member.digest:
             source = member.peer or "the store"
             raise CallError(f"the checkpoint of {member.trial_id} at version {member.version} from {source} is damaged")
@@ -243,5 +240,5 @@ def _read(checkpoints: Checkpoints, trial_id: str, version: int, digest: str) ->
 
 
 def _first(member: Member) -> str:
-    """Name what a session is at before the first unit: a clone is at its source's checkpoint, others at no one's."""
+    """Name what a session is at before the first unit: a clone is at its source's checkpoint, others at none here."""
     return "" if member.source is None else f"adopted {member.source.digest}"

@@ -130,6 +130,24 @@ def test_a_damaged_checkpoint_of_the_epoch_before_is_trained_again(rounds: str) 
     assert list(epochs.values()) == [[0, 1]]
 
 
+def test_weights_to_begin_with_that_the_store_does_not_give_end_the_trial() -> None:
+    """Those of an earlier run, which the worker reads; it is not tried for ever."""
+    world = World(2, 1, 1, validates=False, policy="fixed")
+    (player,) = world.players
+    player.join()
+    tries = []
+
+    def work(player: Player, unit: WorkUnit) -> None:
+        tries.extend(member.version for member in unit.members if member.trial_id == "c000")
+        player.work(fails={"c000": "hop"})
+
+    world.play(work)
+    first, other = world.trials
+    assert (first.status, other.status) == ("failed", "finished")
+    assert "weights of an earlier run" in first.traceback
+    assert tries == [0, 0, 0]
+
+
 class ClonesTheSecondEpoch(procedures.Procedure):
     """Trains one configuration for three epochs, and clones it after two."""
 

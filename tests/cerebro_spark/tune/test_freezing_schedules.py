@@ -12,19 +12,15 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pyspark import cloudpickle
-from searches import BATCH, adult, disk_full_after, network, search, states, trainer
+from searches import adult, disk_full_after, plain_loop, search, states, trainer
 
 from cerebro_spark import ModelTrainer, Selection, SparkBackend, Store
 from cerebro_spark.errors import RunError, TrainerError
-from udfs.shards import load_shard
-from udfs.training import initial_seed, row_order
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-    from cerebro_spark.tune import TrialResult
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -37,38 +33,13 @@ def scheduled(params: dict[str, Any]) -> ModelTrainer:
     return replace(trainer(params), freeze_until=PHASES)
 
 
-def plain(found: Selection, trial: TrialResult) -> dict[str, np.ndarray]:
-    """Train a trial by an ordinary loop along its visits, on one thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(initial_seed(found.spec.seed, trial.trial_id))
-    net = network(trial.params["hidden"])
-    optimizer = torch.optim.Adam(net.parameters(), lr=trial.params["lr"])
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-    for place, (epoch, partition) in enumerate(trial.visits):
-        net.train().requires_grad_()
-        for layer in FROZEN[epoch]:
-            net.get_submodule(str(layer)).eval().requires_grad_(False)
-        data = load_shard(found.prepared, "train", partition)
-        order = row_order(found.spec.seed, trial.trial_id, epoch, partition, data.rows)
-        for start in range(0, data.rows, BATCH):
-            picked = order[start : start + BATCH]
-            optimizer.zero_grad()
-            outputs = net(torch.from_numpy(data.inputs[0][picked]))
-            torch.nn.CrossEntropyLoss()(outputs, torch.from_numpy(data.labels[0][picked])).backward()
-            optimizer.step()
-        if place % 2 == 1:
-            scheduler.step()
-    torch.set_num_threads(threads)
-    return {name: value.numpy() for name, value in net.state_dict().items()}
-
-
 def check(found: Selection) -> None:
     held = states(found)
     assert len(held) == 2
     for trial in found.trials:
         assert trial.status == "finished", trial.traceback
-        for name, value in plain(found, trial).items():
+        truth = plain_loop(found.prepared, trial.params, trial.trial_id, trial.visits, found.spec.seed, FROZEN)
+        for name, value in truth.items():
             np.testing.assert_array_equal(held[trial.trial_id][name], value, err_msg=f"{trial.trial_id} {name}")
 
 
