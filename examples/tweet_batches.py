@@ -33,7 +33,7 @@ def encoded(spark: SparkSession, rows: int | None, tokens: int) -> DataFrame:
     ----------
     spark : SparkSession
     rows : int or None
-        The first so many; all by default.
+        The first so many; ``None``: all.
     tokens : int
         Of each tweet: longer ones are cut.
     """

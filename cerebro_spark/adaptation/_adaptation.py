@@ -8,24 +8,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cerebro_spark.adaptation._arguments import check_arguments, check_search
-from cerebro_spark.adaptation._candidates import Candidates, OpenedCandidate
-from cerebro_spark.adaptation._cycle import Cycle, CycleResult
-from cerebro_spark.adaptation._grid import CandidateGrid
+from cerebro_spark.adaptation._arguments import check_arguments
+from cerebro_spark.adaptation._candidates import Candidates
+from cerebro_spark.adaptation._cycle import Cycle, CycleResult, records_of
 from cerebro_spark.adaptation._grouping import PlannedGroups
 from cerebro_spark.adaptation._labels import check_labels, extremes
 from cerebro_spark.adaptation._layers import StoredLayers
 from cerebro_spark.adaptation._pictures import cycles_figure
 from cerebro_spark.adaptation._planning import Planning
 from cerebro_spark.adaptation._ranking import Labelling, by_lot, check_how
-from cerebro_spark.adaptation._rates import Rates, work_of
+from cerebro_spark.adaptation._rates import Rates
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
+from cerebro_spark.adaptation._searches import check_search, epochs_of, new_search
 from cerebro_spark.adaptation._warm import EarlierCycle, last_over
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
-from cerebro_spark.errors import FeatureSpaceError, InvalidArgumentError, NoModelError, RunError, StoreError
+from cerebro_spark.errors import FeatureSpaceError, NoModelError, RunError, StoreError
 from cerebro_spark.hopper import ROUNDS, Journal, Lease, probe
-from cerebro_spark.tune import Adapted, Search, check_objectives, grid
+from cerebro_spark.tune import Adapted, check_objectives, grid
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
 from optimizer.sizes import size
@@ -34,7 +34,7 @@ from udfs.driver import hint_keywords, interruptible
 from udfs.hopper import AdaptationSettings
 from udfs.names import check_name
 from udfs.node import memory_limit
-from udfs.shards import FOLDER, SPLITS, GrowingData, load_prepared
+from udfs.shards import FOLDER, GrowingData, load_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,36 +47,13 @@ if TYPE_CHECKING:
     from cerebro_spark.adaptation._rates import CycleCosts
     from cerebro_spark.callbacks import Callback
     from cerebro_spark.hopper import Probed, SparkBackend
+    from cerebro_spark.tune import Search
     from optimizer.adaptation import Costs
     from optimizer.space import Space
     from udfs.store import Store
     from udfs.training import ModelTrainer
 
 __all__ = ["Adaptation"]
-
-# Settings that a campaign and the searches of its cycles have in common.
-_OF_A_SEARCH = (
-    "backend",
-    "store",
-    "trainer_fn",
-    "search_space",
-    "feature_columns",
-    "label_columns",
-    "weight_column",
-    "image_size",
-    "test_fraction",
-    "metric",
-    "mode",
-    "errors",
-    "callbacks",
-    "experiment",
-    "tensorboard",
-    "progress",
-    "unit_timeout_s",
-    "schedule",
-    "rounds",
-    "seed",
-)
 
 # Settings of the campaign alone that MLflow gets.
 _OF_A_CAMPAIGN = (
@@ -211,11 +188,11 @@ class Adaptation:
     def _check(self) -> None:
         check_name(self.name, "an adaptation")
         check_arguments(vars(self))
-        check_search(self.search, _OF_A_SEARCH)
+        check_search(self.search)
         # It says what is wrong with the name, storage_dtype and bytes_per_second.
         FeatureStore(self.store, self.name, self.storage_dtype, bytes_per_second=self.bytes_per_second)
         # A search says what is wrong with its settings as it is made: now, not after the first batch is written.
-        self._new_search([1] * len(grid(self.search_space)) if self.search is None else ())
+        new_search(vars(self), [1] * len(grid(self.search_space)) if self.search is None else ())
 
     @property
     def cycles(self) -> tuple[CycleResult, ...]:
@@ -247,11 +224,11 @@ class Adaptation:
             As for :func:`prepare`; also where columns, shapes or types are unlike the first batch's, or a label is a
             class that the models have no output for. A class that they have an output for may come in any batch.
         InvalidArgumentError
-            The trunk's weights are drawn at random, nothing learns, or a setting is not allowed.
+            The trunk's weights are drawn at random, or a setting is not allowed.
         InfeasiblePlanError
             A candidate alone does not fit into ``memory_bytes``.
         TrainerError
-            A configuration cannot be opened, or does not run on the records.
+            A configuration cannot be opened, nothing of it learns, or it does not run on the records.
         RunError
             The run stopped; :meth:`resume` goes on. Or another fit of the campaign goes on, in any process.
         """
@@ -277,7 +254,7 @@ class Adaptation:
         Raises
         ------
         RunError
-            There is no cycle of that name, or its run cannot go on.
+            There is no cycle of that name, or its run cannot go on. Or a fit of the campaign goes on, in any process.
         """
         self._check()
         if self._load_data() is None:
@@ -364,10 +341,7 @@ class Adaptation:
             f"adaptation {self.name!r}: {len(self._record.cycles)} cycles so far, planned for {self._capacity(0):,} "
             f"records, {size(self.disk_bytes)} of disk"
         )
-        lines = [
-            head,
-            *(f"  {cycle.told}" for cycle in self._record.cycles),
-        ]
+        lines = [head, *(f"  {cycle.told}" for cycle in self._record.cycles)]
         if data is not None:
             return "\n".join([*lines, self._planned(data)])
         if batch is None:
@@ -381,11 +355,6 @@ class Adaptation:
         finally:
             self.store.delete(FOLDER, sample)
 
-    @property
-    def _lease(self) -> Lease:
-        """One driver at a time: two would give the next cycle the same name."""
-        return Lease(self.store, self.name, folder=CampaignRecord.FOLDER)
-
     def plot(self) -> Figure:
         """Draw the cycles of this object: records through the frozen layers, and the best model, by labels.
 
@@ -398,19 +367,24 @@ class Adaptation:
             raise NoModelError("there is no cycle to draw: call fit(batch) or resume() first")
         return cycles_figure(self._cycles, check_objectives(self.metric, self.mode)["metric"][0])
 
+    @property
+    def _lease(self) -> Lease:
+        """One driver at a time: two would give the next cycle the same name."""
+        return Lease(self.store, self.name, folder=CampaignRecord.FOLDER)
+
     def _planned(self, data: GrowingData) -> str:
         """Describe the plan of the next cycle."""
         _, layers = self._searching(data)
-        plan = self._planning(layers).choose(layers.workload.candidates, self._capacity(_records(data)))
+        plan = self._planning(layers).choose(layers.workload.candidates, self._capacity(records_of(data)))
         return "\n".join([plan.explain(), *layers.candidates.notes])
 
     def _begin(self, data: GrowingData, run: str, labels: Sequence[Extreme]) -> Cycle:
         search, layers = self._searching(data)
         probed = self._probed(search, data, labels)
         planning = self._planning(layers)
-        before, capacity = self._record, self._capacity(_records(data))
+        before, records = self._record, records_of(data)
         earlier = last_over(self.store, before.cycles if self.warm_start else ())
-        cycle = CycleRecord(run, data.name, _records(data), capacity, [], earlier.run)
+        cycle = CycleRecord(run, data.name, records, self._capacity(records), [], earlier.run)
         try:
             cycle, done = self._choose(layers, planning, cycle)
         except BaseException:
@@ -483,7 +457,7 @@ class Adaptation:
             candidates = Candidates(self.trainer_fn, data, seed=self.seed, layouts=self.warm_start)
             self._opened = candidates
         opened = [candidates.open(params) for params in grid(self.search_space)] if self.search is None else []
-        search = self._new_search([_epochs(one) for one in opened])
+        search = new_search(vars(self), [epochs_of(one) for one in opened])
         procedure = search.procedure(**check_objectives(self.metric, self.mode))
         starts = [each for each in procedure.ask(idle=self.backend.num_workers) if isinstance(each, Start)]
         workload = Workload(tuple((candidates.open(each.params), each.epochs) for each in starts))
@@ -491,19 +465,6 @@ class Adaptation:
             self.store, self.name, self.storage_dtype, candidates.made_with, bytes_per_second=self.bytes_per_second
         )
         return search, StoredLayers(self.backend, data, candidates, workload, features, self.disk_bytes)
-
-    def _new_search(self, epochs: Sequence[int]) -> Search:
-        """Make the search of a cycle; the epochs are those of a grid's configurations."""
-        settings = {name: getattr(self, name) for name in _OF_A_SEARCH}
-        settings["checkpoints"] = self.checkpoints or ("end" if self.search is None else "epochs")
-        if self.search is None:
-            return CandidateGrid(**settings, epochs=epochs)
-        search = self.search(**settings)
-        if not isinstance(search, Search):
-            raise InvalidArgumentError(
-                f"search made a {type(search).__name__}: give what makes a search, as partial(Hyperband, max_epochs=9)"
-            )
-        return search
 
     def _rates(self, layers: StoredLayers) -> Rates:
         """Give the rates to plan with: the user's, or those that the campaign has found so far."""
@@ -574,31 +535,7 @@ class Adaptation:
     ) -> CycleCosts | None:
         """Write what a cycle measured beside what was predicted of it, once."""
         costs = cycle.costs
-        if costs is None or costs.measured is not None:
-            return costs
-        params = {trial.trial_id: trial.params for trial in result.trials}
-        shards = {shard.partition: shard.rows for shard in layers.data.shards if shard.split == "train"}
-        work = work_of(
-            result.outcome.events,
-            result.materialised,
-            self.backend.num_workers,
-            rows=shards.__getitem__,
-            learning_flops=lambda trial_id: layers.candidates.open(params[trial_id]).learning_flops,
-            frozen_flops=lambda members: groups.frozen_flops([params[trial_id] for trial_id in members]),
-        )
-        costs = costs.over(costs.rates.refitted(work), work.measured)
-        self._record = self._record.noted(replace(cycle, costs=costs))
+        if costs is not None and costs.measured is None:
+            costs = layers.measured(costs, result, groups)
+            self._record = self._record.noted(replace(cycle, costs=costs))
         return costs
-
-
-def _records(data: GrowingData) -> int:
-    return sum(data.rows(split) for split in SPLITS)
-
-
-def _epochs(candidate: OpenedCandidate) -> int:
-    if candidate.epochs is None:
-        raise InvalidArgumentError(
-            f"the trainer of {candidate.params} says no epochs: ModelTrainer(..., epochs=5), or give a search= that "
-            "says it, as partial(Hyperband, max_epochs=9)"
-        )
-    return candidate.epochs

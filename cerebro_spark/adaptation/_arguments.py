@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.hopper import SparkBackend
@@ -14,10 +13,7 @@ from optimizer.errors import nearest
 from optimizer.space import Space
 from udfs.store import Store
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-__all__ = ["check_arguments", "check_search"]
+__all__ = ["check_arguments"]
 
 _ERRORS = ("drop", "raise")
 _SWITCHES = ("materialise", "fuse", "joint", "warm_start", "progress")
@@ -65,32 +61,6 @@ def check_arguments(given: Mapping[str, Any]) -> None:
         raise _refused("search_space", given["search_space"], "values by name, a sequence of such mappings, or a Space")
     _check_metrics(given)
     _check_columns(given)
-
-
-def check_search(search: Any, own: Collection[str]) -> None:
-    """Check what is to make the searches.
-
-    Parameters
-    ----------
-    search : object
-    own : collection of str
-        Settings that the campaign gives to it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It makes no search, or says what the campaign says.
-    """
-    if search is None:
-        return
-    if not callable(search):
-        raise _refused("search", search, "what makes a search, as partial(Hyperband, max_epochs=9)")
-    twice = sorted(set(own).intersection(search.keywords)) if isinstance(search, partial) else []
-    if twice:
-        raise InvalidArgumentError(
-            f"search has {twice[0]}={search.keywords[twice[0]]!r}, which is the campaign's: give it to Adaptation("
-            f"{twice[0]}=...)"
-        )
 
 
 def _check_numbers(given: Mapping[str, Any]) -> None:

@@ -30,14 +30,11 @@ def collected(job: DataFrame) -> list[Row]:
     FeatureError, InvalidArgumentError, ShardError, StoreError
         A worker raised it.
     """
-
-    def run() -> list[Row]:
-        return list(job.collect())
-
     try:
-        return interruptible(job.sparkSession, run)
+        rows: list[Row] = interruptible(job.sparkSession, job.collect)
     except PySparkException as error:
         found = cause(error)
         if found.kind in _KNOWN:
             raise _KNOWN[found.kind](found.message) from error
         raise
+    return rows

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from optimizer.adaptation import AdaptationPlan
     from udfs.handlers import Adapted
     from udfs.hopper import WarmStart
+    from udfs.shards import PreparedData
     from udfs.training import Session
 
-__all__ = ["Cycle", "CycleResult"]
+__all__ = ["Cycle", "CycleResult", "records_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Cycle(Selection):
         except NoModelError:
             # The trials say why: a cycle that came to nothing is a result too.
             best, score = "", math.nan
-        records = sum(shard.rows for shard in self.prepared.shards)
+        records = records_of(self.prepared)
         return CycleResult(
             run=self.run_id,
             records=records,
@@ -118,11 +119,11 @@ class Cycle(Selection):
         return {
             **super().facts,
             **planned,
-            "records": self.prepared.rows("train") + self.prepared.rows("validation"),
+            "records": records_of(self.prepared),
             "trunk_rows": done.trunk_rows,
             "materialised_bytes": done.bytes,
             "materialising_seconds": done.seconds,
-            "remade_files": done.remade,
+            "remade_files": self.remade,
         }
 
     def _passes_a_record(self) -> float:
@@ -187,3 +188,8 @@ class Cycle(Selection):
         adapted.session.restore(state)
         # A session of the whole model, which has the weights that the other one has trained.
         return trainer_framework(adapted.trainer).open_training(adapted.trainer, "cpu")
+
+
+def records_of(data: PreparedData) -> int:
+    """Count labelled records: those to train on, and those held out."""
+    return sum(shard.rows for shard in data.shards)

@@ -89,6 +89,8 @@ def check_labels(found: Sequence[Extreme], data: GrowingData, session: Session) 
     LabelError
         The message names the record, the label and the classes.
     """
+    if not found:
+        return
     row = load_rows(data, "train", 1)
     outputs = session.predict(row.inputs)
     places = {group.name: place for place, group in enumerate(data.labels)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.adaptation._materialise import Materialised, materialise
 from cerebro_spark.adaptation._measure import measure
-from cerebro_spark.adaptation._rates import CycleCosts, Rates, Seconds, predicted_training
+from cerebro_spark.adaptation._rates import CycleCosts, Rates, Seconds, predicted_training, work_of
 from cerebro_spark.errors import FeatureSpaceError
 from optimizer.adaptation import Costs
 from optimizer.sizes import size
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cerebro_spark.adaptation._candidates import Candidates
+    from cerebro_spark.adaptation._cycle import Cycle
+    from cerebro_spark.adaptation._grouping import PlannedGroups
     from cerebro_spark.adaptation._planning import Planning
     from cerebro_spark.adaptation._workload import Workload
     from cerebro_spark.hopper import SparkBackend
@@ -116,6 +118,30 @@ class StoredLayers:
         """Predict the seconds of a cycle."""
         materialising = self._missing_flops(plan) / rates.frozen / self.backend.num_workers
         return Seconds(materialising, predicted_training(plan, rates, self.data.rows("train")))
+
+    def measured(self, costs: CycleCosts, cycle: Cycle, groups: PlannedGroups) -> CycleCosts:
+        """Note what a cycle measured beside what was predicted of it.
+
+        Parameters
+        ----------
+        costs : CycleCosts
+            As the cycle began.
+        cycle : Cycle
+            Which is over.
+        groups : PlannedGroups
+            Of its run.
+        """
+        params = {trial.trial_id: trial.params for trial in cycle.trials}
+        rows = {shard.partition: shard.rows for shard in self.data.shards if shard.split == "train"}
+        work = work_of(
+            cycle.outcome.events,
+            cycle.materialised,
+            self.backend.num_workers,
+            rows=rows.__getitem__,
+            learning_flops=lambda trial_id: self.candidates.open(params[trial_id]).learning_flops,
+            frozen_flops=lambda members: groups.frozen_flops([params[trial_id] for trial_id in members]),
+        )
+        return costs.over(costs.rates.refitted(work), work.measured)
 
     def _missing_flops(self, plan: AdaptationPlan) -> int:
         """Count what it takes to fill in the layers of a plan, from what is stored."""

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from cerebro_spark.adaptation._collecting import collected
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.adaptation import Costs
 from udfs.adaptation import LayerTime, MeasuringTask, ReaderSpeed, TrunkSpeed
-from udfs.driver import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import Row
 
     from cerebro_spark.hopper import SparkBackend
     from udfs.adaptation import FeatureStore, ModelOpener
@@ -113,7 +111,7 @@ def measure(
     )
     workers = backend.num_workers
     job = backend.spark.range(0, workers, 1, workers).mapInArrow(task, task.schema)
-    rows: list[Row] = interruptible(backend.spark, job.collect)
+    rows = collected(job)
     times = [[LayerTime(**one) for one in json.loads(row["segments"])] for row in rows]
     segments = tuple(
         LayerTime(parts[0].expression, parts[0].flops, fmean(part.seconds for part in parts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def cycles_figure(cycles: Sequence[CycleResult], metric: str) -> Figure:
     ):
         bars = passes.bar([place + shift for place in places], values, width=0.4, color=colour, label=label)
         # A run that was over before it was read again has no number.
-        passes.bar_label(bars, [f"{value:,.0f}" if value == value else "" for value in values], fontsize=8)  # noqa: PLR0124
+        passes.bar_label(bars, ["" if math.isnan(value) else f"{value:,.0f}" for value in values], fontsize=8)
     passes.set_xticks(places, [f"{cycle.records:,}" for cycle in cycles])
     passes.set_xlabel("labelled records, cycle by cycle")
     passes.set_title("records through the frozen layers, in a cycle")

@@ -41,7 +41,19 @@ _PICKED = "cerebro_spark_picked"
 
 
 def check_how(how: str, limit: int | None) -> None:
-    """Check the arguments of :meth:`Adaptation.score`."""
+    """Check the arguments of :meth:`Adaptation.score`.
+
+    Parameters
+    ----------
+    how : str
+    limit : int or None
+        Records that are asked for.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No such way, or a limit below 1.
+    """
     if how not in _HOW:
         raise InvalidArgumentError(f"how={how!r}{nearest(str(how), _HOW)}; one of: {', '.join(_HOW)}")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
@@ -72,7 +84,7 @@ class Labelling:
         check_absent(pool, [_SCORE], "drop it")
         data = self.layers.data
         if how == "diversity":
-            check_id(pool, data.id_column)
+            _check_id(pool, data.id_column)
             return _ordered(self._covering(_without_labelled(pool, data), _ASKED if limit is None else limit), limit)
         model = self.cycle.best_model
         if data.id_column not in pool.columns:
@@ -140,14 +152,14 @@ class Labelling:
 def by_lot(pool: DataFrame, limit: int | None, *, data: GrowingData | None, id_column: str, seed: int) -> DataFrame:
     """Rank by lot, which takes no model: the lot follows from the seed and the id."""
     check_absent(pool, [_SCORE], "drop it")
-    check_id(pool, id_column)
+    _check_id(pool, id_column)
     new = pool if data is None else _without_labelled(pool, data)
     lot = F.xxhash64(F.lit(seed).cast("bigint"), F.col(quoted(id_column)).cast("string"))
     # Its 64 bits as a share of one.
     return _ordered(new.withColumn(_SCORE, lot / F.lit(2.0**64) + F.lit(0.5)), limit)
 
 
-def check_id(pool: DataFrame, id_column: str) -> None:
+def _check_id(pool: DataFrame, id_column: str) -> None:
     """Check that a pool's records can be told apart."""
     check_present(pool, [id_column], "the pool's records are told apart by their ids")
 

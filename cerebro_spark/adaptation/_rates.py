@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from optimizer.adaptation import Costs
@@ -161,13 +161,9 @@ class CycleCosts:
             lines.append(f"note: the plan was {self.off:.0%} off: {other}")
         return tuple(lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Convert for JSON."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> CycleCosts:
-        """Read what :meth:`to_dict` wrote."""
+        """Read what :func:`dataclasses.asdict` gave of one."""
         fitted, measured = found["fitted"], found["measured"]
         return cls(
             rates=_rates(typed(found, "rates", dict)),

@@ -11,9 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from cerebro_spark.cli._options import (
+    BadRows,
+    Encrypt,
+    Labels,
+    Metric,
+    NumWorkers,
+    Schedule,
+    StoreUri,
+    Weight,
+    metric_names,
+)
 from cerebro_spark.cli._search_file import adaptation_settings, load_search
 from cerebro_spark.cli._selection_files import write_selection
-from cerebro_spark.cli._table_file import check_table, feature_names
+from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
 from cerebro_spark.errors import InvalidArgumentError, RunError
 from optimizer.hopper import POLICIES
 from optimizer.sizes import number_of_bytes
@@ -21,7 +32,6 @@ from udfs.driver.command import (
     Device,
     Master,
     OutFolder,
-    choice,
     comma_separated,
     ended_by_interrupt,
     refused_before_spark,
@@ -50,16 +60,14 @@ def adapt_command(
         list[str] | None,
         typer.Option(help="Newly labelled records: a .parquet. A cycle; give it again for another one after it."),
     ] = None,
-    store: Annotated[
-        str | None, typer.Option(help="URI of the store that driver and workers reach; <out>/store by default.")
-    ] = None,
+    store: StoreUri = None,
     name: Annotated[str | None, typer.Option(help="Of the campaign in the store; that of the file by default.")] = None,
     id_column: Annotated[str | None, typer.Option("--id", help="Column that identifies a record.")] = None,
     features: Annotated[
         str | None, typer.Option(help="Feature columns, with commas; every one but id, labels and weights by default.")
     ] = None,
-    labels: Annotated[str | None, typer.Option(help="Label columns, with commas.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Column with the weights of the rows.")] = None,
+    labels: Labels = None,
+    weight: Weight = None,
     max_records: Annotated[
         int | None,
         typer.Option(min=1, help="Records to plan for, doubled where there are more; 5000 by default."),
@@ -79,24 +87,15 @@ def adapt_command(
         bool, typer.Option("--resume", help="First go on with the last cycle, which stopped or was over.")
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print the plan of the next cycle, and train nothing.")] = False,
-    metric: Annotated[
-        str | None, typer.Option(help="Metric that decides, or several with commas; the file's by default, or loss.")
-    ] = None,
+    metric: Metric = None,
     test_fraction: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of records held out for the metric; 0.25 by default.")
     ] = None,
-    num_workers: Annotated[int, typer.Option(min=1, help="Long-lived tasks that train.")] = 2,
-    schedule: Annotated[
-        str, typer.Option(help=f"{', '.join(POLICIES)}.", parser=choice(*POLICIES), metavar="SCHEDULE")
-    ] = POLICIES[0],
-    errors: Annotated[
-        str, typer.Option(help="Bad rows: drop or raise.", parser=choice("drop", "raise"), metavar="ERRORS")
-    ] = "drop",
+    num_workers: NumWorkers = 2,
+    schedule: Schedule = POLICIES[0],
+    errors: BadRows = "drop",
     device: Device = "auto",
-    encrypt: Annotated[
-        bool | None,
-        typer.Option("--encrypt/--no-encrypt", help="TLS between driver and workers; where Spark encrypts by default."),
-    ] = None,
+    encrypt: Encrypt = None,
     seed: Annotated[int, typer.Option(help="Of shuffles, splits and initial weights; the same in every cycle.")] = 0,
     experiment: Annotated[str, typer.Option(help="MLflow experiment, with a run for each cycle.")] = "adaptation",
     master: Master = None,
@@ -121,7 +120,7 @@ def adapt_command(
             "max_records": max_records,
             "disk_bytes": None if disk is None else number_of_bytes(disk),
             "memory_bytes": None if memory is None else number_of_bytes(memory),
-            "metric": comma_separated(metric) if "," in (metric or "") else metric,
+            "metric": metric_names(metric),
             "test_fraction": test_fraction,
         }
         settings = adaptation_settings(module, given)
@@ -209,15 +208,14 @@ def _check_order(
 
 def _check_tables(tables: Sequence[str], pool: str | None, settings: Mapping[str, Any], master: str | None) -> None:
     features = [settings["id_column"], *feature_names(settings.get("feature_columns", ()))]
-    weight = [settings["weight_column"]] if "weight_column" in settings else []
     for each in tables:
-        check_table(each, [*features, *settings["label_columns"], *weight], "--table", master)
+        check_table(each, [*features, *labels_and_weight(settings)], "--table", master)
     if pool is not None:
         check_table(pool, features, "--pool", master)
 
 
 def _features(df: DataFrame, settings: Mapping[str, Any]) -> list[str]:
-    others = {settings["id_column"], *settings["label_columns"], settings.get("weight_column")}
+    others = {settings["id_column"], *labels_and_weight(settings)}
     return [name for name in df.columns if name not in others]
 
 

@@ -29,18 +29,22 @@ PROCEDURES = {
     "evolution": "AgingEvolution",
 }
 
-# What the file may have beside trainer_fn, search_space and procedure: arguments of every search, and of some.
-_SETTINGS = (
+# What the file may have beside trainer_fn, search_space and procedure: arguments of searches and adaptations, of every
+# search, and of some.
+_OF_BOTH = (
     "feature_columns",
     "label_columns",
     "weight_column",
     "metric",
     "test_fraction",
-    "num_shards",
     "image_size",
     "rounds",
-    "keep",
     "checkpoints",
+)
+_SETTINGS = (
+    *_OF_BOTH,
+    "num_shards",
+    "keep",
     "stoppers",
     "max_configurations",
     "max_total_epochs",
@@ -70,23 +74,16 @@ _OF_SOME = (
 
 # And what a file of an adaptation may have.
 _OF_AN_ADAPTATION = (
+    *_OF_BOTH,
     "id_column",
-    "feature_columns",
-    "label_columns",
-    "weight_column",
-    "image_size",
-    "test_fraction",
-    "metric",
     "mode",
     "search",
-    "rounds",
     "max_records",
     "disk_bytes",
     "memory_bytes",
     "workspace_bytes",
     "storage_dtype",
     "warm_start",
-    "checkpoints",
     "costs",
 )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["check_table", "feature_names"]
+__all__ = ["check_table", "feature_names", "labels_and_weight"]
 
 
 def check_table(table: str, columns: Iterable[str], option: str, master: str | None) -> None:
@@ -40,3 +40,15 @@ def feature_names(features: Sequence[str] | Mapping[str, Sequence[str]]) -> list
     """
     groups = features.values() if hasattr(features, "values") else (features,)
     return [name for group in groups for name in group]
+
+
+def labels_and_weight(settings: Mapping[str, Any]) -> list[str]:
+    """List the columns that training reads and a network does not.
+
+    Examples
+    --------
+    >>> labels_and_weight({"label_columns": ["income"], "weight_column": "people"})
+    ['income', 'people']
+    """
+    weight = settings.get("weight_column")
+    return [*settings["label_columns"], *([] if weight is None else [weight])]

@@ -10,9 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from cerebro_spark.cli._options import (
+    BadRows,
+    Encrypt,
+    Labels,
+    Metric,
+    NumWorkers,
+    Schedule,
+    StoreUri,
+    Weight,
+    metric_names,
+)
 from cerebro_spark.cli._search_file import PROCEDURES, load_search, search_settings
 from cerebro_spark.cli._selection_files import write_selection
-from cerebro_spark.cli._table_file import check_table, feature_names
+from cerebro_spark.cli._table_file import check_table, feature_names, labels_and_weight
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.errors import nearest
 from optimizer.hopper import POLICIES
@@ -41,14 +52,12 @@ def tune_command(
     search: Annotated[Path, typer.Argument(help="A Python file with trainer_fn and search_space.")],
     out: OutFolder,
     table: Annotated[str | None, typer.Option(help="The data: a .parquet; not needed with --resume.")] = None,
-    store: Annotated[
-        str | None, typer.Option(help="URI of the store that driver and workers reach; <out>/store by default.")
-    ] = None,
+    store: StoreUri = None,
     features: Annotated[
         str | None, typer.Option(help="Feature columns, with commas; every one but labels and weights by default.")
     ] = None,
-    labels: Annotated[str | None, typer.Option(help="Label columns, with commas.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Column with the weights of the rows.")] = None,
+    labels: Labels = None,
+    weight: Weight = None,
     procedure: Annotated[
         str | None,
         typer.Option(
@@ -94,28 +103,19 @@ def tune_command(
             metavar="KEEP",
         ),
     ] = None,
-    metric: Annotated[
-        str | None, typer.Option(help="Metric that decides, or several with commas; the file's by default, or loss.")
-    ] = None,
+    metric: Metric = None,
     test_fraction: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of rows held out for the metric; 0.25 by default.")
     ] = None,
     num_shards: Annotated[
         int | None, typer.Option(min=1, help="Shards of the data; one per worker by default.")
     ] = None,
-    num_workers: Annotated[int, typer.Option(min=1, help="Long-lived tasks that train.")] = 2,
+    num_workers: NumWorkers = 2,
     replicas: Annotated[int, typer.Option(min=1, help="Workers that keep each shard.")] = 1,
-    schedule: Annotated[
-        str, typer.Option(help=f"{', '.join(POLICIES)}.", parser=choice(*POLICIES), metavar="SCHEDULE")
-    ] = POLICIES[0],
-    errors: Annotated[
-        str, typer.Option(help="Bad rows: drop or raise.", parser=choice("drop", "raise"), metavar="ERRORS")
-    ] = "drop",
+    schedule: Schedule = POLICIES[0],
+    errors: BadRows = "drop",
     device: Device = "auto",
-    encrypt: Annotated[
-        bool | None,
-        typer.Option("--encrypt/--no-encrypt", help="TLS between driver and workers; where Spark encrypts by default."),
-    ] = None,
+    encrypt: Encrypt = None,
     seed: Annotated[int, typer.Option(help="Of shuffles, splits, initial weights and visits.")] = 0,
     run_id: Annotated[str | None, typer.Option(help="Name of the run in the store.")] = None,
     resume: Annotated[str | None, typer.Option(help="Go on with this run.")] = None,
@@ -164,7 +164,7 @@ def tune_command(
             "max_cost": max_cost,
             "sampler": sampler,
             "concurrency": concurrency,
-            "metric": comma_separated(metric) if "," in (metric or "") else metric,
+            "metric": metric_names(metric),
             "test_fraction": test_fraction,
             "num_shards": num_shards,
         }
@@ -191,7 +191,7 @@ def tune_command(
         if resume is None:
             assert table is not None  # noqa: S101 - seen above, before Spark
             df = spark.read.parquet(table)
-            others = {*settings["label_columns"], settings.get("weight_column")}
+            others = labels_and_weight(settings)
             settings.setdefault("feature_columns", [name for name in df.columns if name not in others])
         out.mkdir(parents=True, exist_ok=True)
         track_into(out, experiment)
@@ -224,6 +224,5 @@ def _search_class(procedure: str | None, module: ModuleType) -> str:
 def _check_table(table: str | None, settings: Mapping[str, Any], master: str | None) -> None:
     if table is None:
         raise InvalidArgumentError("--table names the data, unless a run is resumed")
-    weight = [settings["weight_column"]] if "weight_column" in settings else []
-    columns = [*feature_names(settings.get("feature_columns", ())), *settings["label_columns"], *weight]
+    columns = [*feature_names(settings.get("feature_columns", ())), *labels_and_weight(settings)]
     check_table(table, columns, "--table", master)

@@ -29,14 +29,20 @@ from searches import disk_full_after
 
 from cerebro_spark import Adaptation, Hyperband, ModelTrainer, TunedModel
 from cerebro_spark.adaptation._rates import Rates
-from cerebro_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, NoModelError, RunError
+from cerebro_spark.errors import (
+    ColumnError,
+    EmptyInputError,
+    InvalidArgumentError,
+    NoModelError,
+    RunError,
+    TrainerError,
+)
 from optimizer.memory import InfeasiblePlanError
 from udfs.adaptation import FeatureStore
-from udfs.node import CACHE_VARIABLE
 from udfs.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -51,13 +57,6 @@ FIRST = records(0, 90)
 CORRECTED = (3, FIRST[3][1], (FIRST[3][2] + 1) % CLASSES)
 CHANGED = (5, [0.5] * WIDE, 1)
 SECOND = [*records(90, 140), CORRECTED, CHANGED, FIRST[7]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @dataclass(frozen=True)
@@ -229,9 +228,9 @@ def _raises(params: dict[str, Any]) -> ModelTrainer:
     ("settings", "error", "message"),
     [
         ({"trainer_fn": _random_trunk}, InvalidArgumentError, "random.*seed them"),
-        ({"trainer_fn": _all_frozen}, Exception, "learn|requires.*grad"),
+        ({"trainer_fn": _all_frozen}, TrainerError, "learn|requires.*grad"),
         ({"trainer_fn": _without_epochs}, InvalidArgumentError, r"no epochs: ModelTrainer\(\.\.\., epochs=5\)"),
-        ({"trainer_fn": _raises}, Exception, "no weights on this disk"),
+        ({"trainer_fn": _raises}, TrainerError, "no weights on this disk"),
         ({"memory_bytes": 1 << 20}, InfeasiblePlanError, "memory_bytes"),
     ],
     ids=["a trunk drawn at random", "nothing learns", "no epochs", "a trainer_fn that raises", "too little memory"],

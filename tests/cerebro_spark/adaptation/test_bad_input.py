@@ -17,11 +17,8 @@ from cerebro_spark.errors import EmptyInputError, InvalidArgumentError, LabelErr
 from cerebro_spark.hopper import Lease
 from optimizer.memory import InfeasiblePlanError
 from udfs.adaptation import FeatureStore
-from udfs.node import CACHE_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from udfs.store import Store
@@ -30,13 +27,6 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 SPACE = {"lr": [0.01], "layers": [2]}
 FIRST = records(0, 60)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.mark.parametrize(
@@ -73,6 +63,10 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         (
             {"search": partial(Hyperband, max_epochs=3, metric="loss")},
             r"metric='loss', which is the campaign's",
+        ),
+        (
+            {"search": partial(Hyperband, max_epochs=3, checkpoints="visits")},
+            r"checkpoints='visits', which is the campaign's",
         ),
         ({"search": partial(Hyperband, max_epochs=0)}, "max_epochs"),
         ({"search_space": 3}, "search_space"),

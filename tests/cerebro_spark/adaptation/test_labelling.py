@@ -13,12 +13,11 @@ from pyspark import cloudpickle
 from cerebro_spark import TunedModel
 from cerebro_spark.errors import ColumnError, InvalidArgumentError, NoModelError
 from udfs.adaptation import FeatureStore, PoolFeatures, farthest_first, segments_of
-from udfs.node import CACHE_VARIABLE
 from udfs.shards import GrowingData, Ledger
 from udfs.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -29,13 +28,6 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 LABELLED = records(0, 90)
 POOL = records(600, 624)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(scope="module")

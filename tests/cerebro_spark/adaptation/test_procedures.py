@@ -15,11 +15,8 @@ from searches import disk_full_after
 
 from cerebro_spark import ASHA, PBT, Hyperband, ModelTrainer, RandomSearch
 from optimizer.space import choice, log_uniform
-from udfs.node import CACHE_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from cerebro_spark.adaptation import Cycle
@@ -39,13 +36,6 @@ SEARCHES = {
     "TPE": partial(RandomSearch, num_configurations=6, num_epochs=1, concurrency=4, sampler="tpe"),
     "PBT": partial(PBT, population=4, num_epochs=3, only=["lr"]),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def _wider(params: dict[str, Any]) -> ModelTrainer:
