@@ -155,7 +155,7 @@ $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/test.stamp: pyproject.toml constraints.txt tests/real-inputs.txt | $(VENV)/bin/python
-	$(VENV)/bin/python $(PIP) -c constraints.txt -e ".[test,lint]"
+	$(VENV)/bin/python $(PIP) -c constraints.txt -e ".[test,lint,classical]"
 	$(VENV)/bin/python $(PIP) --no-deps -r tests/real-inputs.txt
 	touch $@
 

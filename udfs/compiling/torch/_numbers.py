@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+import optimizer.compiling as ops
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
     from optimizer.compiling import (
         Above,
@@ -19,10 +22,12 @@ if TYPE_CHECKING:
         Impute,
         Linear,
         Normalise,
+        Operator,
         Select,
     )
 
 __all__ = [
+    "MODULES",
     "AboveModule",
     "ArgMaxModule",
     "ArithmeticModule",
@@ -218,3 +223,23 @@ class AboveModule(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, 1)."""
         return (x >= self.threshold if self.or_equal else x > self.threshold).to(torch.int64)
+
+
+MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    ops.Above: AboveModule,
+    ops.ArgMax: lambda _: ArgMaxModule(),
+    ops.Arithmetic: ArithmeticModule,
+    ops.Cast: CastModule,
+    ops.Clip: ClipModule,
+    ops.Compare: CompareModule,
+    ops.Complement: lambda _: ComplementModule(),
+    ops.Concatenate: lambda _: ConcatenateModule(),
+    ops.Finite: lambda _: torch.nn.Identity(),
+    ops.Impute: ImputeModule,
+    ops.Linear: LinearModule,
+    ops.Normalise: NormaliseModule,
+    ops.Select: SelectModule,
+    ops.Sigmoid: lambda _: SigmoidModule(),
+    ops.Softmax: lambda _: SoftmaxModule(),
+}
+"""How to make the module of an operator, by its class."""

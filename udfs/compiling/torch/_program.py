@@ -18,23 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgramModule"]
 
-_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
-    ops.Above: numbers.AboveModule,
-    ops.ArgMax: lambda _: numbers.ArgMaxModule(),
-    ops.Arithmetic: numbers.ArithmeticModule,
-    ops.Cast: numbers.CastModule,
-    ops.Clip: numbers.ClipModule,
-    ops.Compare: numbers.CompareModule,
-    ops.Complement: lambda _: numbers.ComplementModule(),
-    ops.Concatenate: lambda _: numbers.ConcatenateModule(),
-    ops.Finite: lambda _: torch.nn.Identity(),
-    ops.Impute: numbers.ImputeModule,
-    ops.Linear: numbers.LinearModule,
-    ops.Normalise: numbers.NormaliseModule,
-    ops.Select: numbers.SelectModule,
-    ops.Sigmoid: lambda _: numbers.SigmoidModule(),
-    ops.Softmax: lambda _: numbers.SoftmaxModule(),
-}
+_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {**numbers.MODULES}
 
 
 class ProgramModule(torch.nn.Module):
