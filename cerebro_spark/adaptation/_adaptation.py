@@ -507,9 +507,7 @@ class Adaptation:
             fuse=self.fuse,
             joint=self.joint,
             float_bytes=2 if self.storage_dtype == "bfloat16" else 4,
-            rows_of=None
-            if layers.augmenter is None
-            else partial(layers.augmenter.rows_of, share=layers.data.test_fraction),
+            rows_of=None if layers.augmenter is None else partial(layers.augmenter.rows_of, data=layers.data),
         )
 
     def _run(
@@ -522,9 +520,9 @@ class Adaptation:
         probed: Probed,
     ) -> Cycle:
         candidates, data = layers.candidates, layers.data
-        groups = PlannedGroups(candidates, planning, records=cycle.capacity, stored=cycle.stored)
         # As the cycle began, whatever warm_start says now.
         warm = EarlierCycle(self.store, cycle.warm).starts(candidates.layouts)
+        groups = PlannedGroups(candidates, planning, records=cycle.capacity, stored=cycle.stored, warm=warm)
         settings = AdaptationSettings(
             features=layers.features,
             inputs=tuple(input_specs(data)),
@@ -537,6 +535,7 @@ class Adaptation:
         def ended(*of_run: Any) -> Cycle:
             result = Cycle(*of_run)
             result.plan, result.materialised = groups.plan, done
+            result.by_phases = candidates.have_phases
             result.notes = (*candidates.notes, *result.begun_with(warm))
             # Here, for MLflow's text of the cycle has what was measured too.
             result.costs = self._measure(result, cycle, groups, layers)

@@ -139,15 +139,16 @@ class StoredLayers:
         groups : PlannedGroups
             Of its run.
         """
-        params = {trial.trial_id: trial.params for trial in cycle.trials}
+        trials = {trial.trial_id: trial for trial in cycle.trials}
         rows = {shard.partition: shard.rows for shard in self.data.shards if shard.split == "train"}
         work = work_of(
             cycle.outcome.events,
             cycle.materialised,
             self.backend.num_workers,
             rows=rows.__getitem__,
-            learning_flops=lambda trial_id: self.candidates.open(params[trial_id]).learning_flops,
-            frozen_flops=lambda members: groups.frozen_flops([params[trial_id] for trial_id in members]),
+            learning_flops=lambda trial_id, epoch: self.candidates.open(trials[trial_id].params).learning_flops(epoch),
+            frozen_flops=lambda members, epoch: groups.frozen_flops([trials[trial_id] for trial_id in members], epoch),
+            copies=1 if self.augmenter is None else self.augmenter.copies,
         )
         return costs.over(costs.rates.refitted(work), work.measured)
 

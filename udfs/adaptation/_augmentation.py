@@ -180,9 +180,12 @@ class Augmenter:
         """Number the copy that an epoch trains on."""
         return epoch % self.copies
 
-    def rows_of(self, records: int, share: float) -> int:
-        """Count the rows to store of so many records, of which a share is held out and not augmented."""
-        return records + (self.copies - 1) * math.ceil(records * (1 - share))
+    def rows_of(self, records: int, data: GrowingData) -> int:
+        """Count the rows to store of so many records, of which as many are held out as of the data: those have none."""
+        shards = [shard for increment in data.increments for shard in increment.data.shards]
+        trained = sum(shard.rows for shard in shards if shard.split == "train")
+        share = max(1 - data.test_fraction, trained / max(1, sum(shard.rows for shard in shards)))
+        return records + (self.copies - 1) * math.ceil(records * share)
 
     def segments(self, data: GrowingData) -> tuple[Segment, ...]:
         """List the segments of the data, those for training once for each copy."""

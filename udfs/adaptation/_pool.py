@@ -72,6 +72,7 @@ class BestModel:
         """Open it, as it was trained."""
         adapted = self.opener(self.params)
         adapted.session.restore(self.state())
+        adapted.follow(trained=True)
         return adapted
 
 
@@ -212,7 +213,9 @@ class PoolPass:
 
     def _models(self, adapted: Adapted) -> list[Adapted]:
         """Open as many configurations as have the stored layers between them."""
-        return [adapted, *(self.model.opener(params) for params in _others(self.stored, self.model.params))]
+        # What a freezing schedule froze at first has learned since: the layers on disk are of the model as it began.
+        own = None if adapted.cuts else self.model.params
+        return [adapted, *(self.model.opener(params) for params in _others(self.stored, own))]
 
     @property
     def _mask(self) -> int | None:
@@ -377,7 +380,7 @@ def vectors_of(adapted: Adapted, batch: PoolBatch, projection: Projection) -> ND
     return projection(flattened(layers, batch.present))
 
 
-def _others(stored: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _others(stored: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     """List the configurations that have the stored layers, each once and without one that is open."""
     others: list[Mapping[str, Any]] = []
     for params in stored.values():

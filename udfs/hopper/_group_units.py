@@ -132,6 +132,7 @@ class GroupUnits:
             try:
                 _, fetched = self._sessions.at(member)
                 adapted = self._sessions.adapted(member.trial_id)
+                adapted.follow(trained=not isinstance(unit, TrainUnit))
                 feeds = tuple(adapted.graph.expression(name) for name in adapted.feeds)
             except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
                 failures[member.trial_id] = self._outcomes.failed(member, error)
