@@ -201,16 +201,10 @@ class Candidates:
             if one.whole or not (one.feeds or one.phases)
         )
         phased = sum(bool(one.phases) for one in self._opened.values())
-        told = (
-            f"note: {phased} of {len(self._opened)} configurations have a freezing schedule, and are planned by phases"
-        )
-        return (
-            *([told] if phased else []),
-            *(
-                f"note: {count} of {len(self._opened)} configurations train whole: {reason}"
-                for reason, count in reasons.items()
-            ),
-        )
+        number = len(self._opened)
+        whole = [f"note: {count} of {number} configurations train whole: {reason}" for reason, count in reasons.items()]
+        told = f"note: {phased} of {number} configurations have a freezing schedule, and are planned by phases"
+        return (*([told] if phased else []), *whole)
 
     @property
     def have_phases(self) -> bool:
