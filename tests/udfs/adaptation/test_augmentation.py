@@ -22,6 +22,7 @@ from udfs.adaptation import (
     Augmenter,
     FeatureReader,
     FeatureStore,
+    PoolFeatures,
     Trunk,
     compute,
     segments_of,
@@ -340,3 +341,18 @@ def test_functions_are_told_apart_by_what_they_do(monkeypatch: pytest.MonkeyPatc
     before = described(partial(scaled, 1))
     monkeypatch.setitem(scaled.__globals__, "SCALE", 2)
     assert described(partial(scaled, 1)) != before
+
+
+def test_layers_of_a_pools_records_are_not_those_of_their_copies(
+    first: GrowingData, features: FeatureStore, model: OpenedTrunk
+) -> None:
+    """A record held out takes them over, one that is trained on passes as its copies."""
+    own, key = augmenter(first), model.expressions()[5]
+    layer = model.graph[model.graph.names[5]]
+    for segment in segments_of(first):
+        ids, hashes = Ledger(first.increments, segment.split, segment.partition).records(segment.increment)
+        known = np.full((len(ids), *layer.output_shape), 7, np.float32)
+        PoolFeatures(features).add(segment.split, segment.partition, ids, hashes, {key: known})
+    fill(features, first, model, own, 5)
+    for segment in own.segments(first):
+        assert np.all(features.open(key, segment)[:] == 7) == (segment.split == "validation")
