@@ -21,7 +21,8 @@ from ._builder import Builder
 from ._columns import Concatenate, Finite, Impute, Select
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
 from ._operator import OPERATORS, Operator
-from ._program import INPUT, Node, Output, Program
+from ._output import Output
+from ._program import INPUT, Node, Program
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._trees import Trees
 
