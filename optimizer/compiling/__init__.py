@@ -34,7 +34,8 @@ from ._functions import (
     Within,
 )
 from ._operator import OPERATORS, Operator
-from ._program import INPUT, Node, Output, Program
+from ._output import Output
+from ._program import INPUT, Node, Program
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._trees import Trees
 

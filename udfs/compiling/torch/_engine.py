@@ -29,15 +29,15 @@ class Answer(NamedTuple):
 
     Parameters
     ----------
-    outputs : dict of str to array
-        Of shape (rows, columns), or (rows,) for a flat output; names of classes where the output has them.
+    outputs : dict of str to array, or list of arrays
+        As the library gives them: see :class:`optimizer.compiling.Output`.
     bad : bool array of shape (rows,)
         Rows that the library refuses. Their results mean nothing.
     reasons : list of str
         One for each rule that some row breaks.
     """
 
-    outputs: dict[str, NDArray[Any]]
+    outputs: dict[str, Any]
     bad: NDArray[np.bool_]
     reasons: list[str]
 
@@ -69,9 +69,7 @@ class Engine:
             parts = [self.module(torch.from_numpy(np.ascontiguousarray(table[at : at + self.chunk]))) for at in starts]
         outputs = {}
         for name, output in self.program.outputs.items():
-            values = torch.cat([given[name] for given, _ in parts]).numpy()
-            values = values[:, 0] if output.flat else values
-            outputs[name] = values if output.labels is None else output.labels[values]
+            outputs[name] = output.answer(torch.cat([given[name] for given, _ in parts]).numpy())
         bad, reasons = np.zeros(len(table), np.bool_), []
         for node in self.program.nodes:
             if isinstance(node.operator, Finite | Within):
