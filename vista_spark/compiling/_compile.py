@@ -93,6 +93,8 @@ def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:
 def _width(model: Any) -> int | None:
     """Find the columns that a model takes; a pipeline whose first steps pass all through says it further on."""
     width: int | None = getattr(model, "n_features_in_", None)
+    if width is None and hasattr(model, "X_thresholds_"):
+        return 1  # isotonic regression, of one column
     for _, step in getattr(model, "steps", ()) if width is None else ():
         if step is not None and step != "passthrough":
             return _width(step)

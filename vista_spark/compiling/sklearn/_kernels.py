@@ -25,7 +25,7 @@ def scaled(build: Builder, rows: str, factor: float, shift: float = 0.0) -> str:
     return build.add(Arithmetic("add", np.full(width, float(shift))), rows) if shift else rows
 
 
-def kernel(  # noqa: PLR0913 - the parameters of the library's kernels
+def kernel(
     model: Any,
     build: Builder,
     rows: str,
@@ -54,7 +54,9 @@ def kernel(  # noqa: PLR0913 - the parameters of the library's kernels
     raise refuse(model, f"kernel={name!r}")
 
 
-def covariance(model: Any, build: Builder, rows: str, points: NDArray[np.float64], form: Any) -> str:
+def covariance(  # noqa: PLR0911 - a return a kernel
+    model: Any, build: Builder, rows: str, points: NDArray[np.float64], form: Any
+) -> str:
     """Lower a kernel of a Gaussian process: a column for each point."""
     name = type(form).__name__
     if name in {"Sum", "Product"}:
