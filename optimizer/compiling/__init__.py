@@ -19,14 +19,30 @@ from ._arithmetic import (
 )
 from ._builder import Builder
 from ._columns import Concatenate, Finite, Impute, Select
+from ._distances import METRICS, Coupling, Distances, Neighbors
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
+from ._functions import (
+    Combine,
+    Function,
+    Interpolate,
+    Like,
+    LogSoftmax,
+    Lookup,
+    OrderedSum,
+    Power,
+    Reduce,
+    Shares,
+    Within,
+)
 from ._operator import OPERATORS, Operator
-from ._program import INPUT, Node, Output, Program
+from ._output import Output
+from ._program import INPUT, Node, Program
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._trees import Trees
 
 __all__ = [
     "INPUT",
+    "METRICS",
     "OPERATORS",
     "STRATEGIES",
     "Above",
@@ -35,24 +51,38 @@ __all__ = [
     "Builder",
     "Cast",
     "Clip",
+    "Combine",
     "Compare",
     "CompilingError",
     "Complement",
     "Concatenate",
+    "Coupling",
+    "Distances",
     "Finite",
+    "Function",
     "Impute",
+    "Interpolate",
+    "Like",
     "Linear",
+    "LogSoftmax",
+    "Lookup",
+    "Neighbors",
     "Node",
     "Normalise",
     "Operator",
+    "OrderedSum",
     "Output",
+    "Power",
     "Program",
     "ProgramError",
+    "Reduce",
     "Select",
+    "Shares",
     "Sigmoid",
     "Softmax",
     "Trees",
     "UnsupportedOperatorError",
+    "Within",
     "choose_strategy",
     "strategies_of",
 ]

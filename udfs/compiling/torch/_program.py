@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
+from udfs.compiling.torch import _distances as distances
+from udfs.compiling.torch import _functions as functions
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch._trees import TreesModule
 
@@ -18,7 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgramModule"]
 
-_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {**numbers.MODULES}
+_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    **numbers.MODULES,
+    **functions.MODULES,
+    **distances.MODULES,
+}
 
 
 class ProgramModule(torch.nn.Module):
@@ -56,6 +62,8 @@ class ProgramModule(torch.nn.Module):
             values[node.name] = step(*(values[name] for name in node.inputs))
             if isinstance(node.operator, ops.Finite):
                 bad[node.name] = _fails(values[node.name], node.operator)
+            elif isinstance(node.operator, ops.Within):
+                bad[node.name] = _outside(values[node.name], node.operator)
         return {name: values[output.node] for name, output in self.program.outputs.items()}, bad
 
 
@@ -63,3 +71,8 @@ def _fails(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:
     seen = x if rule.dtype == "as given" else x.to(getattr(torch, rule.dtype))
     wrong = torch.isinf(seen) if rule.nan else torch.logical_not(torch.isfinite(seen))
     return wrong.any(dim=1)
+
+
+def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:
+    low, high = torch.from_numpy(rule.low.copy()), torch.from_numpy(rule.high.copy())
+    return ((x < low) | (x > high)).any(dim=1)
