@@ -18,6 +18,7 @@ from ._arithmetic import (
     Softmax,
 )
 from ._builder import Builder
+from ._categories import Entry, Filled, Known, LookUp, Match, OneHot, Recode
 from ._columns import Concatenate, Finite, Impute, Select
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
 from ._operator import OPERATORS, Operator
@@ -39,15 +40,22 @@ __all__ = [
     "CompilingError",
     "Complement",
     "Concatenate",
+    "Entry",
+    "Filled",
     "Finite",
     "Impute",
+    "Known",
     "Linear",
+    "LookUp",
+    "Match",
     "Node",
     "Normalise",
+    "OneHot",
     "Operator",
     "Output",
     "Program",
     "ProgramError",
+    "Recode",
     "Select",
     "Sigmoid",
     "Softmax",

@@ -114,6 +114,7 @@ def same(model: Any, compiled: CompiledPipeline, table: NDArray[Any]) -> None:
     assert compiled.outputs
     for method in compiled.outputs:
         truth, ours = getattr(model, method)(table), getattr(compiled, method)(table)
+        truth = truth.toarray() if hasattr(truth, "toarray") else truth
         assert ours.shape == truth.shape, method
         if truth.dtype.kind == "f":
             tolerance = 1e-5 if truth.dtype == np.float32 else 1e-9
@@ -177,6 +178,8 @@ GIVEN = {
     "ColumnTransformer": {"transformers": [("all", StandardScaler(), [0, 1])]},
     "FeatureUnion": {"transformer_list": [("all", StandardScaler())]},
     "GridSearchCV": {"estimator": Ridge(), "param_grid": {"alpha": [1.0, 2.0]}, "cv": 2},
+    "OneHotEncoder": {"handle_unknown": "ignore"},
+    "OrdinalEncoder": {"handle_unknown": "use_encoded_value", "unknown_value": -1},
     "Pipeline": {"steps": [("all", StandardScaler())]},
     "RFE": {"estimator": Ridge()},
     "RFECV": {"estimator": Ridge(), "cv": 2},

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from optimizer.compiling import Finite, Trees, strategies_of
+from optimizer.compiling import Finite, Known, Trees, strategies_of
 from udfs.compiling.torch._program import ProgramModule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from optimizer.compiling import Program
@@ -57,11 +59,18 @@ class Engine:
         most = max((len(operator.root) * operator.value.shape[1] for operator in trees), default=1)
         self.chunk = min(max(_INDICES // most, _LEAST), _MOST)
 
-    def run(self, table: NDArray[Any]) -> Answer:
-        """Run on a table of shape (rows, columns), float32 or float64."""
+    def run(self, table: NDArray[Any], given: Sequence[NDArray[Any]] = ()) -> Answer:
+        """Run on a table of shape (rows, columns), float32 or float64.
+
+        Parameters
+        ----------
+        table : array of shape (rows, columns)
+        given : sequence of arrays
+            What the host gave for each of ``program.host``: :class:`udfs.compiling.ColumnReader` makes both.
+        """
         starts = range(0, max(len(table), 1), self.chunk)
         with torch.inference_mode():
-            parts = [self.module(torch.from_numpy(np.ascontiguousarray(table[at : at + self.chunk]))) for at in starts]
+            parts = [self.module(*(_tensor(part[at : at + self.chunk]) for part in (table, *given))) for at in starts]
         outputs = {}
         for name, output in self.program.outputs.items():
             values = torch.cat([given[name] for given, _ in parts]).numpy()
@@ -69,7 +78,7 @@ class Engine:
             outputs[name] = values if output.labels is None else output.labels[values]
         bad, reasons = np.zeros(len(table), np.bool_), []
         for node in self.program.nodes:
-            if isinstance(node.operator, Finite):
+            if isinstance(node.operator, Finite | Known):
                 fails = torch.cat([rules[node.name] for _, rules in parts]).numpy()
                 bad |= fails
                 if fails.any():
@@ -77,7 +86,13 @@ class Engine:
         return Answer(outputs, bad, reasons)
 
 
-def reason_of(rule: Finite) -> str:
+def _tensor(part: NDArray[Any]) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(part))
+
+
+def reason_of(rule: Finite | Known) -> str:
     """Say what a row must not have."""
+    if isinstance(rule, Known):
+        return f"a category that {rule.who} does not know"
     held = "an infinity" if rule.nan else "NaN or an infinity"
     return f"{held}{' in float32' if rule.dtype == 'float32' else ''}, which {rule.who} does not take"

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
+from udfs.compiling.torch import _categories as categories
 from udfs.compiling.torch import _numbers as numbers
+from udfs.compiling.torch._numbers import tensor_of
 from udfs.compiling.torch._trees import TreesModule
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgramModule"]
 
-_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {**numbers.MODULES}
+_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {**numbers.MODULES, **categories.MODULES}
 
 
 class ProgramModule(torch.nn.Module):
@@ -41,8 +43,9 @@ class ProgramModule(torch.nn.Module):
             for node in program.nodes
         )
 
-    def forward(self, x: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Run on a table of shape (rows, columns), float32 or float64.
+    def forward(self, x: torch.Tensor, *given: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Run on a table of shape (rows, columns), float32 or float64, and on what the host gave for each of
+        ``program.host``.
 
         Returns
         -------
@@ -52,8 +55,13 @@ class ProgramModule(torch.nn.Module):
             By the name of a node that holds rows to something: which of them fail, bool of shape (rows,).
         """
         values, bad = {ops.INPUT: x}, {}
+        values |= {node.name: table for node, table in zip(self.program.host, given, strict=True)}
         for node, step in zip(self.program.nodes, self.steps, strict=True):
+            if node.operator.host:
+                continue
             values[node.name] = step(*(values[name] for name in node.inputs))
+            if isinstance(node.operator, ops.Known):
+                bad[node.name] = (values[node.name] >= tensor_of(node.operator.sizes)).any(dim=1)
             if isinstance(node.operator, ops.Finite):
                 bad[node.name] = _fails(values[node.name], node.operator)
         return {name: values[output.node] for name, output in self.program.outputs.items()}, bad

@@ -1,0 +1,89 @@
+"""Encoders of categories of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.compiling import Known, OneHot, Output, Recode
+from vista_spark.compiling._registry import parser
+from vista_spark.compiling.sklearn._checks import refuse
+from vista_spark.compiling.sklearn._vocabularies import codes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from optimizer.compiling import Builder
+
+__all__ = ["lower_one_hot", "lower_ordinal"]
+
+
+@parser("sklearn.OrdinalEncoder")
+def lower_ordinal(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the places of categories, with values of their own for missing and for unknown ones."""
+    tables = []
+    for column, categories in enumerate(model.categories_):
+        places = np.append(np.arange(len(categories)), 0)
+        missing = model._missing_indices.get(column)  # noqa: SLF001 - there is no public way
+        grouped, _ = _grouped(model, column, places, missing)
+        values = grouped.astype(np.float64)
+        if missing is not None:
+            # The library compares after it has grouped: a rare category may come to the missing one's place.
+            values[grouped == missing] = model.encoded_missing_value
+        values[-1] = model.unknown_value if model.handle_unknown == "use_encoded_value" else -1
+        tables.append(values)
+    codes, sizes = _codes(model, build, table)
+    values = np.concatenate(tables).astype(_dtype(model))[:, None]
+    return {"transform": Output(build.add(Recode(values, sizes + 1), codes))}
+
+
+@parser("sklearn.OneHotEncoder")
+def lower_one_hot(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower a column per category; of an unknown one all are zero, or that of the rare ones is one."""
+    tables = []
+    dropped = model._drop_idx_after_grouping  # noqa: SLF001 - there is no public way
+    for column, categories in enumerate(model.categories_):
+        places, shown = _grouped(model, column, np.append(np.arange(len(categories)), 0), None)
+        if dropped is not None:
+            drop = dropped[column]
+            shown &= places != drop
+            places = np.where(places > (len(categories) if drop is None else drop), places - 1, places)
+        tables.append(np.where(shown, places, -1))
+    codes, sizes = _codes(model, build, table)
+    places = build.add(Recode(np.concatenate(tables).astype(np.int64)[:, None], sizes + 1), codes)
+    widths = np.asarray(model._n_features_outs, np.int64)  # noqa: SLF001
+    return {"transform": Output(build.add(OneHot(widths, np.dtype(_dtype(model)).name), places))}
+
+
+def _codes(model: Any, build: Builder, table: str) -> tuple[str, NDArray[np.int64]]:
+    codes, sizes = codes_of(model, build, table, model.categories_)
+    if model.handle_unknown == "error":
+        codes = build.add(Known(sizes, type(model).__name__), codes)
+    return codes, sizes
+
+
+def _dtype(model: Any) -> type:
+    kind = np.dtype(model.dtype)
+    if kind.kind not in "iuf" or kind == np.float16:
+        raise refuse(model, f"dtype={model.dtype!r}")
+    return np.float32 if kind == np.float32 else np.float64
+
+
+def _grouped(
+    model: Any, column: int, places: NDArray[np.int64], missing: int | None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Places after rare categories have become one, and which are shown; the last is that of the unknown."""
+    shown = np.arange(len(places)) < len(places) - 1
+    if not model._infrequent_enabled or model._infrequent_indices[column] is None:  # noqa: SLF001
+        return places, shown
+    places = places.copy()
+    places[-1] = model._infrequent_indices[column][0]  # noqa: SLF001
+    if model.handle_unknown in {"infrequent_if_exist", "warn"}:
+        shown = np.ones_like(shown)
+    mapping = model._default_to_infrequent_mappings[column]  # noqa: SLF001
+    change = np.ones_like(shown) if missing is None else places != missing
+    places[change] = mapping[places[change]]
+    return places, shown
