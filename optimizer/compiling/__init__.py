@@ -18,16 +18,31 @@ from ._arithmetic import (
     Softmax,
 )
 from ._builder import Builder
-from ._categories import Entry, Filled, Known, LookUp, Match, OneHot, Recode
+from ._categories import Encode, Entry, Filled, Known, Match, OneHot, Recode
 from ._columns import Concatenate, Finite, Impute, Select
+from ._distances import METRICS, Coupling, Distances, Neighbors
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
+from ._functions import (
+    Combine,
+    Function,
+    Interpolate,
+    Like,
+    LogSoftmax,
+    Lookup,
+    Power,
+    Reduce,
+    Shares,
+    Within,
+)
 from ._operator import OPERATORS, Operator
-from ._program import INPUT, Node, Output, Program
+from ._output import Output
+from ._program import INPUT, Node, Program
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._trees import Trees
 
 __all__ = [
     "INPUT",
+    "METRICS",
     "OPERATORS",
     "STRATEGIES",
     "Above",
@@ -36,31 +51,44 @@ __all__ = [
     "Builder",
     "Cast",
     "Clip",
+    "Combine",
     "Compare",
     "CompilingError",
     "Complement",
     "Concatenate",
+    "Coupling",
+    "Distances",
+    "Encode",
     "Entry",
     "Filled",
     "Finite",
+    "Function",
     "Impute",
+    "Interpolate",
     "Known",
+    "Like",
     "Linear",
-    "LookUp",
+    "LogSoftmax",
+    "Lookup",
     "Match",
+    "Neighbors",
     "Node",
     "Normalise",
     "OneHot",
     "Operator",
     "Output",
+    "Power",
     "Program",
     "ProgramError",
     "Recode",
+    "Reduce",
     "Select",
+    "Shares",
     "Sigmoid",
     "Softmax",
     "Trees",
     "UnsupportedOperatorError",
+    "Within",
     "choose_strategy",
     "strategies_of",
 ]

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Entry", "Filled", "Known", "LookUp", "Match", "OneHot", "Recode"]
+__all__ = ["Encode", "Entry", "Filled", "Known", "Match", "OneHot", "Recode"]
 
 Entry = str | bytes | int | float | None
 """A value of a vocabulary. NaN and ``None`` are two values."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class LookUp(Operator):
+class Encode(Operator):
     """The place of each value in the vocabulary of its column; the vocabulary's length where it is not there. int64.
 
     The host does it before the tensor program runs, for tensors hold no texts. Values are equal as in Python: NFC is
@@ -50,7 +50,7 @@ class LookUp(Operator):
 
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.vocabularies):
-            raise ProgramError(f"LookUp: {len(self.vocabularies)} vocabularies for {len(self.columns)} columns")
+            raise ProgramError(f"Encode: {len(self.vocabularies)} vocabularies for {len(self.columns)} columns")
 
     def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - it reads columns, not tables
         """Columns of the result."""
@@ -62,7 +62,7 @@ class LookUp(Operator):
             f"column {column} in {len(vocabulary):,} values"
             for column, vocabulary in zip(self.columns.tolist(), self.vocabularies, strict=True)
         )
-        return f"LookUp({sizes})"
+        return f"Encode({sizes})"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,7 +103,7 @@ class Recode(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result: those of the first column's codes, then those of the second's."""
         _check_sum("Recode", len(self.values), self.sizes)
-        return width_of(self, inputs[0], len(self.sizes)) * self.values.shape[1]
+        return width_of(self, inputs[0], len(self.sizes)) * int(self.values.shape[1])
 
 
 @dataclass(frozen=True, eq=False, slots=True)

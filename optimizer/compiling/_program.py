@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._categories import LookUp
+from ._categories import Encode
 from ._columns import Concatenate, Select
 from ._errors import ProgramError
 from ._operator import OPERATORS, Operator
+from ._output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,12 +21,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["INPUT", "Node", "Output", "Program"]
+__all__ = ["INPUT", "Node", "Program"]
 
 INPUT = "input"
 """The name of the table that a program is given."""
-_VERSION = 1
-_LABEL_KINDS = "biufU"
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +42,6 @@ class Node:
     name: str
     operator: Operator
     inputs: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Output:
-    """A result of a program.
-
-    Parameters
-    ----------
-    node : str
-        The node that gives it.
-    flat : bool
-        Whether the library gives an array of shape (rows,), for the one column.
-    labels : array of shape (classes,) or None
-        Names of classes, if the node gives their places.
-    """
-
-    node: str
-    flat: bool = False
-    labels: NDArray[Any] | None = None
 
 
 class Program:
@@ -109,6 +90,7 @@ class Program:
         for name, output in self.outputs.items():
             if output.node not in self.widths:
                 raise ProgramError(f"output {name!r} is to come from {output.node!r}, which is not in the program")
+            output.check(name, self.widths[output.node])
 
     def _enter(self, node: Node) -> None:
         unknown = [name for name in node.inputs if name not in self.widths]
@@ -118,7 +100,11 @@ class Program:
         if (not node.inputs and arity != 0) or (arity is not None and len(node.inputs) != arity):
             raise ProgramError(f"{node.operator.explain()} takes {arity} inputs, not {len(node.inputs)}")
         if node.operator.host:
-            outside = [column for column in node.operator.columns.tolist() if not 0 <= column < self.width]
+            outside = [
+                column
+                for column in getattr(node.operator, "columns", np.zeros(0)).tolist()
+                if not 0 <= column < self.width
+            ]
             if outside:
                 raise ProgramError(f"{node.name!r} reads columns {outside} of {self.width}")
         self.widths[node.name] = node.operator.width([self.widths[name] for name in node.inputs])
@@ -130,7 +116,7 @@ class Program:
 
     @property
     def numeric(self) -> frozenset[int]:
-        """Columns of the input that are read as numbers. Of the others, :attr:`host` reads some, and the rest nobody."""
+        """Columns of the input that are read as numbers; of the others, :attr:`host` reads some."""
         wanted = {name: set[int]() for name in self.widths}
         for output in self.outputs.values():
             wanted[output.node] |= set(range(self.widths[output.node]))
@@ -152,7 +138,7 @@ class Program:
         """Columns of the input that are looked up, and the types of the values that the models know in them."""
         found: dict[int, frozenset[type]] = {}
         for node in self.host:
-            if isinstance(node.operator, LookUp):
+            if isinstance(node.operator, Encode):
                 for column, own in zip(node.operator.columns.tolist(), node.operator.vocabularies, strict=True):
                     found[column] = found.get(column, frozenset()) | {type(one) for one in own if one is not None}
         return {column: _told(kinds) for column, kinds in found.items()}
@@ -184,10 +170,7 @@ class Program:
                 }
                 for node in self.nodes
             ],
-            "outputs": {
-                name: {"node": output.node, "flat": output.flat, "labels": _labels(output.labels)}
-                for name, output in self.outputs.items()
-            },
+            "outputs": {name: output.document() for name, output in self.outputs.items()},
         }, arrays
 
     @classmethod
@@ -203,10 +186,7 @@ class Program:
             raise ProgramError(f"a program of version {document.get('version')!r}; this package reads {_VERSION}")
         try:
             nodes = [_node(entry, arrays) for entry in document["nodes"]]
-            outputs = {
-                name: Output(entry["node"], bool(entry["flat"]), _labels_of(entry["labels"]))
-                for name, entry in document["outputs"].items()
-            }
+            outputs = {name: Output.of_document(entry) for name, entry in document["outputs"].items()}
             return cls(document["width"], document["columns"], nodes, outputs)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ProgramError(f"a damaged program: {error!r}") from error
@@ -259,17 +239,3 @@ def _node(entry: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Node:
     numbers = {name: _read(value) for name, value in entry["numbers"].items()}
     own = {key.partition("/")[2]: value for key, value in arrays.items() if key.partition("/")[0] == entry["name"]}
     return Node(entry["name"], kind.build(numbers, own), tuple(entry["inputs"]))
-
-
-def _labels(labels: NDArray[Any] | None) -> dict[str, Any] | None:
-    if labels is None:
-        return None
-    if labels.dtype.kind not in _LABEL_KINDS:
-        if not all(isinstance(label, str) for label in labels):
-            raise ProgramError(f"labels of type {labels.dtype}: numbers, booleans and texts can be kept")
-        return {"dtype": "object", "values": list(labels)}
-    return {"dtype": labels.dtype.str, "values": labels.tolist()}
-
-
-def _labels_of(document: Mapping[str, Any] | None) -> NDArray[Any] | None:
-    return None if document is None else np.array(document["values"], dtype=document["dtype"])

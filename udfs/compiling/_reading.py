@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from optimizer.compiling import LookUp
+from optimizer.compiling import Encode
 from optimizer.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ColumnReader:
                 for column, own in zip(operator.columns.tolist(), operator.vocabularies, strict=True)
             ]
             for operator in (node.operator for node in program.host)
-            if isinstance(operator, LookUp)
+            if isinstance(operator, Encode)
         ]
 
     def read(self, columns: Sequence[NDArray[Any] | pa.Array]) -> Tables:
@@ -91,7 +91,7 @@ _WHOLE = 2**53
 def _numbers(column: Any, place: int) -> NDArray[Any]:
     if isinstance(column, pa.Array | pa.ChunkedArray):
         own = column if column.type == pa.float32() else pc.cast(column, pa.float64())
-        return own.to_numpy(zero_copy_only=False)
+        return np.asarray(own.to_numpy(zero_copy_only=False))
     try:
         return read_numbers(column)
     except (TypeError, ValueError) as error:
@@ -174,7 +174,7 @@ class _Vocabulary:
             codes = self._of_numbers(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False))
         if column.null_count:
             codes = np.where(column.is_null().to_numpy(zero_copy_only=False), null, codes)
-        return codes
+        return np.asarray(codes)
 
     def _of_numbers(self, column: NDArray[np.float64]) -> NDArray[np.int64]:
         known = np.array([value for value, _ in self.numbers] or [np.nan])

@@ -89,7 +89,7 @@ def _starts(sizes: NDArray[np.int64]) -> torch.Tensor:
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Known: lambda _: torch.nn.Identity(),
-    ops.LookUp: lambda _: torch.nn.Identity(),
+    ops.Encode: lambda _: torch.nn.Identity(),
     ops.Match: MatchModule,
     ops.OneHot: OneHotModule,
     ops.Recode: RecodeModule,

@@ -8,6 +8,8 @@ import torch
 
 import optimizer.compiling as ops
 from udfs.compiling.torch import _categories as categories
+from udfs.compiling.torch import _distances as distances
+from udfs.compiling.torch import _functions as functions
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch._numbers import tensor_of
 from udfs.compiling.torch._trees import TreesModule
@@ -20,7 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgramModule"]
 
-_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {**numbers.MODULES, **categories.MODULES}
+_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    **numbers.MODULES,
+    **functions.MODULES,
+    **distances.MODULES,
+    **categories.MODULES,
+}
 
 
 class ProgramModule(torch.nn.Module):
@@ -44,8 +51,7 @@ class ProgramModule(torch.nn.Module):
         )
 
     def forward(self, x: torch.Tensor, *given: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Run on a table of shape (rows, columns), float32 or float64, and on what the host gave for each of
-        ``program.host``.
+        """Run on a table of shape (rows, columns), float32 or float64, and on what the host gave for ``program.host``.
 
         Returns
         -------
@@ -60,10 +66,12 @@ class ProgramModule(torch.nn.Module):
             if node.operator.host:
                 continue
             values[node.name] = step(*(values[name] for name in node.inputs))
-            if isinstance(node.operator, ops.Known):
-                bad[node.name] = (values[node.name] >= tensor_of(node.operator.sizes)).any(dim=1)
             if isinstance(node.operator, ops.Finite):
                 bad[node.name] = _fails(values[node.name], node.operator)
+            elif isinstance(node.operator, ops.Known):
+                bad[node.name] = (values[node.name] >= tensor_of(node.operator.sizes)).any(dim=1)
+            elif isinstance(node.operator, ops.Within):
+                bad[node.name] = _outside(values[node.name], node.operator)
         return {name: values[output.node] for name, output in self.program.outputs.items()}, bad
 
 
@@ -71,3 +79,8 @@ def _fails(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:
     seen = x if rule.dtype == "as given" else x.to(getattr(torch, rule.dtype))
     wrong = torch.isinf(seen) if rule.nan else torch.logical_not(torch.isfinite(seen))
     return wrong.any(dim=1)
+
+
+def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:
+    low, high = torch.from_numpy(rule.low.copy()), torch.from_numpy(rule.high.copy())
+    return ((x < low) | (x > high)).any(dim=1)

@@ -53,9 +53,9 @@ def lower_one_hot(model: Any, build: Builder, table: str) -> Mapping[str, Output
             places = np.where(places > (len(categories) if drop is None else drop), places - 1, places)
         tables.append(np.where(shown, places, -1))
     codes, sizes = _codes(model, build, table)
-    places = build.add(Recode(np.concatenate(tables).astype(np.int64)[:, None], sizes + 1), codes)
+    shown_at = build.add(Recode(np.concatenate(tables).astype(np.int64)[:, None], sizes + 1), codes)
     widths = np.asarray(model._n_features_outs, np.int64)  # noqa: SLF001
-    return {"transform": Output(build.add(OneHot(widths, np.dtype(_dtype(model)).name), places))}
+    return {"transform": Output(build.add(OneHot(widths, np.dtype(_dtype(model)).name), shown_at))}
 
 
 def _codes(model: Any, build: Builder, table: str) -> tuple[str, NDArray[np.int64]]:

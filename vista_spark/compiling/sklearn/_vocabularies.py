@@ -9,9 +9,9 @@ import numpy as np
 from optimizer.compiling import (
     INPUT,
     Concatenate,
+    Encode,
     Entry,
     Filled,
-    LookUp,
     Match,
     Recode,
     Select,
@@ -95,16 +95,16 @@ def _looked_up(build: Builder, found: list[Source], categories: list[NDArray[Any
         known = [entry_of(value) for value in own.tolist()]
         # Marks that are no category become entries of their own, behind the others.
         values = known + [mark for mark, _ in fills if not any(_same(mark, value) for value in known)]
-        codes = []
+        places = []
         for value in values:
             final = value
             for mark, fill in fills:
                 final = fill if _same(final, mark) else final
-            codes.append(next((place for place, one in enumerate(known) if _same(one, final)), len(known)))
+            places.append(next((place for place, one in enumerate(known) if _same(one, final)), len(known)))
         vocabularies.append(tuple(values))
-        tables.append(np.array([*codes, len(known)], np.int64))
+        tables.append(np.array([*places, len(known)], np.int64))
     columns = np.array([column for column, _ in found], np.int64)
-    codes = build.add(LookUp(columns, tuple(vocabularies)))
+    codes = build.add(Encode(columns, tuple(vocabularies)))
     if all(np.array_equal(table, np.arange(len(table))) for table in tables):
         return codes
     sizes = np.array([len(table) for table in tables], np.int64)
