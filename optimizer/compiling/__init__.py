@@ -20,6 +20,7 @@ from ._arithmetic import (
 from ._builder import Builder
 from ._categories import Encode, Entry, Filled, Known, Match, OneHot, Recode
 from ._columns import Concatenate, Finite, Impute, Select
+from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
 from ._distances import METRICS, Coupling, Distances, Neighbors
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
 from ._functions import (
@@ -34,6 +35,7 @@ from ._functions import (
     Shares,
     Within,
 )
+from ._kernels import AdditiveChi2, CountSketch, KernelCentre
 from ._operator import OPERATORS, Operator
 from ._output import Output
 from ._program import INPUT, Node, Program
@@ -45,9 +47,12 @@ __all__ = [
     "METRICS",
     "OPERATORS",
     "STRATEGIES",
+    "UFUNCS",
     "Above",
+    "AdditiveChi2",
     "ArgMax",
     "Arithmetic",
+    "Bins",
     "Builder",
     "Cast",
     "Clip",
@@ -56,6 +61,7 @@ __all__ = [
     "CompilingError",
     "Complement",
     "Concatenate",
+    "CountSketch",
     "Coupling",
     "Distances",
     "Encode",
@@ -65,28 +71,36 @@ __all__ = [
     "Function",
     "Impute",
     "Interpolate",
+    "KernelCentre",
     "Known",
     "Like",
     "Linear",
     "LogSoftmax",
     "Lookup",
     "Match",
+    "Missing",
+    "Monomials",
     "Neighbors",
     "Node",
     "Normalise",
     "OneHot",
     "Operator",
     "Output",
+    "Patch",
     "Power",
+    "PowerTransform",
     "Program",
     "ProgramError",
+    "Quantiles",
     "Recode",
     "Reduce",
     "Select",
     "Shares",
     "Sigmoid",
     "Softmax",
+    "Splines",
     "Trees",
+    "Ufunc",
     "UnsupportedOperatorError",
     "Within",
     "choose_strategy",

@@ -157,11 +157,14 @@ class Filled(Operator):
         Per column, what takes its place.
     who : str
         The model that replaces them.
+    nan : bool
+        Whether NaN may pass, where it is not the mark.
     """
 
     marks: Sequence[Entry]
     fills: Sequence[Entry]
     who: str
+    nan: bool
 
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""

@@ -170,6 +170,8 @@ class CompiledPipeline:
         rows = table if hasattr(table, "iloc") else np.asarray(table)
         if not hasattr(table, "dtype") and not hasattr(table, "iloc") and rows.dtype.kind == "U":
             rows = np.asarray(table, object)  # a list of lists, whose numbers would become texts
+        if len(rows.shape) == 1 and self.program.width == 1:
+            rows = np.asarray(rows)[:, None]  # labels, and texts
         if rows.ndim != 2 or rows.shape[1] != self.program.width:  # noqa: PLR2004
             raise ColumnError(f"a table of shape {rows.shape}; the model takes (rows, {self.program.width})")
         if hasattr(rows, "iloc"):

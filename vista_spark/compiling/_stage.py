@@ -259,9 +259,8 @@ class TensorPipeline(
         name = type(self).__name__
         if not self._by_name(compiled):
             if compiled.program.host:
-                raise ColumnError(
-                    f"{name}: the model reads texts, which {self.getFeaturesCol()!r} cannot hold: set inputCols"
-                )
+                column = self.getFeaturesCol()
+                raise ColumnError(f"{name}: the model reads categories, which {column!r} cannot hold: set inputCols")
             return {"table": _lists(dataset, self.getFeaturesCol(), name, compiled.program.width)}
         named = self.getInputCols() if self.isSet(self.inputCols) else list(compiled.columns or ())
         if len(named) != compiled.program.width:

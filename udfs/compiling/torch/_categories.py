@@ -16,9 +16,23 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Match, OneHot, Operator, Recode
+    from optimizer.compiling import Known, Match, OneHot, Operator, Recode
 
-__all__ = ["MODULES", "MatchModule", "OneHotModule", "RecodeModule"]
+__all__ = ["MODULES", "KnownModule", "MatchModule", "OneHotModule", "RecodeModule"]
+
+
+class KnownModule(torch.nn.Module):
+    """Give rows that are bad some code that is there."""
+
+    limits: torch.Tensor
+
+    def __init__(self, operator: Known) -> None:
+        super().__init__()
+        self.register_buffer("limits", tensor_of(np.maximum(operator.sizes - 1, 0)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on codes of shape (rows, columns)."""
+        return torch.minimum(x, self.limits)
 
 
 class MatchModule(torch.nn.Module):
@@ -29,11 +43,12 @@ class MatchModule(torch.nn.Module):
         ends = np.cumsum(operator.sizes)
         parts = [operator.values[end - size : end] for end, size in zip(ends, operator.sizes, strict=True)]
         self.sizes = operator.sizes.tolist()
-        # A number beyond all of them is compared with the last one; a column without values knows nothing.
+        # A number beyond all of them is compared with the last one; a column without numbers knows none. NaN has no
+        # order: a search among numbers and NaN goes astray.
         for place, part in enumerate(parts):
-            known = part if len(part) else np.full(1, np.nan)
-            self.register_buffer(f"known_{place}", tensor_of(known.astype(np.float64)))
-        self.nan = [bool(len(part)) and bool(np.isnan(part[-1])) for part in parts]
+            known = part.astype(np.float64)[~np.isnan(part)]
+            self.register_buffer(f"known_{place}", tensor_of(known if len(known) else np.full(1, np.nan)))
+        self.nan = [bool(np.isnan(part).any()) for part in parts]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
@@ -61,7 +76,7 @@ class RecodeModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on codes of shape (rows, columns)."""
-        return self.values[x + self.starts].reshape(len(x), -1)
+        return self.values[x + self.starts].flatten(1)
 
 
 class OneHotModule(torch.nn.Module):
@@ -88,7 +103,7 @@ def _starts(sizes: NDArray[np.int64]) -> torch.Tensor:
 
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
-    ops.Known: lambda _: torch.nn.Identity(),
+    ops.Known: KnownModule,
     ops.Encode: lambda _: torch.nn.Identity(),
     ops.Match: MatchModule,
     ops.OneHot: OneHotModule,

@@ -8,8 +8,10 @@ import torch
 
 import optimizer.compiling as ops
 from udfs.compiling.torch import _categories as categories
+from udfs.compiling.torch import _curves as curves
 from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _functions as functions
+from udfs.compiling.torch import _kernels as kernels
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch._numbers import tensor_of
 from udfs.compiling.torch._trees import TreesModule
@@ -27,6 +29,8 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **functions.MODULES,
     **distances.MODULES,
     **categories.MODULES,
+    **curves.MODULES,
+    **kernels.MODULES,
 }
 
 
@@ -69,7 +73,7 @@ class ProgramModule(torch.nn.Module):
             if isinstance(node.operator, ops.Finite):
                 bad[node.name] = _fails(values[node.name], node.operator)
             elif isinstance(node.operator, ops.Known):
-                bad[node.name] = (values[node.name] >= tensor_of(node.operator.sizes)).any(dim=1)
+                bad[node.name] = (values[node.inputs[0]] >= tensor_of(node.operator.sizes)).any(dim=1)
             elif isinstance(node.operator, ops.Within):
                 bad[node.name] = _outside(values[node.name], node.operator)
         return {name: values[output.node] for name, output in self.program.outputs.items()}, bad

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import ArgMax, Arithmetic, Cast, Clip, Combine, Compare, Distances, Function, Linear, Output, Reduce
+from optimizer.compiling import (
+    ArgMax,
+    Arithmetic,
+    Cast,
+    Clip,
+    Combine,
+    Compare,
+    Distances,
+    Function,
+    Linear,
+    Output,
+    Reduce,
+)
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import checked, plain, refuse
 from vista_spark.compiling.sklearn._kernels import scaled

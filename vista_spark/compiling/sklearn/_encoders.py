@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Known, OneHot, Output, Recode
+from optimizer.compiling import Known, OneHot, Output, Recode, Select
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import refuse
 from vista_spark.compiling.sklearn._vocabularies import codes_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Builder
 
-__all__ = ["lower_one_hot", "lower_ordinal"]
+__all__ = ["lower_label_binarizer", "lower_labels", "lower_one_hot", "lower_ordinal", "lower_target"]
 
 
 @parser("sklearn.OrdinalEncoder")
@@ -56,6 +56,39 @@ def lower_one_hot(model: Any, build: Builder, table: str) -> Mapping[str, Output
     shown_at = build.add(Recode(np.concatenate(tables).astype(np.int64)[:, None], sizes + 1), codes)
     widths = np.asarray(model._n_features_outs, np.int64)  # noqa: SLF001
     return {"transform": Output(build.add(OneHot(widths, np.dtype(_dtype(model)).name), shown_at))}
+
+
+@parser("sklearn.TargetEncoder")
+def lower_target(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the mean target of each category, one per class of several; an unknown one has the mean of all."""
+    classes = len(model.classes_) if model.target_type_ == "multiclass" else 1
+    means = np.atleast_1d(np.asarray(model.target_mean_, np.float64))
+    tables = []
+    for column in range(len(model.categories_)):
+        own = model.encodings_[column * classes : (column + 1) * classes]
+        tables.append(np.concatenate([np.stack(own, axis=1), means[None]]))
+    codes, sizes = codes_of(model, build, table, model.categories_)
+    return {"transform": Output(build.add(Recode(np.concatenate(tables).astype(np.float64), sizes + 1), codes))}
+
+
+@parser("sklearn.LabelEncoder")
+def lower_labels(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the places of labels."""
+    codes, sizes = codes_of(model, build, table, [np.asarray(model.classes_)])
+    return {"transform": Output(build.add(Known(sizes, type(model).__name__), codes), flat=True)}
+
+
+@parser("sklearn.LabelBinarizer")
+def lower_label_binarizer(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower a column per label, or one of two; an unknown label is none of them."""
+    if model.y_type_ not in {"binary", "multiclass"}:
+        raise refuse(model, f"targets of type {model.y_type_}")
+    classes = len(model.classes_)
+    codes, sizes = codes_of(model, build, table, [np.asarray(model.classes_)])
+    values = np.full((classes + 1, classes), model.neg_label, np.int64)
+    np.fill_diagonal(values, model.pos_label if classes > 1 else model.neg_label)
+    columns = build.add(Recode(values, sizes + 1), codes)
+    return {"transform": Output(build.add(Select(np.array([1])), columns) if classes == 2 else columns)}  # noqa: PLR2004
 
 
 def _codes(model: Any, build: Builder, table: str) -> tuple[str, NDArray[np.int64]]:

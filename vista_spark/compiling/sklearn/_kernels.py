@@ -25,7 +25,7 @@ def scaled(build: Builder, rows: str, factor: float, shift: float = 0.0) -> str:
     return build.add(Arithmetic("add", np.full(width, float(shift))), rows) if shift else rows
 
 
-def kernel(  # noqa: PLR0913 - the parameters of the library's kernels
+def kernel(
     model: Any,
     build: Builder,
     rows: str,

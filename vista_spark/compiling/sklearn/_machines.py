@@ -61,7 +61,7 @@ def lower_kernel_classifier(model: Any, build: Builder, table: str) -> Mapping[s
     weights, pairs = _pair_weights(model), _pairs(len(classes))
     values = _kernel(model, build, table)
     # scikit-learn turns the sign of both for two classes; libsvm's own scores vote.
-    intercept = plain(model._intercept_)  # noqa: SLF001
+    intercept = plain(model._intercept_)
     scores = build.add(Linear(weights, intercept), values)
     if len(classes) == 2:  # noqa: PLR2004
         turned = scaled(build, scores, -1.0)
@@ -142,13 +142,13 @@ def _kernel(model: Any, build: Builder, table: str) -> str:
 
 
 def _score(model: Any, build: Builder, table: str) -> str:
-    weights = plain(model._dual_coef_).reshape(1, -1).T  # noqa: SLF001
-    return build.add(Linear(weights.copy(), plain(model._intercept_)), _kernel(model, build, table))  # noqa: SLF001
+    weights = plain(model._dual_coef_).reshape(1, -1).T
+    return build.add(Linear(weights.copy(), plain(model._intercept_)), _kernel(model, build, table))
 
 
 def _pair_weights(model: Any) -> NDArray[np.float64]:
     """Weights of the support vectors, a column for each pair of classes: a vector counts in the pairs of its class."""
-    dual = plain(model._dual_coef_)  # noqa: SLF001
+    dual = plain(model._dual_coef_)
     ends = np.cumsum([0, *model.n_support_])
     pairs = _pairs(len(model.classes_))
     weights = np.zeros((dual.shape[1], len(pairs)))

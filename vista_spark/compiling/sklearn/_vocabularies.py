@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from optimizer.compiling import (
     Encode,
     Entry,
     Filled,
+    Known,
     Match,
     Recode,
     Select,
@@ -28,26 +29,37 @@ if TYPE_CHECKING:
 
 __all__ = ["codes_of", "entry_of", "sources"]
 
-Source = tuple[int, tuple[tuple[Entry, Entry], ...]]
+
+class Refused(NamedTuple):
+    """What takes the place of a value that a model refuses.
+
+    Parameters
+    ----------
+    who : str
+        The model.
+    """
+
+    who: str
+
+
+Source = tuple[int, tuple[tuple[Entry, Entry | Refused], ...]]
 """A column of the program's input, and what is replaced in it by what."""
 
 
-def sources(build: Builder, table: str) -> list[Source] | None:
+def sources(build: Builder, table: str) -> list[Source | None]:
     """Find the columns of the program's input that a table has, where texts can still be looked up in them."""
     if table == INPUT:
         return [(column, ()) for column in range(build.width(INPUT))]
     node = build.node(table)
     if node is None or not isinstance(node.operator, Select | Filled | Concatenate):
-        return None
-    parts = [sources(build, name) for name in node.inputs]
-    own = [one for part in parts if part is not None for one in part]
-    if any(part is None for part in parts):
-        return None
+        return [None] * build.width(table)
+    own = [one for name in node.inputs for one in sources(build, name)]
     if isinstance(node.operator, Select):
         return [own[column] for column in node.operator.columns.tolist()]
     if isinstance(node.operator, Filled):
+        wrong = () if node.operator.nan else ((float("nan"), Refused(node.operator.who)),)
         pairs = zip(node.operator.marks, node.operator.fills, strict=True)
-        return [(column, (*fills, pair)) for (column, fills), pair in zip(own, pairs, strict=True)]
+        return [one and (one[0], (*one[1], *wrong, pair)) for one, pair in zip(own, pairs, strict=True)]
     return own
 
 
@@ -67,9 +79,10 @@ def codes_of(
     parts = []
     if texts:
         found = sources(build, table)
-        if found is None:
+        read = [one for one in (found[column] for column in texts) if one is not None]
+        if len(read) < len(texts):
             raise refuse(model, "categories that an earlier step computes")
-        parts.append(_looked_up(build, [found[column] for column in texts], [categories[column] for column in texts]))
+        parts.append(_looked_up(build, read, [categories[column] for column in texts]))
     if numbers:
         own = table if not texts else build.add(Select(np.asarray(numbers, np.int64)), table)
         values = [np.asarray(categories[column]) for column in numbers]
@@ -91,16 +104,20 @@ def codes_of(
 def _looked_up(build: Builder, found: list[Source], categories: list[NDArray[Any]]) -> str:
     """Look values up as they are read; what an imputer replaces gets the code of what takes its place."""
     vocabularies, tables = [], []
+    refused = [fill for _, fills in found for _, fill in fills if isinstance(fill, Refused)]
     for (_, fills), own in zip(found, categories, strict=True):
         known = [entry_of(value) for value in own.tolist()]
         # Marks that are no category become entries of their own, behind the others.
-        values = known + [mark for mark, _ in fills if not any(_same(mark, value) for value in known)]
+        values = list(known)
+        for mark, _ in fills:
+            values += [] if any(_same(mark, value) for value in values) else [mark]
         places = []
         for value in values:
-            final = value
+            final: Entry | Refused = value
             for mark, fill in fills:
                 final = fill if _same(final, mark) else final
-            places.append(next((place for place, one in enumerate(known) if _same(one, final)), len(known)))
+            wrong = len(known) + isinstance(final, Refused)
+            places.append(next((place for place, one in enumerate(known) if _same(one, final)), wrong))
         vocabularies.append(tuple(values))
         tables.append(np.array([*places, len(known)], np.int64))
     columns = np.array([column for column, _ in found], np.int64)
@@ -108,7 +125,9 @@ def _looked_up(build: Builder, found: list[Source], categories: list[NDArray[Any
     if all(np.array_equal(table, np.arange(len(table))) for table in tables):
         return codes
     sizes = np.array([len(table) for table in tables], np.int64)
-    return build.add(Recode(np.concatenate(tables)[:, None], sizes), codes)
+    codes = build.add(Recode(np.concatenate(tables)[:, None], sizes), codes)
+    limits = np.array([len(own) + 1 for own in categories], np.int64)
+    return build.add(Known(limits, refused[0].who), codes) if refused else codes
 
 
 def entry_of(value: Any) -> Entry:
@@ -125,5 +144,5 @@ def entry_of(value: Any) -> Entry:
     raise UnsupportedOperatorError(f"a category {own!r} of type {type(own).__name__} has no translation")
 
 
-def _same(one: Entry, other: Entry) -> bool:
+def _same(one: object, other: object) -> bool:
     return one == other or (one != one and other != other)  # noqa: PLR0124 - NaN is itself
