@@ -39,10 +39,13 @@ from ._kernels import AdditiveChi2, CountSketch, KernelCentre
 from ._operator import OPERATORS, Operator
 from ._output import Output
 from ._program import INPUT, Node, Program
+from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
+from ._texts import Bag, Damped, HasText, SparseRows
 from ._trees import Trees
 
 __all__ = [
+    "DENSE_COLUMNS",
     "INPUT",
     "METRICS",
     "OPERATORS",
@@ -52,6 +55,7 @@ __all__ = [
     "AdditiveChi2",
     "ArgMax",
     "Arithmetic",
+    "Bag",
     "Bins",
     "Builder",
     "Cast",
@@ -63,12 +67,14 @@ __all__ = [
     "Concatenate",
     "CountSketch",
     "Coupling",
+    "Damped",
     "Distances",
     "Encode",
     "Entry",
     "Filled",
     "Finite",
     "Function",
+    "HasText",
     "Impute",
     "Interpolate",
     "KernelCentre",
@@ -98,11 +104,14 @@ __all__ = [
     "Shares",
     "Sigmoid",
     "Softmax",
+    "SparseRows",
     "Splines",
     "Trees",
     "Ufunc",
     "UnsupportedOperatorError",
     "Within",
     "choose_strategy",
+    "keeps_sparse",
+    "sparse_nodes",
     "strategies_of",
 ]

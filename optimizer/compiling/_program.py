@@ -14,6 +14,7 @@ from ._columns import Concatenate, Select
 from ._errors import ProgramError
 from ._operator import OPERATORS, Operator
 from ._output import Output
+from ._texts import Bag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -138,7 +139,10 @@ class Program:
         """Columns of the input that are looked up, and the types of the values that the models know in them."""
         found: dict[int, frozenset[type]] = {}
         for node in self.host:
-            if isinstance(node.operator, Encode):
+            if isinstance(node.operator, Bag):
+                column = int(node.operator.columns[0])
+                found[column] = found.get(column, frozenset()) | {str}
+            elif isinstance(node.operator, Encode):
                 for column, own in zip(node.operator.columns.tolist(), node.operator.vocabularies, strict=True):
                     found[column] = found.get(column, frozenset()) | {type(one) for one in own if one is not None}
         return {column: _told(kinds) for column, kinds in found.items()}

@@ -8,15 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from optimizer.compiling import Encode
+from optimizer.compiling import Bag, Encode, ProgramError
 from optimizer.errors import ColumnError, InvalidArgumentError
+from udfs.compiling._bags import BagReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Entry, Program
+    from optimizer.compiling import Entry, Operator, Program, SparseRows
 
 __all__ = ["ColumnReader", "Tables", "read_numbers"]
 
@@ -28,12 +29,12 @@ class Tables(NamedTuple):
     ----------
     numbers : array of shape (rows, columns)
         float32 or float64; zero in columns that are not read as numbers.
-    given : tuple of arrays
+    given : tuple of arrays, or of optimizer.compiling.SparseRows
         One for each of ``program.host``.
     """
 
     numbers: NDArray[Any]
-    given: tuple[NDArray[Any], ...]
+    given: tuple[NDArray[Any] | SparseRows, ...]
 
 
 class ColumnReader:
@@ -46,14 +47,7 @@ class ColumnReader:
 
     def __init__(self, program: Program) -> None:
         self._width, self._numeric = program.width, sorted(program.numeric)
-        self._steps = [
-            [
-                (column, _Vocabulary(own))
-                for column, own in zip(operator.columns.tolist(), operator.vocabularies, strict=True)
-            ]
-            for operator in (node.operator for node in program.host)
-            if isinstance(operator, Encode)
-        ]
+        self._steps = [_step(node.operator) for node in program.host]
 
     def read(self, columns: Sequence[NDArray[Any] | pa.Array]) -> Tables:
         """Read one column per column of the program's input.
@@ -75,13 +69,35 @@ class ColumnReader:
         table = np.zeros((rows, self._width), np.float32 if narrow else np.float64)
         for column, values in numbers.items():
             table[:, column] = values
-        codes = [
-            np.stack([own.codes(columns[column], column) for column, own in step], axis=1)
-            if step
-            else np.zeros((rows, 0), np.int64)
-            for step in self._steps
-        ]
-        return Tables(table, tuple(codes))
+        return Tables(table, tuple(step(columns) for step in self._steps))
+
+
+class _Codes:
+    """Codes of some columns."""
+
+    def __init__(self, operator: Encode) -> None:
+        self._columns = list(zip(operator.columns.tolist(), map(_Vocabulary, operator.vocabularies), strict=True))
+
+    def __call__(self, columns: Sequence[Any]) -> NDArray[np.int64]:
+        return np.stack([own.codes(columns[column], column) for column, own in self._columns], axis=1)
+
+
+class _Counts:
+    """Counts of the terms of one column."""
+
+    def __init__(self, operator: Bag) -> None:
+        self._reader, self._column = BagReader(operator), int(operator.columns[0])
+
+    def __call__(self, columns: Sequence[Any]) -> SparseRows:
+        return self._reader.read(columns[self._column], self._column)
+
+
+def _step(operator: Operator) -> Callable[[Sequence[Any]], NDArray[np.int64] | SparseRows]:
+    if isinstance(operator, Encode):
+        return _Codes(operator)
+    if isinstance(operator, Bag):
+        return _Counts(operator)
+    raise ProgramError(f"{type(operator).__name__} is no step of the host")
 
 
 # Beyond it float64 does not have every whole number, and the library may round another way.

@@ -13,7 +13,7 @@ from vista_spark.errors import InvalidArgumentError
 
 __all__ = ["compile_pipeline"]
 
-_ONE_COLUMN = frozenset({"LabelBinarizer", "LabelEncoder"})
+_ONE_COLUMN = frozenset({"CountVectorizer", "HashingVectorizer", "LabelBinarizer", "LabelEncoder", "TfidfVectorizer"})
 """Classes of scikit-learn that take one column, as an array of one dimension."""
 _TABLE = 2
 """Dimensions of a table."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from optimizer.compiling import Program, strategies_of
+from optimizer.compiling import Program, sparse_nodes, strategies_of
 from udfs.compiling import ColumnReader, Tables, from_bytes, read_numbers, to_bytes
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
@@ -45,6 +45,7 @@ class CompiledPipeline:
         self.tree_strategy = tree_strategy
         # The door: a strategy that does not fit these trees is refused now, not in a task.
         self._strategies = strategies_of(program, tree_strategy)
+        sparse_nodes(program)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -167,6 +168,8 @@ class CompiledPipeline:
             if missing:
                 raise ColumnError(f"columns {', '.join(map(repr, missing))} are missing: the model was fitted on them")
             table = table[list(self.columns)]
+        if isinstance(table, list | tuple) and table and isinstance(table[0], str | bytes):
+            table = np.array([*table, None], object)[:-1]  # as they are, however long one of them is
         rows = table if hasattr(table, "iloc") else np.asarray(table)
         if not hasattr(table, "dtype") and not hasattr(table, "iloc") and rows.dtype.kind == "U":
             rows = np.asarray(table, object)  # a list of lists, whose numbers would become texts

@@ -189,6 +189,7 @@ GIVEN = {
     "GridSearchCV": {"estimator": Ridge(), "param_grid": {"alpha": [1.0, 2.0]}, "cv": 2},
     "OneHotEncoder": {"handle_unknown": "ignore"},
     "OrdinalEncoder": {"handle_unknown": "use_encoded_value", "unknown_value": -1},
+    "QuantileTransformer": {"n_quantiles": 50},
     "Pipeline": {"steps": [("all", StandardScaler())]},
     "RFE": {"estimator": Ridge()},
     "RFECV": {"estimator": Ridge(), "cv": 2},
@@ -289,7 +290,7 @@ def test_what_the_library_refuses_is_refused() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (NMF(2), r"NMF \(sklearn.NMF\) has no translation"),
+        (NMF(2), "NMF with its fitted components has no translation"),
         (SVC(), "SVC"),
         (make_pipeline(StandardScaler(), FunctionTransformer(np.gradient)), "FunctionTransformer"),
         (GradientBoostingClassifier(n_estimators=1, init=LogisticRegression(max_iter=500)), "GradientBoosting.*init="),

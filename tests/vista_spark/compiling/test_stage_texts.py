@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -19,7 +20,7 @@ from vista_spark.errors import ColumnError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-COLUMNS = "city string, fare double, class int, alone boolean, note string"
+COLUMNS = "city string, fare double, class int, alone boolean, said string, note string"
 
 
 def test_texts_and_numbers_in_one_pipeline(spark: SparkSession) -> None:
@@ -31,6 +32,7 @@ def test_texts_and_numbers_in_one_pipeline(spark: SparkSession) -> None:
             "fare": random.normal(size=200),
             "class": random.integers(1, 4, 200),
             "alone": random.random(200) < 0.5,
+            "said": random.choice(["", "good old boat", "Good na\u00efve", "bad bad boat"], 200),
             "note": "never read",
         }
     )
@@ -42,6 +44,7 @@ def test_texts_and_numbers_in_one_pipeline(spark: SparkSession) -> None:
             ("city", texts, ["city"]),
             ("class", OrdinalEncoder(), ["class", "alone"]),
             ("fare", StandardScaler(), ["fare"]),
+            ("said", TfidfVectorizer(ngram_range=(1, 2)), "said"),
         ]
     )
     model = make_pipeline(features, LogisticRegression()).fit(table, np.where(table["fare"] > 0, "up", "down"))
@@ -53,11 +56,11 @@ def test_texts_and_numbers_in_one_pipeline(spark: SparkSession) -> None:
     np.testing.assert_allclose(
         np.stack(found["probability"].map(lambda v: v.toArray())), model.predict_proba(table), rtol=1e-9
     )
-    row = df.limit(1).selectExpr("city", "fare", "9 AS class", "alone", "note")
+    row = df.limit(1).selectExpr("city", "fare", "9 AS class", "alone", "said", "note")
     assert stage.transform(row).first()["why"] == "a category that OrdinalEncoder does not know"  # type: ignore[index]
     with pytest.raises(ColumnError, match="'city' is int, and the model was fitted on str"):
-        stage.transform(df.selectExpr("1 AS city", "fare", "class", "alone", "note"))
+        stage.transform(df.selectExpr("1 AS city", "fare", "class", "alone", "said", "note"))
     with pytest.raises(ColumnError, match="'class' is string, and the model takes numbers"):
-        stage.transform(df.selectExpr("city", "fare", "'1' AS class", "alone", "note"))
+        stage.transform(df.selectExpr("city", "fare", "'1' AS class", "alone", "said", "note"))
     with pytest.raises(ColumnError, match="the model reads categories"):
         TensorPipeline(compiled=compile_pipeline(model), featuresCol="fare").transform(df)

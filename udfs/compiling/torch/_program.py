@@ -13,6 +13,7 @@ from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _functions as functions
 from udfs.compiling.torch import _kernels as kernels
 from udfs.compiling.torch import _numbers as numbers
+from udfs.compiling.torch import _texts as texts
 from udfs.compiling.torch._numbers import tensor_of
 from udfs.compiling.torch._trees import TreesModule
 
@@ -31,6 +32,7 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **categories.MODULES,
     **curves.MODULES,
     **kernels.MODULES,
+    **texts.MODULES,
 }
 
 
@@ -69,20 +71,37 @@ class ProgramModule(torch.nn.Module):
         for node, step in zip(self.program.nodes, self.steps, strict=True):
             if node.operator.host:
                 continue
-            values[node.name] = step(*(values[name] for name in node.inputs))
+            values[node.name] = _run(step, node.operator, [values[name] for name in node.inputs])
             if isinstance(node.operator, ops.Finite):
                 bad[node.name] = _fails(values[node.name], node.operator)
+            elif isinstance(node.operator, ops.HasText):
+                bad[node.name] = texts.rows_with(values[node.name], torch.isnan)
             elif isinstance(node.operator, ops.Known):
                 bad[node.name] = (values[node.inputs[0]] >= tensor_of(node.operator.sizes)).any(dim=1)
             elif isinstance(node.operator, ops.Within):
                 bad[node.name] = _outside(values[node.name], node.operator)
-        return {name: values[output.node] for name, output in self.program.outputs.items()}, bad
+        results = {name: values[output.node] for name, output in self.program.outputs.items()}
+        return {name: table.to_dense() if table.is_sparse else table for name, table in results.items()}, bad
+
+
+def _run(step: torch.nn.Module, operator: Operator, tables: list[torch.Tensor]) -> torch.Tensor:
+    """Run an operator; zeros that were left out are filled in where it needs them."""
+    if any(table.is_sparse for table in tables) and not isinstance(operator, ops.Linear):
+        if not ops.keeps_sparse(operator):
+            tables = [table.to_dense() if table.is_sparse else table for table in tables]
+        elif isinstance(operator, ops.Arithmetic):
+            return texts.scaled(tables[0], operator)
+        elif isinstance(operator, ops.Concatenate):
+            return texts.concatenated(tables)
+    result: torch.Tensor = step(*tables)
+    return result
 
 
 def _fails(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:
     seen = x if rule.dtype == "as given" else x.to(getattr(torch, rule.dtype))
-    wrong = torch.isinf(seen) if rule.nan else torch.logical_not(torch.isfinite(seen))
-    return wrong.any(dim=1)
+    return texts.rows_with(
+        seen, torch.isinf if rule.nan else lambda numbers: torch.logical_not(torch.isfinite(numbers))
+    )
 
 
 def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:

@@ -20,6 +20,7 @@ from . import (
     _processes,
     _regressions,
     _selection,
+    _texts,
 )
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "_processes",
     "_regressions",
     "_selection",
+    "_texts",
 ]
