@@ -35,7 +35,7 @@ from ._functions import (
     Shares,
     Within,
 )
-from ._kernels import AdditiveChi2, CountSketch, KernelCentre
+from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
 from ._operator import OPERATORS, Operator
 from ._output import Output
 from ._program import INPUT, Node, Program

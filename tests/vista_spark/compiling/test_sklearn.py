@@ -177,6 +177,7 @@ ELSEWHERE = {
     *("AdditiveChi2Sampler", "KBinsDiscretizer", "KernelCenterer", "LabelBinarizer", "LabelEncoder"),
     *("GaussianRandomProjection", "SkewedChi2Sampler", "SparseRandomProjection"),
     *("CountVectorizer", "DictVectorizer", "FeatureHasher", "HashingVectorizer", "TfidfTransformer", "TfidfVectorizer"),
+    "MultiLabelBinarizer",
     *("DictionaryLearning", "KNNImputer", "LatentDirichletAllocation", "MiniBatchDictionaryLearning", "MiniBatchNMF"),
     *("MiniBatchSparsePCA", "NMF", "SparseCoder", "SparsePCA"),
 }

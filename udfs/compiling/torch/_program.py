@@ -11,7 +11,7 @@ from udfs.compiling.torch import _categories as categories
 from udfs.compiling.torch import _curves as curves
 from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _functions as functions
-from udfs.compiling.torch import _kernels as kernels
+from udfs.compiling.torch import _kernel_maps as kernel_maps
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch import _texts as texts
 from udfs.compiling.torch._numbers import tensor_of
@@ -31,7 +31,7 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **distances.MODULES,
     **categories.MODULES,
     **curves.MODULES,
-    **kernels.MODULES,
+    **kernel_maps.MODULES,
     **texts.MODULES,
 }
 
