@@ -14,20 +14,32 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Combine", "Function", "Interpolate", "Like", "LogSoftmax", "Lookup", "Power", "Reduce", "Shares", "Within"]
+__all__ = [
+    "Combine",
+    "Function",
+    "Interpolate",
+    "Like",
+    "LogSoftmax",
+    "Lookup",
+    "OrderedSum",
+    "Power",
+    "Reduce",
+    "Shares",
+    "Within",
+]
 
-_FUNCTIONS = ("abs", "erf", "exp", "log", "negative", "relu", "sin", "sqrt", "square", "tanh")
+_FUNCTIONS = ("abs", "erf", "exp", "log", "negative", "nonzero", "relu", "sin", "sqrt", "square", "tanh")
 _COMBINATIONS = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 _REDUCTIONS = ("sum", "mean", "max", "min", "logsumexp")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Function(Operator):
-    """A function of each number, in the input's type.
+    """A function of each number, in the input's type. ``"nonzero"`` gives the least normal number for zero.
 
     Parameters
     ----------
-    kind : {"abs", "erf", "exp", "log", "negative", "relu", "sin", "sqrt", "square", "tanh"}
+    kind : {"abs", "erf", "exp", "log", "negative", "nonzero", "relu", "sin", "sqrt", "square", "tanh"}
     """
 
     kind: str
@@ -142,6 +154,38 @@ class Lookup(Operator):
         if (self.starts[1:] <= self.starts[:-1]).any() or self.starts[0] != 0 or self.starts[-1] != len(self.values):
             raise ProgramError(f"Lookup: starts {self.starts.tolist()} for {len(self.values)} rows")
         return int(self.values.shape[1])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class OrderedSum(Operator):
+    """Sums of some columns, weighed: each product is rounded, and added to those before it; a bias comes last.
+
+    A matrix product adds in another order, and does not round in between. A score that is zero in the library, because
+    two terms cancel, is then above or below zero, and the row of another class.
+
+    Parameters
+    ----------
+    columns : int64 array of shape (terms,)
+        Columns of the input, sum after sum.
+    starts : int64 array of shape (sums + 1,)
+        Where the terms of each sum begin, and where the last ones end.
+    weights : array of shape (terms,)
+    bias : array of shape (sums,)
+    """
+
+    columns: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    weights: NDArray[Any]
+    bias: NDArray[Any]
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        whole = len(self.starts) == len(self.bias) + 1 and self.starts[-1] == len(self.weights) == len(self.columns)
+        if not whole or self.starts[0] != 0 or (self.starts[1:] < self.starts[:-1]).any():
+            raise ProgramError(f"OrderedSum: starts {self.starts.tolist()} for {len(self.weights)} terms")
+        if len(self.columns) and not 0 <= int(self.columns.min()) <= int(self.columns.max()) < inputs[0]:
+            raise ProgramError(f"OrderedSum takes columns up to {int(self.columns.max())} of {inputs[0]}")
+        return len(self.bias)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -97,6 +97,8 @@ def _width(model: Any) -> int | None:
     width: int | None = getattr(model, "n_features_in_", None)
     if type(model).__name__ in _ONE_COLUMN:
         return 1
+    if width is None and hasattr(model, "X_thresholds_"):
+        return 1  # isotonic regression, of one column
     for _, step in getattr(model, "steps", ()) if width is None else ():
         if step is not None and step != "passthrough":
             return _width(step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from udfs.compiling.torch._numbers import tensor_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from optimizer.compiling import Combine, Function, Interpolate, Lookup, Operator, Power, Reduce, Shares
+    from optimizer.compiling import Combine, Function, Interpolate, Lookup, Operator, OrderedSum, Power, Reduce, Shares
 
 __all__ = [
     "MODULES",
@@ -23,10 +24,16 @@ __all__ = [
     "LikeModule",
     "LogSoftmaxModule",
     "LookupModule",
+    "OrderedSumModule",
     "PowerModule",
     "ReduceModule",
     "SharesModule",
 ]
+
+
+def _nonzero(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x == 0, torch.finfo(x.dtype).tiny, x)
+
 
 _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "abs": torch.abs,
@@ -34,6 +41,7 @@ _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "exp": torch.exp,
     "log": torch.log,
     "negative": torch.neg,
+    "nonzero": _nonzero,
     "relu": torch.relu,
     "sin": torch.sin,
     "sqrt": torch.sqrt,
@@ -149,11 +157,34 @@ class LookupModule(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
         total = torch.zeros((len(x), self.values.shape[1]), dtype=self.values.dtype)
-        for column, (start, end) in enumerate(zip(self.starts, self.starts[1:], strict=False)):
+        for column, (start, end) in enumerate(pairwise(self.starts)):
             # NaN has no whole number: such a row is bad, and any entry will do.
             place = torch.nan_to_num(x[:, column]).clamp(0, end - start - 1).to(torch.int64)
             total = total + self.values[start + place]
         return total
+
+
+class OrderedSumModule(torch.nn.Module):
+    """Add up weighed columns, one after the other: ``cumsum`` keeps the order."""
+
+    columns: torch.Tensor
+    weights: torch.Tensor
+    bias: torch.Tensor
+
+    def __init__(self, operator: OrderedSum) -> None:
+        super().__init__()
+        self.ends = list(pairwise(operator.starts.tolist()))
+        self.register_buffer("columns", tensor_of(operator.columns))
+        self.register_buffer("weights", tensor_of(operator.weights))
+        self.register_buffer("bias", tensor_of(operator.bias))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        sums = []
+        for start, end in self.ends:
+            terms = x.index_select(1, self.columns[start:end]) * self.weights[start:end]
+            sums.append(terms.cumsum(dim=1)[:, -1:] if end > start else x.new_zeros((len(x), 1)))
+        return torch.cat(sums, dim=1) + self.bias
 
 
 class InterpolateModule(torch.nn.Module):
@@ -184,6 +215,7 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Like: lambda _: LikeModule(),
     ops.LogSoftmax: lambda _: LogSoftmaxModule(),
     ops.Lookup: LookupModule,
+    ops.OrderedSum: OrderedSumModule,
     ops.Power: PowerModule,
     ops.Reduce: ReduceModule,
     ops.Shares: SharesModule,

@@ -76,7 +76,9 @@ def lower_categorical(model: Any, build: Builder, table: str) -> Mapping[str, Ou
     # Numbers are cut to whole ones: what is above -1 counts as 0.
     below, above = np.nextafter(np.full(len(counts), -1.0), 0), np.nextafter(counts.astype(np.float64), 0)
     rows = checked(model, build, table)
-    rows = build.add(Within(below, above, "a category that was not seen in training, which CategoricalNB refuses"), rows)
+    rows = build.add(
+        Within(below, above, "a category that was not seen in training, which CategoricalNB refuses"), rows
+    )
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     total = build.add(Lookup(starts, np.concatenate(tables)), rows)
     return _posterior(model, build, build.add(Arithmetic("add", plain(model.class_log_prior_)), total))
@@ -88,5 +90,4 @@ def _posterior(model: Any, build: Builder, joint: str) -> dict[str, Output]:
         "predict": Output(build.add(ArgMax(), joint), flat=True, labels=np.asarray(model.classes_)),
         "predict_proba": Output(build.add(Function("exp"), logarithms)),
         "predict_log_proba": Output(logarithms),
-        "predict_joint_log_proba": Output(joint),
     }
