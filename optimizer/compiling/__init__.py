@@ -18,7 +18,9 @@ from ._arithmetic import (
     Softmax,
 )
 from ._builder import Builder
+from ._categories import Encode, Entry, Filled, Known, Match, OneHot, Recode
 from ._columns import Concatenate, Finite, Impute, Select
+from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
 from ._distances import METRICS, Coupling, Distances, Neighbors
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
 from ._functions import (
@@ -34,20 +36,28 @@ from ._functions import (
     Shares,
     Within,
 )
+from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
 from ._operator import OPERATORS, Operator
 from ._output import Output
 from ._program import INPUT, Node, Program
+from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
+from ._texts import Bag, Damped, HasText, SparseRows
 from ._trees import Trees
 
 __all__ = [
+    "DENSE_COLUMNS",
     "INPUT",
     "METRICS",
     "OPERATORS",
     "STRATEGIES",
+    "UFUNCS",
     "Above",
+    "AdditiveChi2",
     "ArgMax",
     "Arithmetic",
+    "Bag",
+    "Bins",
     "Builder",
     "Cast",
     "Clip",
@@ -56,33 +66,54 @@ __all__ = [
     "CompilingError",
     "Complement",
     "Concatenate",
+    "CountSketch",
     "Coupling",
+    "Damped",
     "Distances",
+    "Encode",
+    "Entry",
+    "Filled",
     "Finite",
     "Function",
+    "HasText",
     "Impute",
     "Interpolate",
+    "KernelCentre",
+    "Known",
     "Like",
     "Linear",
     "LogSoftmax",
     "Lookup",
+    "Match",
+    "Missing",
+    "Monomials",
     "Neighbors",
     "Node",
     "Normalise",
+    "OneHot",
     "Operator",
     "OrderedSum",
     "Output",
+    "Patch",
     "Power",
+    "PowerTransform",
     "Program",
     "ProgramError",
+    "Quantiles",
+    "Recode",
     "Reduce",
     "Select",
     "Shares",
     "Sigmoid",
     "Softmax",
+    "SparseRows",
+    "Splines",
     "Trees",
+    "Ufunc",
     "UnsupportedOperatorError",
     "Within",
     "choose_strategy",
+    "keeps_sparse",
+    "sparse_nodes",
     "strategies_of",
 ]

@@ -13,6 +13,8 @@ from vista_spark.errors import InvalidArgumentError
 
 __all__ = ["compile_pipeline"]
 
+_ONE_COLUMN = frozenset({"CountVectorizer", "HashingVectorizer", "LabelBinarizer", "LabelEncoder", "TfidfVectorizer"})
+"""Classes of scikit-learn that take one column, as an array of one dimension."""
 _TABLE = 2
 """Dimensions of a table."""
 
@@ -93,6 +95,8 @@ def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:
 def _width(model: Any) -> int | None:
     """Find the columns that a model takes; a pipeline whose first steps pass all through says it further on."""
     width: int | None = getattr(model, "n_features_in_", None)
+    if type(model).__name__ in _ONE_COLUMN:
+        return 1
     if width is None and hasattr(model, "X_thresholds_"):
         return 1  # isotonic regression, of one column
     for _, step in getattr(model, "steps", ()) if width is None else ():

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
+from udfs.compiling.torch import _categories as categories
+from udfs.compiling.torch import _curves as curves
 from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _functions as functions
+from udfs.compiling.torch import _kernel_maps as kernel_maps
 from udfs.compiling.torch import _numbers as numbers
+from udfs.compiling.torch import _texts as texts
+from udfs.compiling.torch._numbers import tensor_of
 from udfs.compiling.torch._trees import TreesModule
 
 if TYPE_CHECKING:
@@ -24,6 +29,10 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **numbers.MODULES,
     **functions.MODULES,
     **distances.MODULES,
+    **categories.MODULES,
+    **curves.MODULES,
+    **kernel_maps.MODULES,
+    **texts.MODULES,
 }
 
 
@@ -47,8 +56,8 @@ class ProgramModule(torch.nn.Module):
             for node in program.nodes
         )
 
-    def forward(self, x: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Run on a table of shape (rows, columns), float32 or float64.
+    def forward(self, x: torch.Tensor, *given: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Run on a table of shape (rows, columns), float32 or float64, and on what the host gave for ``program.host``.
 
         Returns
         -------
@@ -58,19 +67,41 @@ class ProgramModule(torch.nn.Module):
             By the name of a node that holds rows to something: which of them fail, bool of shape (rows,).
         """
         values, bad = {ops.INPUT: x}, {}
+        values |= {node.name: table for node, table in zip(self.program.host, given, strict=True)}
         for node, step in zip(self.program.nodes, self.steps, strict=True):
-            values[node.name] = step(*(values[name] for name in node.inputs))
+            if node.operator.host:
+                continue
+            values[node.name] = _run(step, node.operator, [values[name] for name in node.inputs])
             if isinstance(node.operator, ops.Finite):
                 bad[node.name] = _fails(values[node.name], node.operator)
+            elif isinstance(node.operator, ops.HasText):
+                bad[node.name] = texts.rows_with(values[node.name], torch.isnan)
+            elif isinstance(node.operator, ops.Known):
+                bad[node.name] = (values[node.inputs[0]] >= tensor_of(node.operator.sizes)).any(dim=1)
             elif isinstance(node.operator, ops.Within):
                 bad[node.name] = _outside(values[node.name], node.operator)
-        return {name: values[output.node] for name, output in self.program.outputs.items()}, bad
+        results = {name: values[output.node] for name, output in self.program.outputs.items()}
+        return {name: table.to_dense() if table.is_sparse else table for name, table in results.items()}, bad
+
+
+def _run(step: torch.nn.Module, operator: Operator, tables: list[torch.Tensor]) -> torch.Tensor:
+    """Run an operator; zeros that were left out are filled in where it needs them."""
+    if any(table.is_sparse for table in tables) and not isinstance(operator, ops.Linear):
+        if not ops.keeps_sparse(operator):
+            tables = [table.to_dense() if table.is_sparse else table for table in tables]
+        elif isinstance(operator, ops.Arithmetic):
+            return texts.scaled(tables[0], operator)
+        elif isinstance(operator, ops.Concatenate):
+            return texts.concatenated(tables)
+    result: torch.Tensor = step(*tables)
+    return result
 
 
 def _fails(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:
     seen = x if rule.dtype == "as given" else x.to(getattr(torch, rule.dtype))
-    wrong = torch.isinf(seen) if rule.nan else torch.logical_not(torch.isfinite(seen))
-    return wrong.any(dim=1)
+    return texts.rows_with(
+        seen, torch.isinf if rule.nan else lambda numbers: torch.logical_not(torch.isfinite(numbers))
+    )
 
 
 def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Builder
 
-__all__ = ["lower_column_transformer", "lower_function", "lower_pipeline", "lower_search", "lower_union"]
+__all__ = ["lower_column_transformer", "lower_pipeline", "lower_search", "lower_union"]
 
 
 @parser("sklearn.Pipeline")
@@ -60,14 +60,6 @@ def lower_column_transformer(model: Any, build: Builder, table: str) -> Mapping[
             part = build.add(Arithmetic("multiply", np.full(build.width(part), float(weight))), part)
         parts.append(part)
     return {"transform": Output(build.add(Concatenate(), *parts))}
-
-
-@parser("sklearn.FunctionTransformer")
-def lower_function(model: Any, build: Builder, table: str) -> Mapping[str, Output]:  # noqa: ARG001 - nothing is added
-    """Lower the identity, which the library puts in the place of "passthrough"; another function is refused."""
-    if model.func is not None:
-        raise refuse(model, f"func={model.func!r}")
-    return {"transform": Output(table)}
 
 
 @parser(
