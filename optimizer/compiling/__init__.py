@@ -19,9 +19,13 @@ from ._arithmetic import (
 )
 from ._builder import Builder
 from ._columns import Concatenate, Finite, Impute, Select
+from ._constants import Constant, Relabel
+from ._ensembles import Average, Pairwise, Votes, WeightedMedian
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
+from ._interpolate import Interpolate
 from ._operator import OPERATORS, Operator
 from ._output import Output
+from ._probabilities import Log, LogMean, Shares
 from ._program import INPUT, Node, Program
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._trees import Trees
@@ -33,6 +37,7 @@ __all__ = [
     "Above",
     "ArgMax",
     "Arithmetic",
+    "Average",
     "Builder",
     "Cast",
     "Clip",
@@ -40,20 +45,29 @@ __all__ = [
     "CompilingError",
     "Complement",
     "Concatenate",
+    "Constant",
     "Finite",
     "Impute",
+    "Interpolate",
     "Linear",
+    "Log",
+    "LogMean",
     "Node",
     "Normalise",
     "Operator",
     "Output",
+    "Pairwise",
     "Program",
     "ProgramError",
+    "Relabel",
     "Select",
+    "Shares",
     "Sigmoid",
     "Softmax",
     "Trees",
     "UnsupportedOperatorError",
+    "Votes",
+    "WeightedMedian",
     "choose_strategy",
     "strategies_of",
 ]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
+from udfs.compiling.torch import _ensembles as ensembles
+from udfs.compiling.torch import _interpolate as interpolate
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch._trees import TreesModule
 
@@ -18,7 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgramModule"]
 
-_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {**numbers.MODULES}
+_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    **ensembles.MODULES,
+    **interpolate.MODULES,
+    **numbers.MODULES,
+}
 
 
 class ProgramModule(torch.nn.Module):

@@ -9,6 +9,7 @@ import numpy as np
 from optimizer.compiling import Complement, Linear, Output, Sigmoid, Softmax
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import checked, classes_of_scores, plain, refuse
+from vista_spark.compiling.sklearn._members import with_logs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +85,7 @@ def lower_logistic(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
     scores = outputs["decision_function"].node
     single = build.width(scores) == 1
     shares = build.add(Complement(), build.add(Sigmoid(), scores)) if single else build.add(Softmax(), scores)
-    return {**outputs, "predict_proba": Output(shares)}
+    return with_logs(build, {**outputs, "predict_proba": Output(shares)})
 
 
 def _scores(model: Any, build: Builder, table: str) -> str:
