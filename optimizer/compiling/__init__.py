@@ -20,18 +20,30 @@ from ._arithmetic import (
 from ._builder import Builder
 from ._columns import Concatenate, Finite, Impute, Select
 from ._constants import Constant, Relabel
-from ._ensembles import Average, Pairwise, Votes, WeightedMedian
+from ._distances import METRICS, Coupling, Distances, Neighbors
+from ._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
+from ._functions import (
+    Combine,
+    Function,
+    Like,
+    LogSoftmax,
+    Lookup,
+    Power,
+    Reduce,
+    Shares,
+    Within,
+)
 from ._interpolate import Interpolate
 from ._operator import OPERATORS, Operator
 from ._output import Output
-from ._probabilities import Log, LogMean, Shares
 from ._program import INPUT, Node, Program
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._trees import Trees
 
 __all__ = [
     "INPUT",
+    "METRICS",
     "OPERATORS",
     "STRATEGIES",
     "Above",
@@ -41,24 +53,33 @@ __all__ = [
     "Builder",
     "Cast",
     "Clip",
+    "Combine",
     "Compare",
     "CompilingError",
     "Complement",
     "Concatenate",
     "Constant",
+    "Coupling",
+    "Distances",
     "Finite",
+    "Function",
     "Impute",
     "Interpolate",
+    "Like",
     "Linear",
-    "Log",
     "LogMean",
+    "LogSoftmax",
+    "Lookup",
+    "Neighbors",
     "Node",
     "Normalise",
     "Operator",
     "Output",
     "Pairwise",
+    "Power",
     "Program",
     "ProgramError",
+    "Reduce",
     "Relabel",
     "Select",
     "Shares",
@@ -68,6 +89,7 @@ __all__ = [
     "UnsupportedOperatorError",
     "Votes",
     "WeightedMedian",
+    "Within",
     "choose_strategy",
     "strategies_of",
 ]

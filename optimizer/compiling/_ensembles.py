@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Average", "Pairwise", "Votes", "WeightedMedian"]
+__all__ = ["Average", "LogMean", "Pairwise", "Votes", "WeightedMedian"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -36,6 +36,26 @@ class Average(Operator):
         """Columns of the result."""
         if len(set(inputs)) != 1 or len(self.weights) not in {0, len(inputs)}:
             raise ProgramError(f"Average: {len(self.weights)} weights for tables of {list(inputs)} columns")
+        return inputs[0]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LogMean(Operator):
+    """Logarithms of a mean, for logarithms of what it is the mean of: tables of one shape, one after the other.
+
+    Parameters
+    ----------
+    divisor : float
+        How many the mean is of.
+    """
+
+    arity: ClassVar[int | None] = None
+    divisor: float
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        if len(set(inputs)) != 1:
+            raise ProgramError(f"LogMean of tables of {list(inputs)} columns")
         return inputs[0]
 
 

@@ -21,7 +21,7 @@ __all__ = ["Interpolate"]
 class Interpolate(Operator):
     """Straight lines between knots, in the type of the knots: ``slope * (x - x0) + y0``.
 
-    Outside of the knots a number is taken as the nearest knot, or has no value: NaN. One knot stands for every number.
+    Outside of the knots a number has no value, NaN, or is taken as the nearest knot. One knot stands for every number.
 
     Parameters
     ----------
@@ -30,13 +30,13 @@ class Interpolate(Operator):
     y : array of shape (knots,), of the same type
     side : {"left", "right"}
         Which of its two lines gives the value at an inner knot: their ends differ in the last bit.
-    outside : {"clip", "nan"}
+    outside : {"nan", "clip"}
     """
 
     x: NDArray[Any]
     y: NDArray[Any]
     side: str = "right"
-    outside: str = "clip"
+    outside: str = "nan"
 
     def __post_init__(self) -> None:
         check_choice("Interpolate", "side", self.side, ("left", "right"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from optimizer.compiling import Finite, Trees, strategies_of
+from optimizer.compiling import Finite, Trees, Within, strategies_of
 from udfs.compiling.torch._program import ProgramModule
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ __all__ = ["Answer", "Engine"]
 # Gathers are fastest while the indices of a chunk of rows stay in the second-level cache.
 _INDICES = 2**17
 _LEAST, _MOST = 64, 8192
+# Of a wide table, so many numbers at a time.
+_WIDE, _NUMBERS = 1024, 2**20
 
 
 class Answer(NamedTuple):
@@ -55,7 +57,10 @@ class Engine:
         self.module = ProgramModule(program, strategies_of(program, tree_strategy)).eval()
         trees = [node.operator for node in program.nodes if isinstance(node.operator, Trees)]
         most = max((len(operator.root) * operator.value.shape[1] for operator in trees), default=1)
-        self.chunk = min(max(_INDICES // most, _LEAST), _MOST)
+        # Tables of distances to a model's points, and of their kernels, may be thousands of columns wide.
+        points = [len(getattr(node.operator, "points", ())) for node in program.nodes]
+        widest = max([*points, *(width for width in program.widths.values() if width > _WIDE)], default=0)
+        self.chunk = min(max(_INDICES // most, _LEAST), max(_NUMBERS // max(widest, 1), _LEAST), _MOST)
 
     def run(self, table: NDArray[Any]) -> Answer:
         """Run on a table of shape (rows, columns), float32 or float64."""
@@ -67,7 +72,7 @@ class Engine:
             outputs[name] = output.answer(torch.cat([given[name] for given, _ in parts]).numpy())
         bad, reasons = np.zeros(len(table), np.bool_), []
         for node in self.program.nodes:
-            if isinstance(node.operator, Finite):
+            if isinstance(node.operator, Finite | Within):
                 fails = torch.cat([rules[node.name] for _, rules in parts]).numpy()
                 bad |= fails
                 if fails.any():
@@ -75,7 +80,9 @@ class Engine:
         return Answer(outputs, bad, reasons)
 
 
-def reason_of(rule: Finite) -> str:
+def reason_of(rule: Finite | Within) -> str:
     """Say what a row must not have."""
+    if isinstance(rule, Within):
+        return rule.reason
     held = "an infinity" if rule.nan else "NaN or an infinity"
     return f"{held}{' in float32' if rule.dtype == 'float32' else ''}, which {rule.who} does not take"

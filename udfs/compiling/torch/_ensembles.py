@@ -1,4 +1,4 @@
-"""Operators that combine members of ensembles, and those that their probabilities pass."""
+"""Operators that combine members of ensembles, and constants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         Operator,
         Pairwise,
         Relabel,
-        Shares,
         Votes,
         WeightedMedian,
     )
@@ -31,10 +30,8 @@ __all__ = [
     "AverageModule",
     "ConstantModule",
     "LogMeanModule",
-    "LogModule",
     "PairwiseModule",
     "RelabelModule",
-    "SharesModule",
     "VotesModule",
     "WeightedMedianModule",
 ]
@@ -149,27 +146,6 @@ class RelabelModule(torch.nn.Module):
         return self.values[x]
 
 
-class SharesModule(torch.nn.Module):
-    """Divide each row by its sum."""
-
-    def __init__(self, operator: Shares) -> None:
-        super().__init__()
-        self.empty = operator.empty
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        total = x.cumsum(dim=1)[:, -1:]
-        return torch.where(total == 0, self.empty, x / total)
-
-
-class LogModule(torch.nn.Module):
-    """Take logarithms."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return torch.log(x)
-
-
 class LogMeanModule(torch.nn.Module):
     """Add what the logarithms are of, one table after the other."""
 
@@ -188,11 +164,9 @@ class LogMeanModule(torch.nn.Module):
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Average: AverageModule,
     ops.Constant: ConstantModule,
-    ops.Log: lambda _: LogModule(),
     ops.LogMean: LogMeanModule,
     ops.Pairwise: PairwiseModule,
     ops.Relabel: RelabelModule,
-    ops.Shares: SharesModule,
     ops.Votes: VotesModule,
     ops.WeightedMedian: WeightedMedianModule,
 }

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
+from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _ensembles as ensembles
+from udfs.compiling.torch import _functions as functions
 from udfs.compiling.torch import _interpolate as interpolate
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch._trees import TreesModule
@@ -24,6 +26,8 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **ensembles.MODULES,
     **interpolate.MODULES,
     **numbers.MODULES,
+    **functions.MODULES,
+    **distances.MODULES,
 }
 
 
@@ -62,6 +66,8 @@ class ProgramModule(torch.nn.Module):
             values[node.name] = step(*(values[name] for name in node.inputs))
             if isinstance(node.operator, ops.Finite):
                 bad[node.name] = _fails(values[node.name], node.operator)
+            elif isinstance(node.operator, ops.Within):
+                bad[node.name] = _outside(values[node.name], node.operator)
         return {name: values[output.node] for name, output in self.program.outputs.items()}, bad
 
 
@@ -69,3 +75,8 @@ def _fails(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:
     seen = x if rule.dtype == "as given" else x.to(getattr(torch, rule.dtype))
     wrong = torch.isinf(seen) if rule.nan else torch.logical_not(torch.isfinite(seen))
     return wrong.any(dim=1)
+
+
+def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:
+    low, high = torch.from_numpy(rule.low.copy()), torch.from_numpy(rule.high.copy())
+    return ((x < low) | (x > high)).any(dim=1)

@@ -15,16 +15,16 @@ from optimizer.compiling import (
     Complement,
     Concatenate,
     Constant,
+    Function,
     Interpolate,
     Linear,
-    Log,
     Output,
     Shares,
     Sigmoid,
     Softmax,
 )
 from vista_spark.compiling._registry import lower, parser
-from vista_spark.compiling.sklearn._checks import plain, refuse
+from vista_spark.compiling.sklearn._checks import knot_side, plain, refuse
 from vista_spark.compiling.sklearn._members import available, chosen, column, first_method, joined, member, negated
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _calibrated(model: Any, one: Any, build: Builder, table: str) -> str:
         where = {label: place for place, label in enumerate(own.tolist())}
         zero = build.add(Constant(np.zeros(1)), scores)
         shares = joined(build, [parts[where[one]] if one in where else zero for one in classes.tolist()])
-        shares = build.add(Shares(1 / len(classes)), shares)
+        shares = build.add(Shares(equal=True), shares)
     return build.add(Clip(-np.inf, 1.0), shares)
 
 
@@ -78,11 +78,9 @@ def _line(model: Any, calibrator: Any, build: Builder, score: str) -> str:
         x, y = plain(calibrator.X_thresholds_), plain(calibrator.y_thresholds_)
         if x.dtype != y.dtype:
             raise refuse(model, f"knots of {x.dtype} and values of {y.dtype}")
-        # scipy interpolates float64 by numpy, which takes the line on the right of a knot, and float32 by its own.
-        side = "right" if x.dtype == np.float64 else "left"
         held = build.add(Clip(float(calibrator.X_min_), float(calibrator.X_max_)), build.add(Cast(str(x.dtype)), score))
         # The library puts what it found into a table of float64.
-        return build.add(Cast("float64"), build.add(Interpolate(x, y, side), held))
+        return build.add(Cast("float64"), build.add(Interpolate(x, y, knot_side(x)), held))
     scaled = build.add(Linear(np.array([[float(calibrator.a_)]]), np.array([float(calibrator.b_)])), score)
     return build.add(Sigmoid(), negated(build, scaled))
 
@@ -94,7 +92,7 @@ def _tempered(model: Any, one: Any, build: Builder, scores: str, method: str) ->
         if "OneVsRestClassifier" in {type(model.estimator).__name__, type(one.estimator).__name__}:
             raise refuse(model, "OneVsRestClassifier inside", "computes otherwise where no class has a probability")
         shares = build.add(Complement(), scores) if single else scores
-        logits = build.add(Log(), build.add(Arithmetic("add", np.full(build.width(shares), 1e-12)), shares))
+        logits = build.add(Function("log"), build.add(Arithmetic("add", np.full(build.width(shares), 1e-12)), shares))
     else:
         logits = build.add(Concatenate(), negated(build, scores), scores) if single else scores
     beta = np.full(build.width(logits), float(one.calibrators[0].beta_))

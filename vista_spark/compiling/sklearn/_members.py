@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Above, ArgMax, Arithmetic, Concatenate, Log, Output, Relabel, Select
+from optimizer.compiling import Above, ArgMax, Arithmetic, Concatenate, Function, Output, Relabel, Select
 from vista_spark.compiling._registry import lower
 from vista_spark.compiling.sklearn._checks import refuse
 
@@ -61,7 +61,7 @@ def available(model: Any, outputs: Mapping[str, Output]) -> dict[str, Output]:
 def with_logs(build: Builder, outputs: Mapping[str, Output]) -> dict[str, Output]:
     """Add logarithms of the probabilities, for models that compute just this."""
     shares = outputs["predict_proba"]
-    logs = Output(build.add(Log(), shares.node), split=shares.split)
+    logs = Output(build.add(Function("log"), shares.node), split=shares.split)
     return {**outputs, "predict_log_proba": logs}
 
 

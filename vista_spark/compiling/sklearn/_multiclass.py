@@ -60,7 +60,7 @@ def lower_one_against_rest(model: Any, build: Builder, table: str) -> Mapping[st
     if hasattr(model, "predict_proba") and all(hasattr(one, "predict_proba") for one in members):
         parts = [column(build, member(model, one, build, table, "predict_proba").node, 1) for one in members]
         shares = build.add(Complement(), parts[0]) if len(parts) == 1 else joined(build, parts)
-        outputs["predict_proba"] = Output(shares if several else build.add(Shares(0.0), shares))
+        outputs["predict_proba"] = Output(shares if several else build.add(Shares(equal=False), shares))
     return outputs
 
 
