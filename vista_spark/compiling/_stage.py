@@ -92,7 +92,7 @@ class TensorPipeline(
     >>> table.columns = ["sepal_length", "sepal_width", "petal_length", "petal_width", "species"]
     >>> model = LogisticRegression(max_iter=500).fit(table.iloc[:, :4], table["species"])
     >>> TensorPipeline(compiled=compile_pipeline(model)).getCompiled().outputs
-    ('predict', 'decision_function', 'predict_proba')
+    ('predict', 'decision_function', 'predict_proba', 'predict_log_proba')
     """
 
     __module__ = "vista_spark"  # the path that a saved pipeline has: it outlives a move of this file
