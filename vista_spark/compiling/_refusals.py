@@ -74,8 +74,10 @@ LATER = "is not translated yet"
 
 LIMITS: dict[str, str] = {
     "sklearn.BaggingClassifier": "no predict_log_proba if a member has none that is compiled",
+    "sklearn.BernoulliRBM": "no score_samples, which draws random numbers",
     "sklearn.CalibratedClassifierCV": "no temperature over OneVsRestClassifier",
     "sklearn.DummyClassifier": "no strategy that draws numbers",
+    "sklearn.FeatureAgglomeration": "means of columns",
     "sklearn.FunctionTransformer": "functions of numpy",
     "sklearn.TransformedTargetRegressor": "functions of numpy, and scalers",
     "sklearn.VotingClassifier": "no negative weight of votes",

@@ -183,6 +183,8 @@ GIVEN = {
     "ClassifierChain": {"estimator": LogisticRegression()},
     "FixedThresholdClassifier": {"estimator": LogisticRegression()},
     "FrozenEstimator": {"estimator": LinearRegression()},
+    "HalvingGridSearchCV": {"estimator": Ridge(), "param_grid": {"alpha": [1.0, 2.0]}, "cv": 2},
+    "HalvingRandomSearchCV": {"estimator": Ridge(), "param_distributions": {"alpha": [1.0, 2.0]}, "cv": 2},
     "MultiOutputClassifier": {"estimator": LogisticRegression()},
     "MultiOutputRegressor": {"estimator": Ridge()},
     "OneVsOneClassifier": {"estimator": LogisticRegression()},

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from compiled_models import agree
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.cluster import FeatureAgglomeration
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
 from sklearn.decomposition import NMF, PCA
@@ -20,6 +22,7 @@ from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
     GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
     RandomForestClassifier,
     StackingClassifier,
     StackingRegressor,
@@ -37,6 +40,7 @@ from sklearn.model_selection import (
 )
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
+from sklearn.neural_network import BernoulliRBM
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -51,7 +55,6 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from optimizer.compiling import Interpolate, Trees, UnsupportedOperatorError
-from tests.support.compiled_models import agree
 from vista_spark import compile_pipeline
 from vista_spark.errors import InvalidArgumentError
 
@@ -74,6 +77,7 @@ CLASSIFIERS = (
     BaggingClassifier(TREE, n_estimators=5, max_features=0.5, random_state=0),
     BaggingClassifier(SVM, n_estimators=5, random_state=0),
     BaggingClassifier(LOGISTIC, n_estimators=4, max_samples=6, random_state=1),
+    BaggingClassifier(make_pipeline(TREE), n_estimators=6, max_samples=3, random_state=1),  # some lack a class
     VotingClassifier(MIXED),
     VotingClassifier([*MIXED, ("gone", "drop")], weights=[1, 3, 2, 9]),
     VotingClassifier(PAIR, voting="soft"),
@@ -107,7 +111,7 @@ VALUES = (
     TransformedTargetRegressor(Ridge()),
     TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
     TransformedTargetRegressor(
-        GROWN, transformer=make_pipeline(MinMaxScaler(), RobustScaler(with_centering=False), MaxAbsScaler())
+        GROWN, transformer=make_pipeline(MinMaxScaler(), RobustScaler(), StandardScaler(with_std=False), MaxAbsScaler())
     ),
     DummyRegressor(),
     DummyRegressor(strategy="median"),
@@ -157,14 +161,16 @@ def test_calibrated_probabilities_of_ten_classes_and_of_one_that_a_fold_has_not(
     agree(wanting, table)
 
 
-def test_isotonic_calibration_of_float32_takes_the_other_line_at_a_knot() -> None:
+@pytest.mark.parametrize(("dtype", "side"), [(np.float64, "right"), (np.float32, "left")])
+def test_isotonic_calibration_takes_the_line_of_the_librarys_type_at_a_knot(dtype: Any, side: str) -> None:
     draw = np.random.default_rng(0)
-    table = draw.integers(-9, 9, (200, 1)).astype(np.float32)  # of one column: a score is one product and one sum
+    table = draw.integers(-9, 9, (200, 1)).astype(dtype)  # of one column: a score is one product and one sum
     labels = draw.random(200) < 1 / (1 + np.exp(-table[:, 0]))
     model = CalibratedClassifierCV(FrozenEstimator(LOGISTIC.fit(table, labels)), method="isotonic").fit(table, labels)
     compiled = agree(model, table)
+    np.testing.assert_array_equal(compiled.predict_proba(table), model.predict_proba(table))
     knots = [node.operator for node in compiled.program.nodes if isinstance(node.operator, Interpolate)]
-    assert {(knot.side, knot.x.dtype) for knot in knots} == {("left", np.dtype(np.float32))}
+    assert {(knot.side, knot.x.dtype) for knot in knots} == {(side, np.dtype(dtype))}
 
 
 SEVERAL = (
@@ -247,6 +253,54 @@ def test_self_training() -> None:
     agree(SelfTrainingClassifier(LOGISTIC).fit(table, some), table)
 
 
+HISTOGRAM = HistGradientBoostingClassifier(max_iter=2, max_leaf_nodes=5)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        VotingClassifier([("tree", TREE), ("histogram", HISTOGRAM)]),
+        StackingClassifier([("tree", TREE)], final_estimator=HISTOGRAM, passthrough=True, cv=2),
+        BaggingClassifier(HISTOGRAM, n_estimators=2, max_features=0.5, random_state=0),
+        OneVsRestClassifier(TREE),
+        OneVsOneClassifier(TREE),
+        OutputCodeClassifier(TREE, random_state=0),
+        CalibratedClassifierCV(HISTOGRAM, cv=2),
+        GridSearchCV(TREE, {"max_depth": [1, 2]}, cv=2),
+        AdaBoostClassifier(TREE, n_estimators=2),
+        ClassifierChain(TREE),
+        VotingClassifier([("tree", TREE), ("logistic", LOGISTIC)]),
+    ],
+    ids=name,
+)
+def test_missing_numbers_and_infinities_pass_where_the_library_lets_them(model: Any) -> None:
+    table, labels = load_iris(return_X_y=True)
+    target = np.stack([labels == 0, labels == 1], axis=1) if isinstance(model, ClassifierChain) else labels
+    model.fit(table, target)
+    compiled = compile_pipeline(model)
+    for wrong in (np.nan, np.inf, -np.inf, 1e39):
+        holes = table.copy()
+        holes[::7, 1] = wrong
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # 1e39 as float32
+                truth = model.predict(holes)
+        except ValueError:
+            with pytest.raises(InvalidArgumentError, match="row 0 and 21 more have"):
+                compiled.predict(holes)
+        else:
+            np.testing.assert_array_equal(compiled.predict(holes), truth)
+
+
+@pytest.mark.parametrize("search", ["HalvingGridSearchCV", "HalvingRandomSearchCV"])
+def test_the_best_of_halving(search: str) -> None:
+    from sklearn import model_selection  # noqa: PLC0415 - these are there after an import of their own
+    from sklearn.experimental import enable_halving_search_cv  # noqa: F401, PLC0415
+
+    table, labels = load_iris(return_X_y=True)
+    model = getattr(model_selection, search)(TREE, {"max_depth": range(1, 30)}, cv=2, random_state=0)
+    agree(model.fit(table, labels), table)
+
+
 def test_votes_that_tie_go_to_the_first_class() -> None:
     """Members that disagree one against one, and weights whose sums are equal only in the order of the members."""
     rows = np.random.default_rng(0).integers(0, 3, (200, 2)).astype(float)
@@ -307,6 +361,15 @@ def test_what_members_have_in_common_runs_once() -> None:
     assert names.count("Finite") == 5  # of the table twice, for two models; of its scaled rows for each that reads them
     again = VotingClassifier([("one", TREE), ("two", TREE)], voting="soft").fit(table, labels)
     assert sum(isinstance(node.operator, Trees) for node in agree(again, table).program.nodes) == 1
+
+
+def test_hidden_units_and_clusters_of_columns() -> None:
+    table = MinMaxScaler().fit_transform(load_breast_cancer().data)
+    agree(BernoulliRBM(5, n_iter=3, random_state=0).fit(table), table, without=("score_samples",))
+    agree(FeatureAgglomeration(4).fit(table), table)
+    agree(FeatureAgglomeration(30).fit(table), table)
+    with pytest.raises(UnsupportedOperatorError, match="FeatureAgglomeration with pooling_func="):
+        compile_pipeline(FeatureAgglomeration(pooling_func=np.max).fit(table))
 
 
 def test_steps_of_a_column_transformer() -> None:
@@ -423,7 +486,7 @@ def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.filterwarnings("ignore:Since .* does not appear to accept sample_weight")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.recursive(LEAVES, nested, max_leaves=3), st.sampled_from([2, 3]), st.booleans())
 def test_drawn_nestings_agree_with_the_library(model: Any, classes: int, texts: bool) -> None:
     draw = np.random.default_rng(classes)

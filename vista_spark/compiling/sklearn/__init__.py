@@ -1,7 +1,9 @@
 """Parsers of scikit-learn's models, a file a family; importing this registers them. Imports no scikit-learn."""
 
 from . import (
+    _agglomeration,
     _bayes,
+    _boltzmann,
     _calibration,
     _clusters,
     _compose,
@@ -26,7 +28,9 @@ from . import (
 )
 
 __all__ = [
+    "_agglomeration",
     "_bayes",
+    "_boltzmann",
     "_calibration",
     "_clusters",
     "_compose",
