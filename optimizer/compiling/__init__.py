@@ -18,14 +18,23 @@ from ._arithmetic import (
     Softmax,
 )
 from ._builder import Builder
+from ._codes import Lookup, Replace
 from ._columns import Concatenate, Finite, Impute, Select
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
+from ._leaves import Indicators, Leaves, LinearLeaves
+from ._links import Link
 from ._operator import OPERATORS, Operator
 from ._program import INPUT, Node, Output, Program
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._trees import Trees
 
 __all__ = [
+    "Link",
+    "Replace",
+    "Lookup",
+    "LinearLeaves",
+    "Leaves",
+    "Indicators",
     "INPUT",
     "OPERATORS",
     "STRATEGIES",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from optimizer.compiling import INPUT, Builder, UnsupportedOperatorError
+from vista_spark.compiling._columns import names_of, width_of
 from vista_spark.compiling._compiled import CompiledPipeline
 from vista_spark.compiling._registry import lower
 from vista_spark.errors import InvalidArgumentError
@@ -18,7 +19,7 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto") -> CompiledPipe
     Parameters
     ----------
     model : object
-        A fitted model or pipeline of scikit-learn.
+        A fitted model or pipeline of scikit-learn, LightGBM, XGBoost or CatBoost; or what :func:`read_model` gives.
     tree_strategy : {"auto", "gemm", "traversal", "perfect"}
         How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: GEMM up to depth 3, perfect trees up to depth 10,
         traversal beyond (section 5.5.1).
@@ -48,13 +49,12 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto") -> CompiledPipe
     >>> bool((compiled.predict(X) == fitted.predict(X)).all())
     True
     """
-    width = _width(model)
+    width = width_of(model)
     if width is None:
         raise InvalidArgumentError(
             f"{type(model).__name__} does not say how many columns it takes (n_features_in_): fit it first, on a table"
         )
-    names = getattr(model, "feature_names_in_", None)
-    build = Builder(int(width), None if names is None else [str(name) for name in names])
+    build = Builder(width, names_of(model))
     try:
         outputs = lower(model, build, INPUT)
     except AttributeError as error:
@@ -65,12 +65,3 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto") -> CompiledPipe
     if not outputs:
         raise UnsupportedOperatorError(f"{type(model).__name__} has no output that is compiled")
     return CompiledPipeline(build.program(outputs), tree_strategy=tree_strategy)
-
-
-def _width(model: Any) -> int | None:
-    """Find the columns that a model takes; a pipeline whose first steps pass all through says it further on."""
-    width: int | None = getattr(model, "n_features_in_", None)
-    for _, step in getattr(model, "steps", ()) if width is None else ():
-        if step is not None and step != "passthrough":
-            return _width(step)
-    return width

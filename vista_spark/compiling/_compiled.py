@@ -89,9 +89,17 @@ class CompiledPipeline:
         """Give scores of the classes. Raises as :meth:`predict`."""
         return self._run("decision_function", X)
 
+    def score_samples(self, X: ArrayLike) -> NDArray[Any]:
+        """Score how usual rows are. Raises as :meth:`predict`."""
+        return self._run("score_samples", X)
+
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Transform rows. Raises as :meth:`predict`."""
         return self._run("transform", X)
+
+    def apply(self, X: ArrayLike) -> NDArray[Any]:
+        """Give the leaf that each row reaches in each tree, as the library numbers it. Raises as :meth:`predict`."""
+        return self._run("apply", X)
 
     def save(self, path: str | Path) -> None:
         """Write to a file: arrays and a JSON document in one safetensors file, no code.

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
+from udfs.compiling.torch import _codes as codes
+from udfs.compiling.torch import _leaves as leaves
+from udfs.compiling.torch import _links as links
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch._trees import TreesModule
 
@@ -18,7 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgramModule"]
 
-_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {**numbers.MODULES}
+_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    **numbers.MODULES,
+    **codes.MODULES,
+    **leaves.MODULES,
+    **links.MODULES,
+}
 
 
 class ProgramModule(torch.nn.Module):
@@ -51,9 +59,18 @@ class ProgramModule(torch.nn.Module):
         bad : dict of str to torch.Tensor
             By the name of a node that holds rows to something: which of them fail, bool of shape (rows,).
         """
-        values, bad = {ops.INPUT: x}, {}
+        values: dict[str, torch.Tensor] = {ops.INPUT: x}
+        found: dict[str, torch.Tensor] = {}  # leaves of each node of trees
+        bad: dict[str, torch.Tensor] = {}
         for node, step in zip(self.program.nodes, self.steps, strict=True):
-            values[node.name] = step(*(values[name] for name in node.inputs))
+            given = [values[name] for name in node.inputs]
+            if isinstance(step, TreesModule):
+                found[node.name] = step.leaves(*given)
+                values[node.name] = step.total(found[node.name])
+            elif type(node.operator) in leaves.MODULES and node.inputs[0] in found:
+                values[node.name] = step(found[node.inputs[0]], *given[1:])
+            else:
+                values[node.name] = step(*given)
             if isinstance(node.operator, ops.Finite):
                 bad[node.name] = _fails(values[node.name], node.operator)
         return {name: values[output.node] for name, output in self.program.outputs.items()}, bad
