@@ -16,10 +16,30 @@ if TYPE_CHECKING:
 
 __all__ = ["MODULES", "LinkModule"]
 
+# Beyond it float32 has no exponential.
+_LARGEST = 88.7
+
+
+def _exp_rounded(x: torch.Tensor) -> torch.Tensor:
+    """The exponential, correctly rounded to float32: torch's own is off by a step here and there."""
+    return torch.exp(x.to(torch.float64)).to(torch.float32)
+
+
+def _logistic(x: torch.Tensor) -> torch.Tensor:
+    return 1 / (_exp_rounded(torch.clamp(-x, max=_LARGEST)) + 1)
+
+
+def _softmax(x: torch.Tensor) -> torch.Tensor:
+    shares = _exp_rounded(x - x.amax(dim=1, keepdim=True))
+    return shares / shares.to(torch.float64).sum(dim=1, keepdim=True).to(torch.float32)
+
+
 _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "exp": torch.exp,
     "softplus": lambda x: torch.log1p(torch.exp(x)),
     "signed square": lambda x: x * torch.abs(x),
+    "logistic of float32": _logistic,
+    "softmax of float32": _softmax,
 }
 
 
