@@ -79,7 +79,11 @@ class _Nodes:
         return add(len(splits) - 1, 0)
 
     def grown(self, tree: Mapping[str, Any]) -> int:
-        """Add a tree of any shape; its leaves are numbered from left to right."""
+        """Add a tree of any shape.
+
+        Its leaves are numbered from left to right, but a leaf on the right of a split comes before what is on its left:
+        CatBoost keeps it in the split itself.
+        """
         root, leaves = len(self.rows), 0
         # A place is held before its children are there; a deep tree is no deep recursion.
         stack: list[tuple[Mapping[str, Any], int, str]] = [(tree, -1, "")]
@@ -90,7 +94,9 @@ class _Nodes:
             if "split" in node:
                 own = self._add(_LEAF, self._nothing, 0)
                 splits[own] = node["split"]
-                stack += [(node["right"], own, "right"), (node["left"], own, "left")]
+                first = "right" if "split" in node["left"] and "split" not in node["right"] else "left"
+                last = "left" if first == "right" else "right"
+                stack += [(node[last], own, last), (node[first], own, first)]
             else:
                 value = node["value"]
                 own = self._add(_LEAF, value if isinstance(value, list) else [value], leaves)
