@@ -85,7 +85,9 @@ class Lookup(Operator):
     def __post_init__(self) -> None:
         check_choice("Lookup", "rounding", self.rounding, ("none", "down", "toward zero"))
         if not len(self.column) == len(self.count) == len(self.other):
-            raise ProgramError(f"Lookup: {len(self.column)} columns, {len(self.count)} counts, {len(self.other)} others")
+            raise ProgramError(
+                f"Lookup: {len(self.column)} columns, {len(self.count)} counts, {len(self.other)} others"
+            )
         if not len(self.key) == len(self.value) == int(self.count.sum()):
             raise ProgramError(f"Lookup: {len(self.key)} keys, {len(self.value)} values, and the counts say otherwise")
 

@@ -8,7 +8,7 @@ from ._operator import Operator, check_choice
 
 __all__ = ["Link"]
 
-_KINDS = ("exp", "softplus", "signed square", "logistic of float32", "softmax of float32")
+_KINDS = ("exp", "exp2", "softplus", "signed square", "logistic of float32", "softmax of float32")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -17,9 +17,9 @@ class Link(Operator):
 
     Parameters
     ----------
-    kind : {"exp", "softplus", "signed square", "logistic of float32", "softmax of float32"}
-        ``exp(x)``, ``log(1 + exp(x))``, ``x * |x|``; and two that round each step to float32, so that scores which are
-        all but equal come out equal where a library that computes so has it.
+    kind : {"exp", "exp2", "softplus", "signed square", "logistic of float32", "softmax of float32"}
+        ``exp(x)``, ``2 ** x``, ``log(1 + exp(x))``, ``x * |x|``; and two that round each step to float32, so that
+        scores which are all but equal come out equal where a library that computes so has it.
     """
 
     kind: str

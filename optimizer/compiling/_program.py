@@ -117,6 +117,10 @@ class Program:
             raise ProgramError(f"{node.operator.explain()} takes {arity} inputs, not {len(node.inputs)}")
         self.widths[node.name] = node.operator.width([self.widths[name] for name in node.inputs])
 
+    def only(self, names: Iterable[str]) -> Program:
+        """Keep some of the outputs, and the nodes that these need."""
+        return Program(self.width, self.columns, self.nodes, {name: self.outputs[name] for name in names})
+
     @property
     def digest(self) -> str:
         """SHA-256 of the document and all arrays: 64 hexadecimal digits."""

@@ -77,7 +77,10 @@ class PipelineScoring:
         from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
 
         torch.set_num_threads(threads)
-        return partial(self._score, Engine(from_bytes(self.program), self.tree_strategy))
+        program = from_bytes(self.program)
+        # Nothing is computed that is not asked for, as the numbers of leaves.
+        asked = program.only(name for name, _ in self.columns) if self.columns else program
+        return partial(self._score, Engine(asked, self.tree_strategy))
 
     def _score(self, engine: Engine, batch: pa.RecordBatch) -> NewColumns:
         width = engine.program.width

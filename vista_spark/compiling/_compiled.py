@@ -130,13 +130,20 @@ class CompiledPipeline:
     def _engine(self) -> Engine:
         from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
 
-        return Engine(self.program, self.tree_strategy)
+        return Engine(self.program.only(_but_leaves(self.program)), self.tree_strategy)
+
+    @cached_property
+    def _leaves(self) -> Engine:
+        """Numbers of leaves are seldom asked for: predictions do not compute them."""
+        from udfs.compiling.torch import Engine  # noqa: PLC0415
+
+        return Engine(self.program.only(["apply"]), self.tree_strategy)
 
     def _run(self, method: str, table: ArrayLike) -> NDArray[Any]:
         if method not in self.program.outputs:
             self._refuse(method)
         rows = self._numbers(table)
-        answer = self._engine.run(rows)
+        answer = (self._leaves if method == "apply" else self._engine).run(rows)
         if answer.bad.any():
             first, more = int(np.argmax(answer.bad)), int(answer.bad.sum()) - 1
             who = f"row {first} and {more:,} more have" if more else f"row {first} has"
@@ -164,6 +171,10 @@ class CompiledPipeline:
         if rows.dtype.kind in "iu" and rows.size and max(abs(int(rows.min())), abs(int(rows.max()))) > _WHOLE:
             raise InvalidArgumentError(f"whole numbers beyond {_WHOLE} lose digits as float64: give floats")
         return rows if rows.dtype in {np.dtype(np.float32), np.dtype(np.float64)} else rows.astype(np.float64)
+
+
+def _but_leaves(program: Program) -> list[str]:
+    return [name for name in program.outputs if name != "apply"]
 
 
 def _restored(data: bytes, tree_strategy: str) -> CompiledPipeline:

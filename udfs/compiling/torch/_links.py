@@ -36,6 +36,7 @@ def _softmax(x: torch.Tensor) -> torch.Tensor:
 
 _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "exp": torch.exp,
+    "exp2": torch.exp2,
     "softplus": lambda x: torch.log1p(torch.exp(x)),
     "signed square": lambda x: x * torch.abs(x),
     "logistic of float32": _logistic,

@@ -26,7 +26,12 @@ def lower_trees(model: ModelDocument, build: Builder, table: str) -> tuple[str, 
     the first is the lowest bit of a leaf's number.
     """
     nodes = _Nodes(model)
-    roots = [nodes.symmetric(tree) if model.symmetric else nodes.grown(tree) for tree in model.trees]
+    try:
+        roots = [nodes.symmetric(tree) if model.symmetric else nodes.grown(tree) for tree in model.trees]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        if isinstance(error, UnsupportedOperatorError):
+            raise
+        raise UnsupportedOperatorError(f"a tree of CatBoost that cannot be read, or cut off: {error!r}") from error
     feature, threshold, missing, left, right = zip(*nodes.rows, strict=True)
     trees = Trees.of_nodes(
         feature=feature,

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lower_booster", "lower_classifier", "lower_regressor", "lower_text"]
 
-_IDENTITY = frozenset(
-    {"fair", "huber", "lambdarank", "mape", "quantile", "rank_xendcg", "regression", "regression_l1"}
-)
+_IDENTITY = frozenset({"fair", "huber", "lambdarank", "mape", "quantile", "rank_xendcg", "regression", "regression_l1"})
 _EXPONENTIAL = frozenset({"gamma", "poisson", "tweedie"})
 
 
@@ -80,19 +78,7 @@ register(ModelText, lower_text)
 def _text_of(model: Any, booster: Any) -> ModelText:
     if callable(getattr(model, "objective", None)):
         raise UnsupportedOperatorError(f"{type(model).__name__} with an objective of your own has no translation")
-    text = ModelText.parse(booster.model_to_string())
-    for values in text.pandas or ():
-        if list(values) != list(range(len(values))):
-            raise UnsupportedOperatorError(
-                f"{type(model).__name__} with a categorical column of pandas, whose categories are {_some(values)}: "
-                "LightGBM numbers them itself; fit on the codes (series.cat.codes) and name categorical_feature="
-            )
-    return text
-
-
-def _some(values: Any) -> str:
-    shown = ", ".join(repr(value) for value in list(values)[:3])
-    return f"{shown}, ..." if len(values) > 3 else shown  # noqa: PLR2004 - enough to know them
+    return ModelText.parse(booster.model_to_string())
 
 
 def _converted(model: ModelText, build: Builder, raw: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,7 +146,7 @@ def _sets(facts: Mapping[str, str]) -> Iterator[tuple[int, ...]]:
         return
     words = [int(word) for word in facts["cat_threshold"].split()]
     ends = [int(end) for end in facts["cat_boundaries"].split()]
-    for start, end in zip(ends[:-1], ends[1:], strict=True):
+    for start, end in pairwise(ends):
         yield tuple(
             place * 32 + bit for place, word in enumerate(words[start:end]) for bit in range(32) if word >> bit & 1
         )

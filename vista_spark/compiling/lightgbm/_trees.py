@@ -19,6 +19,8 @@ from optimizer.compiling import (
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from optimizer.compiling import Builder
     from vista_spark.compiling.lightgbm._text import ModelText, TextTree
 
@@ -37,6 +39,7 @@ def lower_trees(model: ModelText, build: Builder, table: str) -> tuple[str, str]
     NaN counts as zero, "zero" takes zero for missing too. A split by categories sends the members of its set to the
     left: it reads a column that holds 1 for a member, and has its children changed over.
     """
+    _check_pandas(model)
     columns = _Columns(model, build, table)
     grown = model.trees
     sizes = np.array([2 * len(tree.value) - 1 for tree in grown])
@@ -81,6 +84,16 @@ def lower_trees(model: ModelText, build: Builder, table: str) -> tuple[str, str]
     return scores, leaves
 
 
+def _check_pandas(model: ModelText) -> None:
+    """Refuse categories that LightGBM numbers itself: those of a DataFrame, and codes in an array, mean two things."""
+    for values in model.pandas or ():
+        if list(values) != list(range(len(values))):
+            raise UnsupportedOperatorError(
+                f"LightGBM with a categorical column of pandas, whose first category is {next(iter(values))!r}:"
+                " fit on their codes (series.cat.codes) and name the column in categorical_feature="
+            )
+
+
 class _Columns:
     """The columns that trees read: the table's, those where zero is missing, and one for each set of categories."""
 
@@ -108,7 +121,7 @@ class _Columns:
             self._zero |= {feature: self.width + place for place, feature in enumerate(twice)}
             parts = [build.add(Select(np.concatenate([np.arange(self.width), twice]).astype(np.int64)), table)]
             self.width += len(twice)
-        changed = {place: np.nan for place in self._zero.values()} | {
+        changed = dict.fromkeys(self._zero.values(), np.nan) | {
             feature: 0.0 for feature in cut if self._zero.get(feature) != feature
         }
         if changed:
@@ -138,7 +151,7 @@ class _Columns:
         return found
 
 
-def _linear(model: ModelText, build: Builder, table: str, trees: str, value: np.ndarray) -> str:
+def _linear(model: ModelText, build: Builder, table: str, trees: str, value: NDArray[np.float64]) -> str:
     """Add the linear models of the leaves; a leaf that has none adds its value."""
     constant = value.copy()
     most = max(len(terms) for tree in model.trees for terms in (tree.terms or [()]))
@@ -157,7 +170,5 @@ def _linear(model: ModelText, build: Builder, table: str, trees: str, value: np.
     target = np.tile(np.arange(model.columns), rounds).astype(np.int64)
     if len(target) != len(model.trees):
         raise UnsupportedOperatorError(f"LightGBM: {len(model.trees)} trees for {model.columns} columns of scores")
-    operator = LinearLeaves(
-        constant, value, column, weight, target, np.zeros(model.columns), model.n_features_in_
-    )
+    operator = LinearLeaves(constant, value, column, weight, target, np.zeros(model.columns), model.n_features_in_)
     return build.add(operator, trees, table)

@@ -26,7 +26,7 @@ def lower_pipeline(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
         if step is None or step == "passthrough":
             continue
         outputs = lower(step, build, _transformed(model, name, outputs))
-    return outputs
+    return _without_leaves(outputs)
 
 
 @parser("sklearn.FeatureUnion")
@@ -77,7 +77,12 @@ def lower_search(model: Any, build: Builder, table: str) -> Mapping[str, Output]
     """Lower the best model of a search."""
     if not model.refit:
         raise refuse(model, "refit=False", "has no fitted model: search again with refit=True")
-    return lower(model.best_estimator_, build, table)
+    return _without_leaves(lower(model.best_estimator_, build, table))
+
+
+def _without_leaves(outputs: Mapping[str, Output]) -> Mapping[str, Output]:
+    """Leave out ``apply``, which pipelines and searches do not have."""
+    return {name: output for name, output in outputs.items() if name != "apply"}
 
 
 def _transformed(model: Any, name: str, outputs: Mapping[str, Output]) -> str:

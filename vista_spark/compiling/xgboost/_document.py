@@ -138,11 +138,11 @@ def _read(learner: Mapping[str, Any]) -> ModelDocument:
 def _margin(objective: str, base: NDArray[np.float32]) -> NDArray[np.float32]:
     with np.errstate(divide="ignore"):
         if objective in _LOGISTIC:
-            return -_logarithm(1 / base - 1)
+            return -_logarithm(np.float32(1) / base - np.float32(1))
         return _logarithm(base) if objective in _LOGARITHMIC else base
 
 
-def _logarithm(x: NDArray[np.float32]) -> NDArray[np.float32]:
+def _logarithm(x: NDArray[Any]) -> NDArray[np.float32]:
     # Rounded once: numpy's own of float32 is off by a step here and there.
     return np.log(x.astype(np.float64)).astype(np.float32)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Cast, Concatenate, Finite, Impute, Leaves, Linear, Lookup, Replace, Trees
+from optimizer.compiling import Cast, Concatenate, Finite, Impute, Leaves, Linear, Lookup, Replace, Trees, UnsupportedOperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,10 @@ def lower_trees(model: ModelDocument, build: Builder, rows: str) -> tuple[str, s
 
     A split sends ``x < threshold`` to the left, a split by categories what is *not* in its set. Sums are of float32.
     """
-    grown = [_Grown(tree) for tree in model.trees]
+    try:
+        grown = [_Grown(tree) for tree in model.trees]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise UnsupportedOperatorError(f"a tree of XGBoost that cannot be read, or cut off: {error!r}") from error
     starts = np.cumsum([0, *(len(tree.kept) for tree in grown)])[:-1].astype(np.int64)
     order = sorted({key for tree in grown for key in tree.sets.values()})
     places = {key: model.n_features_in_ + place for place, key in enumerate(order)}
