@@ -56,7 +56,7 @@ def holes(table: NDArray[Any], seed: int = 0) -> NDArray[Any]:
     return np.where(np.random.default_rng(seed).random(table.shape) < 1 / 6, np.nan, table)
 
 
-def agree(  # noqa: PLR0913 - what is compared, and how closely
+def agree(
     model: Any,
     table: NDArray[Any],
     *,
@@ -76,7 +76,7 @@ def agree(  # noqa: PLR0913 - what is compared, and how closely
                 expected = np.asarray((truth or {}).get(method, getattr(model, method, None))(rows.copy()))
                 ours = getattr(found, method)(rows)
                 # Some libraries give one number a row in a column.
-                assert ours.shape == expected.shape or (*ours.shape, 1) == expected.shape, method
+                assert expected.shape in {ours.shape, (*ours.shape, 1)}, method
                 expected = expected.reshape(ours.shape)
                 if expected.dtype.kind == "f" and method != "apply":
                     np.testing.assert_allclose(ours, expected, rtol=relative, atol=absolute, err_msg=method)

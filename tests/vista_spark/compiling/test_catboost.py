@@ -66,8 +66,16 @@ def test_every_loss_of_classes() -> None:
 
 @pytest.mark.parametrize(
     "loss",
-    ["MAE", "Quantile:alpha=.3", "Poisson", "Tweedie:variance_power=1.5", "RMSEWithUncertainty", "LogCosh"]
-    + ["MultiRMSE", "MultiQuantile:alpha=0.1,0.5"],
+    [
+        "MAE",
+        "Quantile:alpha=.3",
+        "Poisson",
+        "Tweedie:variance_power=1.5",
+        "RMSEWithUncertainty",
+        "LogCosh",
+        "MultiRMSE",
+        "MultiQuantile:alpha=0.1,0.5",
+    ],
 )
 def test_every_loss_of_values(loss: str) -> None:
     target = np.stack([SPECIES, SPECIES * 2], axis=1) if loss == "MultiRMSE" else SPECIES

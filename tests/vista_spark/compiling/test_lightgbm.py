@@ -77,8 +77,18 @@ def test_every_kind_of_boosting_and_of_missing(options: dict[str, Any], categori
 
 @pytest.mark.parametrize(
     "objective",
-    ["regression_l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie", "cross_entropy"]
-    + ["cross_entropy_lambda"],
+    [
+        "regression_l1",
+        "huber",
+        "fair",
+        "poisson",
+        "quantile",
+        "mape",
+        "gamma",
+        "tweedie",
+        "cross_entropy",
+        "cross_entropy_lambda",
+    ],
 )
 def test_every_objective(objective: str) -> None:
     target = DRAW.random(ROWS) if "cross" in objective else SPECIES + 1.0

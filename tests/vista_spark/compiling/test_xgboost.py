@@ -75,8 +75,18 @@ def test_every_kind_of_trees(options: dict[str, Any], categories: dict[str, Any]
 
 @pytest.mark.parametrize(
     "objective",
-    ["reg:squaredlogerror", "reg:logistic", "reg:pseudohubererror", "reg:absoluteerror", "count:poisson", "reg:gamma"]
-    + ["reg:tweedie", "survival:cox", "binary:logitraw", "binary:hinge"],
+    [
+        "reg:squaredlogerror",
+        "reg:logistic",
+        "reg:pseudohubererror",
+        "reg:absoluteerror",
+        "count:poisson",
+        "reg:gamma",
+        "reg:tweedie",
+        "survival:cox",
+        "binary:logitraw",
+        "binary:hinge",
+    ],
 )
 def test_every_objective(objective: str) -> None:
     whole = "log" in objective or "hinge" in objective

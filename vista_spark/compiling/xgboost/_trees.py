@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Cast, Concatenate, Finite, Impute, Leaves, Linear, Lookup, Replace, Trees, UnsupportedOperatorError
+from optimizer.compiling import (
+    Cast,
+    Concatenate,
+    Finite,
+    Impute,
+    Leaves,
+    Linear,
+    Lookup,
+    Replace,
+    Trees,
+    UnsupportedOperatorError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
