@@ -49,6 +49,18 @@ def test_categories_of_histogram_boosting(columns: list[int], stops: bool) -> No
     agree(HistGradientBoostingRegressor(**options, loss="quantile", quantile=0.3).fit(table, SPECIES), asked)
 
 
+def test_a_category_that_only_the_held_out_rows_have_goes_where_the_library_sends_it() -> None:
+    codes = np.where(np.arange(300) < 200, np.arange(300) % 4, np.arange(300) % 60 + 4.0)
+    codes = np.where(np.arange(300) % 5 == 1, np.nan, codes)[:, None]
+    target = np.where(np.isnan(codes[:, 0]), 5.0, codes[:, 0] % 2)
+    options: dict[str, Any] = {"max_iter": 5, "categorical_features": [0], "early_stopping": True}
+    for seed in range(3):
+        model = HistGradientBoostingRegressor(
+            **options, validation_fraction=0.6, min_samples_leaf=2, random_state=seed, max_leaf_nodes=5
+        )
+        agree(model.fit(codes, target), codes)
+
+
 def test_nothing_but_categories() -> None:
     asked = ASKED[:, [1, 3]]
     for least in (5, 300):

@@ -137,6 +137,15 @@ def test_what_is_all_but_zero_is_zero() -> None:
     held(model, np.array([*edges, -1.0, 0.0, -0.0, 5e-324])[:, None])
 
 
+def test_a_category_is_cut_to_a_whole_number() -> None:
+    """Toward zero: minus one half is category 0, and minus one is none."""
+    codes = np.arange(120) % 6
+    model = Regressor(min_data_per_group=1, cat_smooth=0, cat_l2=0, max_cat_to_onehot=1)
+    model.fit(codes[:, None], (codes % 5 == 0) * 1.0, categorical_feature=[0])
+    compiled = held(model, np.array([-0.5, -1.0, -0.999, 0.0, 0.9, 5.5, 6.0, 1e10, -1e10, 2.0**32, np.nan])[:, None])
+    assert compiled.predict([[-0.5]]) == compiled.predict([[0.0]]) != compiled.predict([[-1.0]])
+
+
 def test_the_best_iteration_is_the_last() -> None:
     model = Classifier(learning_rate=0.5).set_params(n_estimators=60)
     stop = lightgbm.early_stopping(3, verbose=False)
