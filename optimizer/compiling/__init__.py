@@ -19,7 +19,10 @@ from ._arithmetic import (
 )
 from ._builder import Builder
 from ._columns import Concatenate, Finite, Impute, Select
+from ._elementwise import Broadcast, Choose
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
+from ._geometry import FromCentres, OverNorm
+from ._lookup import Buckets, FirstGreatest, Translate, Member, Reject
 from ._operator import OPERATORS, Operator
 from ._program import INPUT, Node, Output, Program
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
@@ -32,22 +35,31 @@ __all__ = [
     "Above",
     "ArgMax",
     "Arithmetic",
+    "Buckets",
     "Builder",
     "Cast",
+    "Choose",
     "Clip",
     "Compare",
     "CompilingError",
     "Complement",
     "Concatenate",
+    "Broadcast",
     "Finite",
+    "FirstGreatest",
+    "FromCentres",
     "Impute",
     "Linear",
+    "Translate",
+    "Member",
     "Node",
     "Normalise",
     "Operator",
     "Output",
+    "OverNorm",
     "Program",
     "ProgramError",
+    "Reject",
     "Select",
     "Sigmoid",
     "Softmax",

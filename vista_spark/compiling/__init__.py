@@ -3,6 +3,7 @@
 from ._compile import compile_pipeline
 from ._compiled import CompiledPipeline
 from ._registry import register
+from ._replace import replace_stages
 from ._stage import TensorPipeline
 
-__all__ = ["CompiledPipeline", "TensorPipeline", "compile_pipeline", "register"]
+__all__ = ["CompiledPipeline", "TensorPipeline", "compile_pipeline", "register", "replace_stages"]

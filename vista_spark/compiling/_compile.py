@@ -6,22 +6,24 @@ from typing import Any
 
 from optimizer.compiling import INPUT, Builder, UnsupportedOperatorError
 from vista_spark.compiling._compiled import CompiledPipeline
-from vista_spark.compiling._registry import lower
+from vista_spark.compiling._registry import lower, lower_whole
 from vista_spark.errors import InvalidArgumentError
 
 __all__ = ["compile_pipeline"]
 
 
-def compile_pipeline(model: Any, *, tree_strategy: str = "auto") -> CompiledPipeline:
+def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = None) -> CompiledPipeline:
     """Compile a fitted classical model into a tensor program that gives the same predictions.
 
     Parameters
     ----------
     model : object
-        A fitted model or pipeline of scikit-learn.
+        A fitted model or pipeline of scikit-learn or Spark ML.
     tree_strategy : {"auto", "gemm", "traversal", "perfect"}
         How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: GEMM up to depth 3, perfect trees up to depth 10,
         traversal beyond (section 5.5.1).
+    example : pyspark.sql.DataFrame, optional
+        For Spark ML: a DataFrame that the model reads, which tells vectors from numbers.
 
     Returns
     -------
@@ -48,6 +50,9 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto") -> CompiledPipe
     >>> bool((compiled.predict(X) == fitted.predict(X)).all())
     True
     """
+    whole = lower_whole(model, example)
+    if whole is not None:
+        return CompiledPipeline(whole, tree_strategy=tree_strategy)
     width = _width(model)
     if width is None:
         raise InvalidArgumentError(

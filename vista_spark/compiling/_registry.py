@@ -6,15 +6,20 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from optimizer.compiling import Builder, Output, UnsupportedOperatorError
+from optimizer.compiling import Builder, Output, Program, UnsupportedOperatorError
 from optimizer.errors import nearest
 
-__all__ = ["Parser", "lower", "parsed_classes", "parser", "register"]
+__all__ = ["Parser", "lower", "lower_whole", "parsed_classes", "parser", "register"]
 
 Parser = Callable[[Any, Builder, str], Mapping[str, Output]]
 """From a fitted model, the program under way and the name of its table, to results by the name of their method."""
 
-_LIBRARIES = {"sklearn": ("vista_spark.compiling.sklearn",)}
+_LIBRARIES = {
+    "pyspark": ("vista_spark.compiling.sparkml",),
+    "sklearn": ("vista_spark.compiling.sklearn",),
+}
+# Libraries whose models say themselves which table they read.
+_WHOLE = {"pyspark": "vista_spark.compiling.sparkml"}
 _PARSERS: dict[str, Parser] = {}
 
 
@@ -72,6 +77,21 @@ def lower(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
             "leave it out of the pipeline, or register(type, parser) one"
         )
     return found(model, build, table)
+
+
+def lower_whole(model: Any, example: Any) -> Program | None:
+    """Lower a model that says itself which table it reads, of libraries that are no scikit-learn; ``None`` for others.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        As :func:`lower`.
+    """
+    module = _WHOLE.get(type(model).__module__.partition(".")[0])
+    if module is None:
+        return None
+    program: Program = importlib.import_module(module).program_of(model, example)
+    return program
 
 
 def parsed_classes() -> list[str]:

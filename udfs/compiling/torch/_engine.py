@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from optimizer.compiling import Finite, Trees, strategies_of
+from optimizer.compiling import Finite, Reject, Trees, strategies_of
 from udfs.compiling.torch._program import ProgramModule
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Engine:
             outputs[name] = values if output.labels is None else output.labels[values]
         bad, reasons = np.zeros(len(table), np.bool_), []
         for node in self.program.nodes:
-            if isinstance(node.operator, Finite):
+            if isinstance(node.operator, Finite | Reject):
                 fails = torch.cat([rules[node.name] for _, rules in parts]).numpy()
                 bad |= fails
                 if fails.any():
@@ -77,7 +77,11 @@ class Engine:
         return Answer(outputs, bad, reasons)
 
 
-def reason_of(rule: Finite) -> str:
+def reason_of(rule: Finite | Reject) -> str:
     """Say what a row must not have."""
+    if isinstance(rule, Reject):
+        return rule.why
+    if rule.infinite:
+        return f"NaN, which {rule.who} does not take"
     held = "an infinity" if rule.nan else "NaN or an infinity"
     return f"{held}{' in float32' if rule.dtype == 'float32' else ''}, which {rule.who} does not take"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
+from udfs.compiling.torch import _elementwise as elementwise
+from udfs.compiling.torch import _lookup as lookup
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch._trees import TreesModule
 
@@ -18,7 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgramModule"]
 
-_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {**numbers.MODULES}
+_MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    **elementwise.MODULES,
+    **lookup.MODULES,
+    **numbers.MODULES,
+}
 
 
 class ProgramModule(torch.nn.Module):
@@ -56,10 +62,14 @@ class ProgramModule(torch.nn.Module):
             values[node.name] = step(*(values[name] for name in node.inputs))
             if isinstance(node.operator, ops.Finite):
                 bad[node.name] = _fails(values[node.name], node.operator)
+            elif isinstance(node.operator, ops.Reject):
+                bad[node.name] = (values[node.inputs[1]] != 0).any(dim=1)
         return {name: values[output.node] for name, output in self.program.outputs.items()}, bad
 
 
 def _fails(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:
     seen = x if rule.dtype == "as given" else x.to(getattr(torch, rule.dtype))
-    wrong = torch.isinf(seen) if rule.nan else torch.logical_not(torch.isfinite(seen))
+    wrong = torch.logical_not(torch.isfinite(seen))
+    if rule.nan or rule.infinite:
+        wrong = torch.isinf(seen) if rule.nan else torch.isnan(seen)
     return wrong.any(dim=1)
