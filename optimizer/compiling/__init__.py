@@ -19,52 +19,80 @@ from ._arithmetic import (
 )
 from ._builder import Builder
 from ._columns import Concatenate, Finite, Impute, Select
+from ._distances import METRICS, Coupling, Distances, Neighbors
 from ._elementwise import Broadcast, Choose
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
+from ._functions import (
+    Combine,
+    Function,
+    Interpolate,
+    Like,
+    LogSoftmax,
+    Lookup,
+    Power,
+    Reduce,
+    Shares,
+    Within,
+)
 from ._geometry import FromCentres, OverNorm
-from ._lookup import Buckets, FirstGreatest, Translate, Member, Reject
+from ._lookup import Buckets, FirstGreatest, Member, Reject, Translate
 from ._operator import OPERATORS, Operator
-from ._program import INPUT, Node, Output, Program
+from ._output import Output
+from ._program import INPUT, Node, Program
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._trees import Trees
 
 __all__ = [
     "INPUT",
+    "METRICS",
     "OPERATORS",
     "STRATEGIES",
     "Above",
     "ArgMax",
     "Arithmetic",
+    "Broadcast",
     "Buckets",
     "Builder",
     "Cast",
     "Choose",
     "Clip",
+    "Combine",
     "Compare",
     "CompilingError",
     "Complement",
     "Concatenate",
-    "Broadcast",
+    "Coupling",
+    "Distances",
     "Finite",
     "FirstGreatest",
     "FromCentres",
+    "Function",
     "Impute",
+    "Interpolate",
+    "Like",
     "Linear",
-    "Translate",
+    "LogSoftmax",
+    "Lookup",
     "Member",
+    "Neighbors",
     "Node",
     "Normalise",
     "Operator",
     "Output",
     "OverNorm",
+    "Power",
     "Program",
     "ProgramError",
+    "Reduce",
     "Reject",
     "Select",
+    "Shares",
     "Sigmoid",
     "Softmax",
+    "Translate",
     "Trees",
     "UnsupportedOperatorError",
+    "Within",
     "choose_strategy",
     "strategies_of",
 ]

@@ -31,17 +31,17 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cast(Operator):
-    """The numbers in another type: ``float32`` rounds to the nearest, as the libraries do.
+    """The numbers in another type: ``float32`` rounds to the nearest, as the libraries do; ``int64`` cuts off.
 
     Parameters
     ----------
-    dtype : {"float32", "float64"}
+    dtype : {"float32", "float64", "int64"}
     """
 
     dtype: str
 
     def __post_init__(self) -> None:
-        check_choice("Cast", "dtype", self.dtype, ("float32", "float64"))
+        check_choice("Cast", "dtype", self.dtype, ("float32", "float64", "int64"))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._program import INPUT, Node, Output, Program
+from ._program import INPUT, Node, Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ._operator import Operator
+    from ._output import Output
 
 __all__ = ["Builder"]
 
@@ -37,20 +38,28 @@ class Builder:
         self._width, self._columns = width, None if columns is None else tuple(columns)
         self._nodes: list[Node] = []
         self._widths = {INPUT: width}
+        self._known: dict[tuple[bytes, tuple[str, ...]], str] = {}
 
     def add(self, operator: Operator, *inputs: str) -> str:
         """Add an operator, and give the name of its result.
+
+        An operator that is there already on the same inputs, with the same numbers and arrays, is not added twice:
+        what several members of an ensemble have in common runs once.
 
         Raises
         ------
         ProgramError
             The operator does not take inputs of these widths.
         """
+        key = (operator.digest(), inputs)
+        if key in self._known:
+            return self._known[key]
         kind = type(operator).__name__.lower()
-        number = sum(node.name.split("_")[0] == kind for node in self._nodes)
+        number = sum(node.name.partition("_")[0] == kind for node in self._nodes)
         name = f"{kind}_{number + 1}" if number else kind
         self._widths[name] = operator.width([self._widths[one] for one in inputs])
         self._nodes.append(Node(name, operator, inputs))
+        self._known[key] = name
         return name
 
     def width(self, name: str) -> int:

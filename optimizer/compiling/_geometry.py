@@ -49,4 +49,3 @@ class OverNorm(Operator):
     def __post_init__(self) -> None:
         if not self.p >= 1:
             raise ProgramError(f"OverNorm: p={self.p} is less than 1")
-

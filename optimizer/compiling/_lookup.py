@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Buckets", "FirstGreatest", "Translate", "Member", "Reject"]
+__all__ = ["Buckets", "FirstGreatest", "Member", "Reject", "Translate"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -68,7 +68,9 @@ class Translate(Operator):
 
     def __post_init__(self) -> None:
         if len(self.keys) != len(self.values) or len(np.unique(self.keys)) != len(self.keys):
-            raise ProgramError(f"Translate: {len(self.keys)} keys, of which some come twice, or {len(self.values)} values")
+            raise ProgramError(
+                f"Translate: {len(self.keys)} keys, of which some come twice, or {len(self.values)} values"
+            )
         if len(self.keys) and not np.array_equal(np.sort(self.keys), self.keys, equal_nan=True):
             raise ProgramError("Translate: keys do not ascend")
 
@@ -125,12 +127,12 @@ class Reject(Operator):
 
     Parameters
     ----------
-    why : str
+    reason : str
         What such a row has, for the message, as ``"a bucket out of bounds, which Bucketizer does not take"``.
     """
 
     arity: ClassVar[int | None] = 2
-    why: str
+    reason: str
 
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""

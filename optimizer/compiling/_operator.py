@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
@@ -59,6 +60,15 @@ class Operator:
         """Give the fields that are no arrays, by name, as JSON takes them."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
+
+    def digest(self) -> bytes:
+        """Give a fingerprint: equal for operators that have the same class, numbers and arrays, bit by bit."""
+        # The repr of a number tells -0.0 from 0.0, and has all its digits.
+        seen = hashlib.sha256(f"{type(self).__name__} {self.numbers()!r}".encode())
+        for name, array in self.arrays().items():
+            seen.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            seen.update(np.ascontiguousarray(array).tobytes())
+        return seen.digest()
 
     @classmethod
     def build(cls, numbers: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Operator:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ._errors import ProgramError
 from ._operator import OPERATORS, Operator
+from ._output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,12 +19,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["INPUT", "Node", "Output", "Program"]
+__all__ = ["INPUT", "Node", "Program"]
 
 INPUT = "input"
 """The name of the table that a program is given."""
-_VERSION = 1
-_LABEL_KINDS = "biufU"
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +40,6 @@ class Node:
     name: str
     operator: Operator
     inputs: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Output:
-    """A result of a program.
-
-    Parameters
-    ----------
-    node : str
-        The node that gives it.
-    flat : bool
-        Whether the library gives an array of shape (rows,), for the one column.
-    labels : array of shape (classes,) or None
-        Names of classes, if the node gives their places.
-    """
-
-    node: str
-    flat: bool = False
-    labels: NDArray[Any] | None = None
 
 
 class Program:
@@ -107,6 +88,7 @@ class Program:
         for name, output in self.outputs.items():
             if output.node not in self.widths:
                 raise ProgramError(f"output {name!r} is to come from {output.node!r}, which is not in the program")
+            output.check(name, self.widths[output.node])
 
     def _enter(self, node: Node) -> None:
         unknown = [name for name in node.inputs if name not in self.widths]
@@ -144,10 +126,7 @@ class Program:
                 }
                 for node in self.nodes
             ],
-            "outputs": {
-                name: {"node": output.node, "flat": output.flat, "labels": _labels(output.labels)}
-                for name, output in self.outputs.items()
-            },
+            "outputs": {name: output.document() for name, output in self.outputs.items()},
         }, arrays
 
     @classmethod
@@ -163,10 +142,7 @@ class Program:
             raise ProgramError(f"a program of version {document.get('version')!r}; this package reads {_VERSION}")
         try:
             nodes = [_node(entry, arrays) for entry in document["nodes"]]
-            outputs = {
-                name: Output(entry["node"], bool(entry["flat"]), _labels_of(entry["labels"]))
-                for name, entry in document["outputs"].items()
-            }
+            outputs = {name: Output.of_document(entry) for name, entry in document["outputs"].items()}
             return cls(document["width"], document["columns"], nodes, outputs)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ProgramError(f"a damaged program: {error!r}") from error
@@ -202,17 +178,3 @@ def _node(entry: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Node:
     }
     own = {key.partition("/")[2]: value for key, value in arrays.items() if key.partition("/")[0] == entry["name"]}
     return Node(entry["name"], kind.build(numbers, own), tuple(entry["inputs"]))
-
-
-def _labels(labels: NDArray[Any] | None) -> dict[str, Any] | None:
-    if labels is None:
-        return None
-    if labels.dtype.kind not in _LABEL_KINDS:
-        if not all(isinstance(label, str) for label in labels):
-            raise ProgramError(f"labels of type {labels.dtype}: numbers, booleans and texts can be kept")
-        return {"dtype": "object", "values": list(labels)}
-    return {"dtype": labels.dtype.str, "values": labels.tolist()}
-
-
-def _labels_of(document: Mapping[str, Any] | None) -> NDArray[Any] | None:
-    return None if document is None else np.array(document["values"], dtype=document["dtype"])

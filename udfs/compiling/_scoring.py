@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from optimizer.compiling import Output
     from udfs.compiling.torch import Engine
 
 __all__ = ["PipelineScoring", "ScoringError"]
-
-_LISTS = pa.list_(pa.float64())
 
 
 class ScoringError(CompilingError, ValueError):
@@ -66,7 +65,7 @@ class PipelineScoring:
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """A number, a text or a list of numbers per output."""
+        """A number, a text or a list of them per output; a list of arrays is one list, array after array."""
         outputs = from_bytes(self.program).outputs
         return tuple(pa.field(column, _type_of(outputs[name])) for name, column in self.columns)
 
@@ -92,23 +91,24 @@ class PipelineScoring:
         columns = []
         for name, _ in self.columns:
             values = answer.outputs[name]
+            if isinstance(values, list):
+                values = np.concatenate(values, axis=1)
             full = np.zeros((len(present), *values.shape[1:]), values.dtype)
             full[present] = values
             columns.append(_column(full, good, _type_of(engine.program.outputs[name])))
         return NewColumns(columns, reasons)
 
 
-def _type_of(output: Any) -> pa.DataType:
-    if not output.flat:
-        return _LISTS
-    return pa.string() if output.labels is not None and output.labels.dtype.kind in "UO" else pa.float64()
+def _type_of(output: Output) -> pa.DataType:
+    one = pa.string() if output.texts else pa.float64()
+    return one if output.flat else pa.list_(one)
 
 
 def _column(values: NDArray[Any], good: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
-    if kind != _LISTS:
-        own = values if kind == pa.string() else values.astype(np.float64)
-        return pa.array(own, type=kind, mask=~good)
-    flat = pa.array(values[good].astype(np.float64).reshape(-1))
+    if not pa.types.is_list(kind):
+        return pa.array(values.astype(str if kind == pa.string() else np.float64), type=kind, mask=~good)
+    held = values[good].reshape(-1).astype(str if kind.value_type == pa.string() else np.float64)
+    flat = pa.array(held, type=kind.value_type)
     ends = np.concatenate([[0], np.cumsum(good) * values.shape[1]]).astype(np.int32)
     offsets = pa.array(ends, mask=np.concatenate([~good, [False]]))
     return pa.ListArray.from_arrays(offsets, flat)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from optimizer.compiling import INPUT, Builder, UnsupportedOperatorError
 from vista_spark.compiling._compiled import CompiledPipeline
 from vista_spark.compiling._registry import lower, lower_whole
 from vista_spark.errors import InvalidArgumentError
 
 __all__ = ["compile_pipeline"]
+
+_TABLE = 2
+"""Dimensions of a table."""
 
 
 def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = None) -> CompiledPipeline:
@@ -22,8 +27,9 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     tree_strategy : {"auto", "gemm", "traversal", "perfect"}
         How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: GEMM up to depth 3, perfect trees up to depth 10,
         traversal beyond (section 5.5.1).
-    example : pyspark.sql.DataFrame, optional
-        For Spark ML: a DataFrame that the model reads, which tells vectors from numbers.
+    example : array of shape (rows, columns), or pandas DataFrame, optional
+        Some rows, where a model does not say how many columns it takes, or what their names are. One row will do. Of
+        Spark ML, a DataFrame that the model reads, which tells vectors from numbers.
 
     Returns
     -------
@@ -36,7 +42,7 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
         A step of the model, or an option of a step, has no translation, and the message names both; or `tree_strategy`
         is none, or its trees would not fit into memory.
     InvalidArgumentError
-        The model is not fitted.
+        The model is not fitted, or `example` has other columns than the model.
 
     Examples
     --------
@@ -53,13 +59,8 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     whole = lower_whole(model, example)
     if whole is not None:
         return CompiledPipeline(whole, tree_strategy=tree_strategy)
-    width = _width(model)
-    if width is None:
-        raise InvalidArgumentError(
-            f"{type(model).__name__} does not say how many columns it takes (n_features_in_): fit it first, on a table"
-        )
-    names = getattr(model, "feature_names_in_", None)
-    build = Builder(int(width), None if names is None else [str(name) for name in names])
+    width, names = _columns(model, example)
+    build = Builder(width, names)
     try:
         outputs = lower(model, build, INPUT)
     except AttributeError as error:
@@ -70,6 +71,27 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     if not outputs:
         raise UnsupportedOperatorError(f"{type(model).__name__} has no output that is compiled")
     return CompiledPipeline(build.program(outputs), tree_strategy=tree_strategy)
+
+
+def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:
+    """How many columns a model takes, and their names if it, or the example, has some."""
+    width = _width(model)
+    names = getattr(model, "feature_names_in_", None)
+    if example is not None:
+        shape = np.shape(example)
+        if len(shape) != _TABLE or width not in {None, shape[1]}:
+            raise InvalidArgumentError(
+                f"example has shape {shape}, and {type(model).__name__} takes (rows, {width or 'columns'})"
+            )
+        width = shape[1]
+        given = getattr(example, "columns", None)
+        names = given if names is None and given is not None and all(isinstance(one, str) for one in given) else names
+    if width is None:
+        raise InvalidArgumentError(
+            f"{type(model).__name__} does not say how many columns it takes (n_features_in_): fit it first, on a "
+            "table; or give example=, a row of one"
+        )
+    return int(width), None if names is None else [str(name) for name in names]
 
 
 def _width(model: Any) -> int | None:

@@ -65,7 +65,7 @@ class CompiledPipeline:
         return "\n".join([self.program.explain(), *ways])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict classes or values of rows, as the model does.
+        """Predict classes or values of rows, as the model does; of several outputs, a column each.
 
         Parameters
         ----------
@@ -78,20 +78,42 @@ class CompiledPipeline:
             A row has what the model refuses: NaN, an infinity, or a number beyond float32 where it looks at that.
         ColumnError
             A column is missing, or there are too many or too few.
+        AttributeError
+            The model has no such method, or it is not compiled; the message names those that are there.
         """
-        return self._run("predict", X)
+        answer: NDArray[Any] = self._run("predict", X)
+        return answer
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict probabilities of the classes, of shape (rows, classes). Raises as :meth:`predict`."""
+    def predict_proba(self, X: ArrayLike) -> Any:
+        """Predict probabilities of the classes, of shape (rows, classes); of several outputs, a list of such arrays.
+
+        Raises as :meth:`predict`.
+        """
         return self._run("predict_proba", X)
+
+    def predict_log_proba(self, X: ArrayLike) -> Any:
+        """Predict logarithms of probabilities, in the shapes of :meth:`predict_proba`. Raises as :meth:`predict`."""
+        return self._run("predict_log_proba", X)
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
         """Give scores of the classes. Raises as :meth:`predict`."""
-        return self._run("decision_function", X)
+        answer: NDArray[Any] = self._run("decision_function", X)
+        return answer
+
+    def score_samples(self, X: ArrayLike) -> NDArray[Any]:
+        """Give a score or log-likelihood per row. Raises as :meth:`predict`."""
+        answer: NDArray[Any] = self._run("score_samples", X)
+        return answer
+
+    def apply(self, X: ArrayLike) -> NDArray[Any]:
+        """Give the leaf of each row in each tree, in the library's numbers. Raises as :meth:`predict`."""
+        answer: NDArray[Any] = self._run("apply", X)
+        return answer
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Transform rows. Raises as :meth:`predict`."""
-        return self._run("transform", X)
+        answer: NDArray[Any] = self._run("transform", X)
+        return answer
 
     def save(self, path: str | Path) -> None:
         """Write to a file: arrays and a JSON document in one safetensors file, no code.
@@ -124,7 +146,7 @@ class CompiledPipeline:
 
         return Engine(self.program, self.tree_strategy)
 
-    def _run(self, method: str, table: ArrayLike) -> NDArray[Any]:
+    def _run(self, method: str, table: ArrayLike) -> Any:
         if method not in self.program.outputs:
             self._refuse(method)
         rows = self._numbers(table)

@@ -34,6 +34,8 @@ from vista_spark.errors import ColumnError, InvalidArgumentError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from optimizer.compiling import Output
+
 __all__ = ["TensorPipeline"]
 
 # The program travels inside the query: Spark Connect takes messages of 128 MiB.
@@ -53,8 +55,10 @@ class TensorPipeline(
 ):
     """Add the predictions of a compiled pipeline to a DataFrame (Hummingbird, thesis chapter 5).
 
-    Executors need torch, and no training library. Predictions are doubles, or strings where the classes are;
-    probabilities and transformed rows are Spark ML vectors.
+    Executors need torch, and no training library. Predictions are doubles, or strings where the classes are; of several
+    outputs, a vector of doubles or an array of strings. Probabilities and transformed rows are Spark ML vectors; the
+    probabilities of several outputs come in one vector, output after output. ``decision_function``, ``score_samples``,
+    ``predict_log_proba`` and ``apply`` become no columns.
 
     Parameters
     ----------
@@ -247,7 +251,7 @@ class TensorPipeline(
         rows = RowMap(scoring, tuple(dataset.columns), RowPolicy(self.getErrors(), reason))  # type: ignore[arg-type]
         widths = compiled.program.widths
         outputs = compiled.program.outputs
-        vectors = {column: widths[outputs[name].node] for name, column in columns if not outputs[name].flat}
+        vectors = {column: widths[outputs[name].node] for name, column in columns if _is_vector(outputs[name])}
         return map_rows(dataset, rows, reads=reads, vectors=vectors)
 
     def _by_name(self, compiled: CompiledPipeline) -> bool:
@@ -263,6 +267,10 @@ class TensorPipeline(
             raise ColumnError(f"{name}: {len(named)} inputCols for a model of {compiled.program.width} columns")
         check_present(dataset, named, name)
         return {f"column {place}": _number(dataset, column, name) for place, column in enumerate(named)}
+
+
+def _is_vector(output: Output) -> bool:
+    return not output.flat and not output.texts
 
 
 class _Reader(NetworkReader):

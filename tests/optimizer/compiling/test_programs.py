@@ -102,6 +102,20 @@ def test_what_no_output_needs_is_left_out() -> None:
     assert "cast" not in {node.name for node in program().nodes}
 
 
+def test_an_operator_that_is_there_already_is_not_added_twice() -> None:
+    build = Builder(2)
+    first = build.add(Arithmetic("add", np.array([1.0, 2.0])), INPUT)
+    assert build.add(Arithmetic("add", np.array([1.0, 2.0])), INPUT) == first
+    others = (
+        build.add(Arithmetic("add", np.array([1.0, 2.0])), first),
+        build.add(Arithmetic("add", np.array([1.0, 2.0], np.float32)), INPUT),
+        build.add(Arithmetic("add", np.array([1.0, 2.0]), rounded=True), INPUT),
+        build.add(Clip(-0.0, 1.0), INPUT),
+        build.add(Clip(0.0, 1.0), INPUT),
+    )
+    assert len({first, *others}) == 6
+
+
 def test_a_digest_sees_every_number() -> None:
     document, arrays = program().document()
     for name, array in arrays.items():
@@ -115,7 +129,7 @@ def test_a_digest_sees_every_number() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(version=2), "version 2"),
+        (lambda d: d.update(version=1), "version 1; this package reads 2"),
         (lambda d: d["nodes"][0].update(operator="Pickle"), "no operator 'Pickle'"),
         (lambda d: d["nodes"][0]["numbers"].update(extra=1), "fields"),
         (lambda d: d["nodes"][1].update(inputs=["later"]), "later"),

@@ -93,18 +93,18 @@ def indexed(table: DataFrame) -> DataFrame:
 
 
 TREES = {
-    "tree": C.DecisionTreeClassifier(featuresCol="indexed", labelCol="three", maxDepth=4),
-    "forest": C.RandomForestClassifier(featuresCol="indexed", labelCol="three", numTrees=5, maxDepth=4, seed=1),
-    "boosting": C.GBTClassifier(featuresCol="indexed", labelCol="two", maxIter=3, maxDepth=3),
-    "regression tree": R.DecisionTreeRegressor(featuresCol="indexed", labelCol="value", maxDepth=4),
-    "regression forest": R.RandomForestRegressor(featuresCol="indexed", labelCol="value", numTrees=4, seed=1),
-    "boosted regression": R.GBTRegressor(featuresCol="indexed", labelCol="value", maxIter=3, maxDepth=3),
+    "tree": lambda: C.DecisionTreeClassifier(featuresCol="indexed", labelCol="three", maxDepth=4),
+    "forest": lambda: C.RandomForestClassifier(featuresCol="indexed", labelCol="three", numTrees=5, maxDepth=4, seed=1),
+    "boosting": lambda: C.GBTClassifier(featuresCol="indexed", labelCol="two", maxIter=3, maxDepth=3),
+    "regression tree": lambda: R.DecisionTreeRegressor(featuresCol="indexed", labelCol="value", maxDepth=4),
+    "regression forest": lambda: R.RandomForestRegressor(featuresCol="indexed", labelCol="value", numTrees=4, seed=1),
+    "boosted regression": lambda: R.GBTRegressor(featuresCol="indexed", labelCol="value", maxIter=3, maxDepth=3),
 }
 
 
 @pytest.mark.parametrize("estimator", TREES.values(), ids=TREES.keys())
 def test_trees_with_categories(table: DataFrame, hard: DataFrame, estimator: Any) -> None:
-    model = estimator.fit(indexed(table))
+    model = estimator().fit(indexed(table))
     same(model, hard.withColumnRenamed("features", "indexed"))
 
 
@@ -114,18 +114,18 @@ def test_thresholds_of_classes(table: DataFrame, hard: DataFrame) -> None:
 
 
 LINEAR = {
-    "logistic": C.LogisticRegression(labelCol="two", regParam=0.01),
-    "logistic with a threshold": C.LogisticRegression(labelCol="two", threshold=0.8),
-    "logistic with thresholds": C.LogisticRegression(labelCol="two", thresholds=[0.9, 0.3]),
-    "two classes as many": C.LogisticRegression(labelCol="two", family="multinomial"),
-    "three classes": C.LogisticRegression(labelCol="three", regParam=0.01),
-    "three classes with thresholds": C.LogisticRegression(labelCol="three", regParam=0.1, thresholds=[0.2, 0.1, 0.7]),
-    "support vectors": C.LinearSVC(labelCol="two", threshold=0.1, maxIter=5),
-    "regression": R.LinearRegression(labelCol="value"),
-    "survival": R.AFTSurvivalRegression(
+    "logistic": lambda: C.LogisticRegression(labelCol="two", regParam=0.01),
+    "logistic with a threshold": lambda: C.LogisticRegression(labelCol="two", threshold=0.8),
+    "logistic with thresholds": lambda: C.LogisticRegression(labelCol="two", thresholds=[0.9, 0.3]),
+    "two classes as many": lambda: C.LogisticRegression(labelCol="two", family="multinomial"),
+    "three classes": lambda: C.LogisticRegression(labelCol="three", regParam=0.01),
+    "three classes with thresholds": lambda: C.LogisticRegression(labelCol="three", regParam=0.1, thresholds=[0.2, 0.1, 0.7]),
+    "support vectors": lambda: C.LinearSVC(labelCol="two", threshold=0.1, maxIter=5),
+    "regression": lambda: R.LinearRegression(labelCol="value"),
+    "survival": lambda: R.AFTSurvivalRegression(
         labelCol="positive", censorCol="two", quantileProbabilities=[0.1, 0.9], quantilesCol="quantiles"
     ),
-    "generalised, log": R.GeneralizedLinearRegression(
+    "generalised, log": lambda: R.GeneralizedLinearRegression(
         labelCol="positive", family="gamma", link="log", linkPredictionCol="eta"
     ),
 }
@@ -133,37 +133,37 @@ LINEAR = {
 
 @pytest.mark.parametrize("estimator", LINEAR.values(), ids=LINEAR.keys())
 def test_linear_models(table: DataFrame, hard: DataFrame, estimator: Any) -> None:
-    same(estimator.fit(table), hard)
+    same(estimator().fit(table), hard)
 
 
 SCALERS = {
-    "standard": F.StandardScaler(inputCol="features", outputCol="out", withMean=True),
-    "standard without a mean": F.StandardScaler(inputCol="features", outputCol="out"),
-    "min and max": F.MinMaxScaler(inputCol="features", outputCol="out", min=-1, max=3),
-    "greatest magnitude": F.MaxAbsScaler(inputCol="features", outputCol="out"),
-    "robust": F.RobustScaler(inputCol="features", outputCol="out", withCentering=True),
-    "components": F.PCA(inputCol="features", outputCol="out", k=2),
+    "standard": lambda: F.StandardScaler(inputCol="features", outputCol="out", withMean=True),
+    "standard without a mean": lambda: F.StandardScaler(inputCol="features", outputCol="out"),
+    "min and max": lambda: F.MinMaxScaler(inputCol="features", outputCol="out", min=-1, max=3),
+    "greatest magnitude": lambda: F.MaxAbsScaler(inputCol="features", outputCol="out"),
+    "robust": lambda: F.RobustScaler(inputCol="features", outputCol="out", withCentering=True),
+    "components": lambda: F.PCA(inputCol="features", outputCol="out", k=2),
 }
 
 
 @pytest.mark.parametrize("estimator", SCALERS.values(), ids=SCALERS.keys())
 def test_scalers(table: DataFrame, hard: DataFrame, estimator: Any) -> None:
-    same(estimator.fit(table), hard)
+    same(estimator().fit(table), hard)
 
 
 TRANSFORMERS = {
-    "norm": F.Normalizer(inputCol="features", outputCol="out", p=3.0),
-    "greatest": F.Normalizer(inputCol="features", outputCol="out", p=float("inf")),
-    "product": F.ElementwiseProduct(inputCol="features", outputCol="out", scalingVec=Vectors.dense([2.0, 0.0, -1.0])),
-    "cosines": F.DCT(inputCol="features", outputCol="out"),
-    "cosines back": F.DCT(inputCol="features", outputCol="out", inverse=True),
-    "slice": F.VectorSlicer(inputCol="features", outputCol="out", indices=[2, 0]),
+    "norm": lambda: F.Normalizer(inputCol="features", outputCol="out", p=3.0),
+    "greatest": lambda: F.Normalizer(inputCol="features", outputCol="out", p=float("inf")),
+    "product": lambda: F.ElementwiseProduct(inputCol="features", outputCol="out", scalingVec=Vectors.dense([2.0, 0.0, -1.0])),
+    "cosines": lambda: F.DCT(inputCol="features", outputCol="out"),
+    "cosines back": lambda: F.DCT(inputCol="features", outputCol="out", inverse=True),
+    "slice": lambda: F.VectorSlicer(inputCol="features", outputCol="out", indices=[2, 0]),
 }
 
 
 @pytest.mark.parametrize("stage", TRANSFORMERS.values(), ids=TRANSFORMERS.keys())
 def test_stages_that_are_not_fitted(table: DataFrame, hard: DataFrame, stage: Any) -> None:
-    same(stage, hard, example=table)
+    same(stage(), hard, example=table)
 
 
 def test_a_pipeline_becomes_one_program(table: DataFrame) -> None:

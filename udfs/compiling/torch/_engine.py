@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from optimizer.compiling import Finite, Reject, Trees, strategies_of
+from optimizer.compiling import Finite, Reject, Trees, Within, strategies_of
 from udfs.compiling.torch._program import ProgramModule
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ __all__ = ["Answer", "Engine"]
 # Gathers are fastest while the indices of a chunk of rows stay in the second-level cache.
 _INDICES = 2**17
 _LEAST, _MOST = 64, 8192
+# Of a wide table, so many numbers at a time.
+_WIDE, _NUMBERS = 1024, 2**20
 
 
 class Answer(NamedTuple):
@@ -27,15 +29,15 @@ class Answer(NamedTuple):
 
     Parameters
     ----------
-    outputs : dict of str to array
-        Of shape (rows, columns), or (rows,) for a flat output; names of classes where the output has them.
+    outputs : dict of str to array, or list of arrays
+        As the library gives them: see :class:`optimizer.compiling.Output`.
     bad : bool array of shape (rows,)
         Rows that the library refuses. Their results mean nothing.
     reasons : list of str
         One for each rule that some row breaks.
     """
 
-    outputs: dict[str, NDArray[Any]]
+    outputs: dict[str, Any]
     bad: NDArray[np.bool_]
     reasons: list[str]
 
@@ -55,7 +57,10 @@ class Engine:
         self.module = ProgramModule(program, strategies_of(program, tree_strategy)).eval()
         trees = [node.operator for node in program.nodes if isinstance(node.operator, Trees)]
         most = max((len(operator.root) * operator.value.shape[1] for operator in trees), default=1)
-        self.chunk = min(max(_INDICES // most, _LEAST), _MOST)
+        # Tables of distances to a model's points, and of their kernels, may be thousands of columns wide.
+        points = [len(getattr(node.operator, "points", ())) for node in program.nodes]
+        widest = max([*points, *(width for width in program.widths.values() if width > _WIDE)], default=0)
+        self.chunk = min(max(_INDICES // most, _LEAST), max(_NUMBERS // max(widest, 1), _LEAST), _MOST)
 
     def run(self, table: NDArray[Any]) -> Answer:
         """Run on a table of shape (rows, columns), float32 or float64."""
@@ -64,12 +69,10 @@ class Engine:
             parts = [self.module(torch.from_numpy(np.ascontiguousarray(table[at : at + self.chunk]))) for at in starts]
         outputs = {}
         for name, output in self.program.outputs.items():
-            values = torch.cat([given[name] for given, _ in parts]).numpy()
-            values = values[:, 0] if output.flat else values
-            outputs[name] = values if output.labels is None else output.labels[values]
+            outputs[name] = output.answer(torch.cat([given[name] for given, _ in parts]).numpy())
         bad, reasons = np.zeros(len(table), np.bool_), []
         for node in self.program.nodes:
-            if isinstance(node.operator, Finite | Reject):
+            if isinstance(node.operator, Finite | Reject | Within):
                 fails = torch.cat([rules[node.name] for _, rules in parts]).numpy()
                 bad |= fails
                 if fails.any():
@@ -77,10 +80,10 @@ class Engine:
         return Answer(outputs, bad, reasons)
 
 
-def reason_of(rule: Finite | Reject) -> str:
+def reason_of(rule: Finite | Reject | Within) -> str:
     """Say what a row must not have."""
-    if isinstance(rule, Reject):
-        return rule.why
+    if isinstance(rule, Reject | Within):
+        return rule.reason
     if rule.infinite:
         return f"NaN, which {rule.who} does not take"
     held = "an infinity" if rule.nan else "NaN or an infinity"

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from optimizer.compiling import Buckets, FirstGreatest, FromCentres, Translate, Member, Operator, OverNorm
+    from optimizer.compiling import Buckets, FirstGreatest, FromCentres, Member, Operator, OverNorm, Translate
 
 __all__ = [
     "MODULES",
     "BucketsModule",
     "FirstGreatestModule",
     "FromCentresModule",
-    "TranslateModule",
     "MemberModule",
     "OverNormModule",
     "RejectModule",
+    "TranslateModule",
 ]
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
+from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _elementwise as elementwise
+from udfs.compiling.torch import _functions as functions
 from udfs.compiling.torch import _lookup as lookup
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch._trees import TreesModule
@@ -24,6 +26,8 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **elementwise.MODULES,
     **lookup.MODULES,
     **numbers.MODULES,
+    **functions.MODULES,
+    **distances.MODULES,
 }
 
 
@@ -64,6 +68,8 @@ class ProgramModule(torch.nn.Module):
                 bad[node.name] = _fails(values[node.name], node.operator)
             elif isinstance(node.operator, ops.Reject):
                 bad[node.name] = (values[node.inputs[1]] != 0).any(dim=1)
+            elif isinstance(node.operator, ops.Within):
+                bad[node.name] = _outside(values[node.name], node.operator)
         return {name: values[output.node] for name, output in self.program.outputs.items()}, bad
 
 
@@ -73,3 +79,8 @@ def _fails(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:
     if rule.nan or rule.infinite:
         wrong = torch.isinf(seen) if rule.nan else torch.isnan(seen)
     return wrong.any(dim=1)
+
+
+def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:
+    low, high = torch.from_numpy(rule.low.copy()), torch.from_numpy(rule.high.copy())
+    return ((x < low) | (x > high)).any(dim=1)

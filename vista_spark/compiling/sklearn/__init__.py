@@ -1,5 +1,37 @@
 """Parsers of scikit-learn's models, a file a family; importing this registers them. Imports no scikit-learn."""
 
-from . import _compose, _forests, _histograms, _linear, _preprocessing, _selection
+from . import (
+    _bayes,
+    _clusters,
+    _compose,
+    _discriminants,
+    _forests,
+    _histograms,
+    _linear,
+    _machines,
+    _mixtures,
+    _neighbors,
+    _networks,
+    _preprocessing,
+    _processes,
+    _regressions,
+    _selection,
+)
 
-__all__ = ["_compose", "_forests", "_histograms", "_linear", "_preprocessing", "_selection"]
+__all__ = [
+    "_bayes",
+    "_clusters",
+    "_compose",
+    "_discriminants",
+    "_forests",
+    "_histograms",
+    "_linear",
+    "_machines",
+    "_mixtures",
+    "_neighbors",
+    "_networks",
+    "_preprocessing",
+    "_processes",
+    "_regressions",
+    "_selection",
+]

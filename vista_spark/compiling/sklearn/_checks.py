@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Above, ArgMax, Finite, Output, UnsupportedOperatorError
+from optimizer.compiling import Above, ArgMax, Cast, Finite, Function, Output, UnsupportedOperatorError
 
 if TYPE_CHECKING:
     from optimizer.compiling import Builder
 
-__all__ = ["checked", "classes_of_scores", "plain", "refuse"]
+__all__ = ["checked", "classes_of_scores", "outliers", "plain", "probabilities", "refuse", "widened"]
 
 
 def checked(model: Any, build: Builder, table: str, dtype: str = "as given") -> str:
@@ -39,3 +39,21 @@ def plain(array: Any) -> np.ndarray[Any, Any]:
     """Copy an array of the model's into one of ours, of float32 or float64."""
     own = np.array(array)
     return own if own.dtype == np.float32 else own.astype(np.float64)
+
+
+def widened(build: Builder, rows: str, *arrays: np.ndarray[Any, Any]) -> str:
+    """Give the rows in the type in which numpy would compute with these arrays: float32 only if all are."""
+    return rows if all(array.dtype == np.float32 for array in arrays) else build.add(Cast("float64"), rows)
+
+
+def probabilities(build: Builder, shares: str) -> dict[str, Output]:
+    """Give probabilities and their logarithms, where the library takes the one of the other."""
+    return {"predict_proba": Output(shares), "predict_log_proba": Output(build.add(Function("log"), shares))}
+
+
+def outliers(build: Builder, scores: str, *, or_equal: bool = True) -> dict[str, Output]:
+    """Give the results of an outlier detector: its scores, and -1 for a row below zero, else 1."""
+    return {
+        "predict": Output(build.add(Above(0.0, or_equal), scores), flat=True, labels=np.array([-1, 1])),
+        "decision_function": Output(scores, flat=True),
+    }

@@ -6,16 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Complement, Linear, Output, Sigmoid, Softmax
-from vista_spark.compiling._registry import parser
-from vista_spark.compiling.sklearn._checks import checked, classes_of_scores, plain, refuse
+from optimizer.compiling import Arithmetic, Clip, Complement, Function, Linear, Output, Shares, Sigmoid, Softmax
+from vista_spark.compiling._registry import lower, parser
+from vista_spark.compiling.sklearn._checks import checked, classes_of_scores, outliers, plain, probabilities, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from optimizer.compiling import Builder
 
-__all__ = ["lower_linear_classifier", "lower_linear_regressor", "lower_logistic"]
+__all__ = [
+    "lower_generalized",
+    "lower_linear_classifier",
+    "lower_linear_regressor",
+    "lower_logistic",
+    "lower_ransac",
+    "lower_sgd_classifier",
+    "lower_sgd_one_class",
+]
 
 
 @parser(
@@ -39,6 +47,7 @@ __all__ = ["lower_linear_classifier", "lower_linear_regressor", "lower_logistic"
     "sklearn.MultiTaskLassoCV",
     "sklearn.OrthogonalMatchingPursuit",
     "sklearn.OrthogonalMatchingPursuitCV",
+    "sklearn.PassiveAggressiveRegressor",
     "sklearn.QuantileRegressor",
     "sklearn.Ridge",
     "sklearn.RidgeCV",
@@ -53,7 +62,7 @@ def lower_linear_regressor(model: Any, build: Builder, table: str) -> Mapping[st
 
 
 # Their intercept is an array of one number, and their predictions are flat.
-_FLAT = frozenset({"LinearSVR", "SGDRegressor"})
+_FLAT = frozenset({"LinearSVR", "PassiveAggressiveRegressor", "SGDRegressor"})
 
 
 @parser(
@@ -84,7 +93,51 @@ def lower_logistic(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
     scores = outputs["decision_function"].node
     single = build.width(scores) == 1
     shares = build.add(Complement(), build.add(Sigmoid(), scores)) if single else build.add(Softmax(), scores)
-    return {**outputs, "predict_proba": Output(shares)}
+    return {**outputs, **probabilities(build, shares)}
+
+
+@parser("sklearn.SGDClassifier")
+def lower_sgd_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the classifier: probabilities of the logistic loss, one model a class, and of the modified Huber loss."""
+    outputs = lower_linear_classifier(model, build, table)
+    scores = outputs["decision_function"].node
+    if model.loss == "log_loss":
+        shares = build.add(Sigmoid(), scores)
+    elif model.loss == "modified_huber":
+        clipped = build.add(Clip(-1.0, 1.0), scores)
+        width = build.width(scores)
+        shares = build.add(
+            Arithmetic("divide", np.full(width, 2.0)), build.add(Arithmetic("add", np.ones(width)), clipped)
+        )
+    else:
+        return outputs
+    shares = build.add(Complement() if build.width(scores) == 1 else Shares(equal=True), shares)
+    return {**outputs, **probabilities(build, shares)}
+
+
+@parser("sklearn.SGDOneClassSVM")
+def lower_sgd_one_class(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the outlier detector: -1 below zero, else 1."""
+    weights = np.atleast_2d(plain(model.coef_)).T
+    shift = -np.atleast_1d(plain(model.offset_))
+    scores = build.add(Linear(weights.copy(), shift), checked(model, build, table))
+    return outliers(build, scores)
+
+
+@parser("sklearn.GammaRegressor", "sklearn.PoissonRegressor", "sklearn.TweedieRegressor")
+def lower_generalized(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower generalised linear models: the score, or its exponential."""
+    link = type(model._base_loss.link).__name__  # noqa: SLF001 - the parameter link="auto" does not say which
+    scores = _scores(model, build, table)
+    if link not in {"IdentityLink", "LogLink"}:
+        raise refuse(model, f"the link {link}")
+    return {"predict": Output(build.add(Function("exp"), scores) if link == "LogLink" else scores, flat=True)}
+
+
+@parser("sklearn.RANSACRegressor")
+def lower_ransac(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the model of the inliers."""
+    return {"predict": lower(model.estimator_, build, table)["predict"]}
 
 
 def _scores(model: Any, build: Builder, table: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Clip, Function, Linear, Combine, Sigmoid, Softmax
+from optimizer.compiling import Arithmetic, Clip, Combine, Function, Linear, Sigmoid, Softmax
 from vista_spark.compiling.sparkml._classes import (
     both_margins,
     features_of,

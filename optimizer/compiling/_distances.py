@@ -1,0 +1,117 @@
+"""Operators that compare rows with the points of a model: distances, neighbours, and votes of pairs of classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ._errors import ProgramError
+from ._operator import Operator, check_choice, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["METRICS", "Coupling", "Distances", "Neighbors"]
+
+METRICS = ("sqeuclidean", "euclidean", "manhattan", "chebyshev", "minkowski", "cosine")
+"""Distances between a row and a point."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Distances(Operator):
+    """The distance of each row to each point, in the wider type.
+
+    Differences are taken before they are squared, and added feature by feature: near a point nothing cancels.
+
+    Parameters
+    ----------
+    points : array of shape (points, columns)
+    metric : str
+        One of :data:`METRICS`.
+    p : float
+        The exponent of ``"minkowski"``. Default 2.
+    """
+
+    points: NDArray[Any]
+    metric: str
+    p: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_choice("Distances", "metric", self.metric, METRICS)
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        width_of(self, inputs[0], self.points.shape[1])
+        return len(self.points)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Neighbors(Operator):
+    """The mean of the values of the nearest points, or of all points in a radius; and how sure that is.
+
+    The first column of the result is 1 where the library's answer cannot be known: points at one distance, of different
+    values, compete for the last places, and the library chooses by the order of its search; or its rounding decides.
+    The second is the number of points in the radius. A row without neighbours has zeros for values.
+
+    Parameters
+    ----------
+    points : float64 array of shape (points, columns)
+    values : float64 array of shape (points, values)
+    metric : str
+        One of :data:`METRICS`.
+    p : float
+        The exponent of ``"minkowski"``.
+    count : int
+        Neighbours; 0 for those in the radius.
+    radius : float
+        Not used where `count` is.
+    by_distance : bool
+        Whether a value weighs one over its distance, and a point at distance zero alone counts.
+    expanded : bool
+        Whether the library squares rows and points apart from their product, and so rounds at their size.
+    groups : int64 array
+        Where votes begin among the values, if they are votes: so many columns belong to a group as lie before the next.
+    """
+
+    points: NDArray[np.float64]
+    values: NDArray[np.float64]
+    metric: str
+    p: float
+    count: int
+    radius: float
+    by_distance: bool
+    expanded: bool
+    groups: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        check_choice("Neighbors", "metric", self.metric, METRICS)
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        width_of(self, inputs[0], self.points.shape[1])
+        if len(self.points) != len(self.values) or not 0 <= self.count <= len(self.points):
+            raise ProgramError(f"Neighbors: {self.count} of {len(self.points)} points with {len(self.values)} values")
+        return int(self.values.shape[1]) + 2
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Coupling(Operator):
+    """Probabilities of classes from those of each pair, as libsvm couples them (Wu, Lin and Weng 2004, second method).
+
+    The rounds end where libsvm ends them: they have not converged by then.
+
+    Parameters
+    ----------
+    classes : int
+        Pairs come as (0, 1), (0, 2), ..., (1, 2), ...; a number is the probability of the first of its pair.
+    """
+
+    classes: int
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        width_of(self, inputs[0], self.classes * (self.classes - 1) // 2)
+        return self.classes

@@ -1,0 +1,195 @@
+"""Operators that compute functions of numbers, of rows and of two tables: what the models of a library share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ._errors import ProgramError
+from ._operator import Operator, check_choice, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Combine", "Function", "Interpolate", "Like", "LogSoftmax", "Lookup", "Power", "Reduce", "Shares", "Within"]
+
+_FUNCTIONS = (
+    *("abs", "erf", "exp", "log", "negative", "relu", "sin", "sqrt", "square", "tanh"),
+    *("ceil", "expm1", "floor", "is_nan", "log1p", "not", "reciprocal", "round", "sign"),
+)
+_COMBINATIONS = (
+    *("add", "subtract", "multiply", "divide", "maximum", "minimum"),
+    *("and", "equal", "greater", "greater_equal", "less", "less_equal", "or", "power"),
+)
+_REDUCTIONS = ("sum", "mean", "max", "min", "logsumexp", "product", "sum_square")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Function(Operator):
+    """A function of each number, in the input's type.
+
+    Parameters
+    ----------
+    kind : {"abs", "erf", "exp", "log", "negative", "relu", "sin", "sqrt", "square", "tanh", ...}
+        Also ``"ceil"``, ``"expm1"``, ``"floor"``, ``"log1p"``, ``"reciprocal"``, ``"round"`` (halves to the even
+        number), ``"sign"``; ``"is_nan"`` and ``"not"`` give 0 and 1.
+    """
+
+    kind: str
+
+    def __post_init__(self) -> None:
+        check_choice("Function", "kind", self.kind, _FUNCTIONS)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Power(Operator):
+    """Each number to a power, in the input's type.
+
+    Parameters
+    ----------
+    exponent : float
+    """
+
+    exponent: float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Combine(Operator):
+    """One operation with two tables, number by number, in the wider type; one of them may have a single column.
+
+    Parameters
+    ----------
+    kind : {"add", "subtract", "multiply", "divide", "maximum", "minimum", "power", ...}
+        Also ``"and"``, ``"or"`` and the comparisons ``"equal"``, ``"greater"``, ``"greater_equal"``, ``"less"`` and
+        ``"less_equal"``, which give 0 and 1.
+    """
+
+    arity: ClassVar[int | None] = 2
+    kind: str
+
+    def __post_init__(self) -> None:
+        check_choice("Combine", "kind", self.kind, _COMBINATIONS)
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        if 1 not in inputs and inputs[0] != inputs[1]:
+            raise ProgramError(f"Combine of {inputs[0]} and {inputs[1]} columns")
+        return max(inputs)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Like(Operator):
+    """The first table in the type of the second, as when a library writes into an array of its input's type."""
+
+    arity: ClassVar[int | None] = 2
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reduce(Operator):
+    """One number of each group of neighbouring columns.
+
+    Parameters
+    ----------
+    kind : {"sum", "mean", "max", "min", "logsumexp", "product", "sum_square"}
+    groups : int
+        Columns of the result: the groups are equally wide.
+    """
+
+    kind: str
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("Reduce", "kind", self.kind, _REDUCTIONS)
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        if self.groups < 1 or not inputs[0] or inputs[0] % self.groups:
+            raise ProgramError(f"Reduce: {inputs[0]} columns in {self.groups} groups")
+        return self.groups
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LogSoftmax(Operator):
+    """Logarithms of the probabilities that :class:`Softmax` gives, without a loss at small ones."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Shares(Operator):
+    """Each row over its sum.
+
+    Parameters
+    ----------
+    equal : bool
+        Whether a row whose sum is zero becomes equal shares; else it stays.
+    """
+
+    equal: bool
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Lookup(Operator):
+    """The sum of a table's rows, one for each column: the column's number, cut to a whole one, says which.
+
+    Columns are added in their order. What is outside of a column's rows counts as its nearest: hold the rows to
+    :class:`Within` before.
+
+    Parameters
+    ----------
+    starts : int64 array of shape (columns + 1,)
+        Where the rows of each column begin, and where the last ones end.
+    values : float64 array of shape (rows of all columns, outputs)
+    """
+
+    starts: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        width_of(self, inputs[0], len(self.starts) - 1)
+        if (self.starts[1:] <= self.starts[:-1]).any() or self.starts[0] != 0 or self.starts[-1] != len(self.values):
+            raise ProgramError(f"Lookup: starts {self.starts.tolist()} for {len(self.values)} rows")
+        return int(self.values.shape[1])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Interpolate(Operator):
+    """A line from each point to the next; NaN before the first point and after the last.
+
+    Parameters
+    ----------
+    x, y : arrays of shape (points,)
+        At least two points; `x` rises.
+    """
+
+    x: NDArray[Any]
+    y: NDArray[Any]
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        if len(self.x) != len(self.y) or len(self.x) < 2 or (self.x[1:] <= self.x[:-1]).any():  # noqa: PLR2004
+            raise ProgramError(f"Interpolate: {len(self.x)} and {len(self.y)} points, or they do not rise")
+        return width_of(self, inputs[0], 1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Within(Operator):
+    """Hold rows to bounds: a row with a number outside of its column's is bad. The values pass unchanged; so does NaN.
+
+    Parameters
+    ----------
+    low, high : float64 arrays of shape (columns,)
+        The least and the greatest number that may pass.
+    reason : str
+        What a bad row has, after "row 3 has".
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    reason: str
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        return width_of(self, inputs[0], len(self.low))

@@ -1,0 +1,162 @@
+"""The values of the nearest points, and whether the library's choice of them can be known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from udfs.compiling.torch._numbers import tensor_of
+
+if TYPE_CHECKING:
+    from optimizer.compiling import Neighbors
+
+__all__ = ["NeighborsModule"]
+
+_EXPONENTS = {"euclidean": 2.0, "sqeuclidean": 2.0, "manhattan": 1.0, "chebyshev": float("inf")}
+# Votes that are nearer to each other than this part of the greatest may be in another order when added in another.
+_NEAR = 1e-12
+
+
+class NeighborsModule(torch.nn.Module):
+    """Average the values of neighbours."""
+
+    points: torch.Tensor
+    values: torch.Tensor
+
+    def __init__(self, operator: Neighbors) -> None:
+        super().__init__()
+        self.metric, self.p = operator.metric, _EXPONENTS.get(operator.metric, operator.p)
+        self.count, self.radius = operator.count, operator.radius
+        self.by_distance, self.expanded = operator.by_distance, operator.expanded
+        ends = [*operator.groups.tolist(), operator.values.shape[1]]
+        self.groups = list(zip(ends, ends[1:], strict=False))
+        points = tensor_of(operator.points)
+        self.register_buffer("points", _unit(points) if self.metric == "cosine" else points)
+        self.register_buffer("values", tensor_of(operator.values))
+        self.largest = float(points.square().sum(dim=1).max())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns): doubt, number of neighbours, values."""
+        x = x.to(torch.float64)
+        distance = self._distances(x)
+        return self._nearest(x, distance) if self.count else self._around(x, distance)
+
+    def _distances(self, x: torch.Tensor) -> torch.Tensor:
+        if self.metric == "cosine":
+            return (1 - _unit(x) @ self.points.T).clamp(0, 2)
+        return torch.cdist(x, self.points, self.p, compute_mode="donot_use_mm_for_euclid_dist")
+
+    def _blur(self, x: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
+        """How far two distances of a row may be apart and still be one, or the other way round, in the library."""
+        eps = torch.finfo(torch.float64).eps
+        if self.metric == "cosine":
+            return torch.full_like(distance, 8 * eps * x.shape[1])
+        own = 4 * eps * x.shape[1] * distance
+        if not self.expanded:
+            return own
+        # An error in the square, as one in the distance; never more than its root.
+        square = 4 * eps * (x.shape[1] + 4) * (x.square().sum(dim=1, keepdim=True) + self.largest)
+        return own + torch.minimum(square.sqrt(), square / distance)
+
+    def _nearest(self, x: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
+        count = self.count
+        found, place = distance.topk(min(count + 1, distance.shape[1]), dim=1, largest=False)
+        doubt = torch.zeros(len(x), dtype=torch.bool)
+        if found.shape[1] > count:
+            last = found[:, count - 1, None]
+            blur = self._blur(x, last)
+            tied = torch.logical_not(found[:, count, None] - last > blur)[:, 0]
+            rows = tied.nonzero()[:, 0]
+            if len(rows):
+                rivals = torch.logical_not((distance[rows] - last[rows]).abs() > blur[rows])
+                doubt[rows] = self._differ(rivals)
+        near, chosen = found[:, :count], self.values[place[:, :count]]
+        if not self.by_distance:
+            return self._result(doubt, torch.full((len(x), 1), count, dtype=x.dtype), chosen.mean(dim=1))
+        doubt = doubt | self._zeros_differ(x, near, place[:, :count])
+        weights = _weights(near)
+        sums = (chosen * weights[:, :, None]).sum(dim=1)
+        doubt = doubt | self._close_votes(sums, weights)
+        mean = sums / weights.sum(dim=1, keepdim=True)
+        return self._result(doubt, torch.full((len(x), 1), count, dtype=x.dtype), mean)
+
+    def _around(self, x: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
+        inside = distance <= self.radius
+        edge = (distance - self.radius).abs() <= self._blur(x, torch.full_like(distance[:, :1], self.radius))
+        doubt = torch.zeros(len(x), dtype=torch.bool)
+        rows = edge.any(dim=1).nonzero()[:, 0]
+        if len(rows):
+            sure, exact = self._exact(x[rows])
+            inside[rows] = torch.where(edge[rows], exact, inside[rows])
+            doubt[rows] = (edge[rows] & ~sure).any(dim=1)
+        weights = inside.to(x.dtype)
+        if self.by_distance:
+            zero = inside & (distance == 0)
+            weights = torch.where(zero.any(dim=1, keepdim=True), zero, torch.where(inside, 1 / distance, 0.0))
+            if self.expanded:
+                noise = inside & (distance <= self._blur(x, torch.zeros_like(distance[:, :1])))
+                doubt = doubt | ((noise.sum(dim=1) > 1) & self._differ(noise))
+        sums = weights @ self.values
+        if self.by_distance:
+            doubt = doubt | self._close_votes(sums, weights)
+        return self._result(doubt, inside.sum(dim=1, keepdim=True), sums / weights.sum(dim=1, keepdim=True))
+
+    def _exact(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Which comparisons with the radius come out the same however a library computes, and how they come out."""
+        if self.metric == "cosine":
+            none = torch.zeros((len(x), len(self.points)), dtype=torch.bool)
+            return none, none
+        total = torch.zeros((len(x), len(self.points)), dtype=x.dtype)
+        for column in range(x.shape[1]):
+            gap = (x[:, column, None] - self.points[None, :, column]).abs()
+            total = torch.maximum(total, gap) if self.p == float("inf") else total + gap.pow(self.p)
+        if self.p in {1.0, float("inf")}:
+            return torch.ones_like(total, dtype=torch.bool), total <= self.radius
+        inside = total <= self.radius**self.p
+        sure = inside == (total.pow(1 / self.p) <= self.radius)
+        if self.p != 2:  # noqa: PLR2004 - the power itself may be rounded another way
+            return torch.zeros_like(sure), inside
+        if self.expanded:
+            # Where both ways give the same bits on all of the row, the numbers are whole, and nothing is rounded.
+            apart = x.square().sum(dim=1, keepdim=True) - 2 * x @ self.points.T + self.points.square().sum(dim=1)
+            sure = sure & (apart == total)
+        return sure, inside
+
+    def _differ(self, among: torch.Tensor) -> torch.Tensor:
+        """Whether the values of some points of a row differ."""
+        least = torch.where(among[:, :, None], self.values, torch.inf).amin(dim=1)
+        most = torch.where(among[:, :, None], self.values, -torch.inf).amax(dim=1)
+        return (least < most).any(dim=1)
+
+    def _zeros_differ(self, x: torch.Tensor, near: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        """Whether rounding decides which of several points at all but no distance counts alone."""
+        if not self.expanded:
+            return torch.zeros(len(x), dtype=torch.bool)
+        noise = near <= self._blur(x, torch.zeros_like(near[:, :1]))
+        own = self.values[place]
+        least = torch.where(noise[:, :, None], own, torch.inf).amin(dim=1)
+        most = torch.where(noise[:, :, None], own, -torch.inf).amax(dim=1)
+        return (least < most).any(dim=1)
+
+    def _close_votes(self, sums: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Whether the first two of a group of votes are so close that the order of the sum decides."""
+        close = torch.zeros(len(sums), dtype=torch.bool)
+        for start, end in self.groups:
+            if end - start > 1:
+                first = sums[:, start:end].topk(2, dim=1).values
+                close = close | (first[:, 0] - first[:, 1] <= _NEAR * first[:, 0])
+        return close & (weights != weights.round()).any(dim=1)
+
+    def _result(self, doubt: torch.Tensor, number: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return torch.cat([doubt[:, None].to(values.dtype), number.to(values.dtype), values], dim=1)
+
+
+def _weights(distance: torch.Tensor) -> torch.Tensor:
+    zero = distance == 0
+    return torch.where(zero.any(dim=1, keepdim=True), zero.to(distance.dtype), 1 / distance)
+
+
+def _unit(rows: torch.Tensor) -> torch.Tensor:
+    norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / torch.where(norm < 10 * torch.finfo(rows.dtype).eps, torch.ones_like(norm), norm)

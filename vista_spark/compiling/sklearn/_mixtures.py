@@ -1,0 +1,115 @@
+"""Mixtures of normal distributions, and the envelope of one."""
+
+from __future__ import annotations
+
+from math import log, pi
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.compiling import (
+    ArgMax,
+    Arithmetic,
+    Combine,
+    Function,
+    Like,
+    Linear,
+    LogSoftmax,
+    Output,
+    Reduce,
+)
+from vista_spark.compiling._registry import parser
+from vista_spark.compiling.sklearn._checks import checked, outliers, plain, widened
+from vista_spark.compiling.sklearn._kernels import scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from optimizer.compiling import Builder
+
+__all__ = ["lower_envelope", "lower_mixture"]
+
+
+@parser("sklearn.BayesianGaussianMixture", "sklearn.GaussianMixture")
+def lower_mixture(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the density of each component, in the library's form and order."""
+    means, factors = plain(model.means_), plain(model.precisions_cholesky_)
+    rows = checked(model, build, table)
+    squares = _squares(build, rows, means, factors, model.covariance_type)
+    width = means.shape[1]
+    # What the library adds: numbers of Python first, which stay in the table's type, then its arrays.
+    shifted = build.add(Arithmetic("add", np.full(len(means), width * log(2 * pi)), rounded=True), squares)
+    density = build.add(
+        Linear(np.eye(len(means)), _volumes(factors, model.covariance_type, means)), scaled(build, shifted, -0.5)
+    )
+    joint = build.add(Arithmetic("add", _weights(model)), density)
+    return {
+        "predict": Output(build.add(ArgMax(), joint), flat=True, labels=np.arange(len(means))),
+        "predict_proba": Output(build.add(Function("exp"), build.add(LogSoftmax(), joint))),
+        "score_samples": Output(build.add(Reduce("logsumexp"), joint), flat=True),
+    }
+
+
+def _squares(build: Builder, rows: str, means: NDArray[Any], factors: NDArray[Any], kind: str) -> str:
+    """Squared distances from each mean, in the measure of its component."""
+    if kind in {"full", "tied"}:
+        every = list(factors) if kind == "full" else [factors] * len(means)
+        weights = np.concatenate(every, axis=1)
+        shift = np.concatenate([mean @ factor for mean, factor in zip(means, every, strict=True)])
+        moved = build.add(Linear(weights, -shift), rows)
+        # The library writes these sums into an array of the table's type.
+        return build.add(Like(), build.add(Reduce("sum", len(means)), build.add(Function("square"), moved)), rows)
+    precisions = factors**2
+    if kind == "diag":
+        square, product, own = precisions.T, (means * precisions).T, (means**2 * precisions).sum(axis=1)
+    else:
+        square = np.repeat(precisions[None], means.shape[1], axis=0)
+        product, own = means.T * precisions, (means**2).sum(axis=1) * precisions
+    crossed = build.add(Linear(-2 * product, own), rows)
+    return build.add(
+        Combine("add"),
+        crossed,
+        build.add(Linear(square.copy(), np.zeros(len(means))), build.add(Function("square"), rows)),
+    )
+
+
+def _volumes(factors: NDArray[Any], kind: str, means: NDArray[Any]) -> NDArray[np.float64]:
+    """Logarithms of the determinants."""
+    if kind == "full":
+        return np.array([np.log(np.diag(factor)).sum() for factor in factors])
+    if kind == "tied":
+        return np.full(len(means), np.log(np.diag(factors)).sum())
+    if kind == "diag":
+        return np.asarray(np.log(factors).sum(axis=1), np.float64)
+    return np.asarray(means.shape[1] * np.log(factors), np.float64)
+
+
+def _weights(model: Any) -> NDArray[np.float64]:
+    """Logarithms of the weights, and of a Bayesian mixture what it adds for not knowing the precisions."""
+    start: NDArray[np.float64] = np.asarray(model._estimate_log_weights(), np.float64)  # noqa: SLF001 - constants
+    if not hasattr(model, "degrees_of_freedom_"):
+        return start
+    # With its mean as the row, a component's density is what is constant in it.
+    width = model.means_.shape[1]
+    constant = [float(model._estimate_log_prob(mean[None])[0, place]) for place, mean in enumerate(model.means_)]  # noqa: SLF001
+    volumes = _volumes(plain(model.precisions_cholesky_), model.covariance_type, plain(model.means_))
+    return start + np.array(constant) + 0.5 * width * log(2 * pi) - volumes
+
+
+@parser("sklearn.EllipticEnvelope")
+def lower_envelope(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the outlier detector: the distance in the measure of the covariance."""
+    centre, precision = plain(model.location_), plain(model.get_precision())
+    rows = widened(build, checked(model, build, table), centre, precision)
+    moved = build.add(Arithmetic("subtract", centre), rows)
+    turned = build.add(Linear(precision.T.copy(), np.zeros(len(centre))), moved)
+    square = build.add(Reduce("sum"), build.add(Combine("multiply"), turned, moved))
+    # Its root is squared again, as in the library, where rounding below zero gives NaN.
+    distance = build.add(Function("square"), build.add(Function("sqrt"), square))
+    samples = scaled(build, distance, -1.0)
+    return {
+        **outliers(build, scaled(build, samples, 1.0, -float(model.offset_))),
+        "score_samples": Output(samples, flat=True),
+    }
