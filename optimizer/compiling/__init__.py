@@ -20,7 +20,7 @@ from ._arithmetic import (
 from ._builder import Builder
 from ._columns import Concatenate, Finite, Impute, Select
 from ._distances import METRICS, Coupling, Distances, Neighbors
-from ._elementwise import Broadcast, Choose
+from ._elementwise import Broadcast, Choose, Products
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
 from ._functions import (
     Combine,
@@ -81,6 +81,7 @@ __all__ = [
     "Output",
     "OverNorm",
     "Power",
+    "Products",
     "Program",
     "ProgramError",
     "Reduce",

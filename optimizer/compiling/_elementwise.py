@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Broadcast", "Choose"]
+__all__ = ["Broadcast", "Choose", "Products"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,6 +43,25 @@ class Broadcast(Operator):
     def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - any table has rows
         """Columns of the result."""
         return len(self.row)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Products(Operator):
+    """Products of columns, factor by factor; one that has become zero stays zero, even times NaN.
+
+    Parameters
+    ----------
+    factors : int64 array of shape (products, most factors)
+        Columns in the order of the multiplication; -1 where there are fewer.
+    """
+
+    factors: NDArray[np.int64]
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        if self.factors.size and not -1 <= int(self.factors.min()) <= int(self.factors.max()) < inputs[0]:
+            raise ProgramError(f"Products takes columns up to {int(self.factors.max())} of {inputs[0]}")
+        return len(self.factors)
 
 
 def _common(operator: Operator, inputs: Sequence[int]) -> int:

@@ -41,7 +41,7 @@ class OverNorm(Operator):
     Parameters
     ----------
     p : float
-        From 1; infinity for the greatest magnitude.
+        From 1; infinity for the greatest magnitude, NaN left out.
     """
 
     p: float

@@ -103,8 +103,8 @@ class FirstGreatest(Operator):
     Parameters
     ----------
     start : {"first", "nothing"}
-        What the search begins with: the first column, which so stays if it is NaN; or nothing, so that NaN is left out,
-        and a row of NaN alone gets -1.
+        What the search begins with: the first column, which so stays if it is NaN; or nothing, so that NaN is left out.
+        A row of NaN alone gets 0.
     """
 
     start: str = "first"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import PipelineModel
@@ -9,11 +10,9 @@ from pyspark.ml import PipelineModel
 from optimizer.compiling import ProgramError, UnsupportedOperatorError
 from vista_spark.compiling._compiled import CompiledPipeline
 from vista_spark.compiling._stage import TensorPipeline
-from vista_spark.compiling.sparkml import Columns, kinds_of, lower_stage, named_program, stages_of
+from vista_spark.compiling.sparkml import Columns, floats_of, kinds_of, lower_stage, named_program, stages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from pyspark.ml import Transformer
     from pyspark.sql import DataFrame
 
@@ -45,23 +44,25 @@ def replace_stages(
 
     Examples
     --------
-    >>> from pyspark.ml.feature import Binarizer
-    >>> replaced = replace_stages(Binarizer(threshold=1.0, inputCol="x", outputCol="y"))  # doctest: +SKIP
+    >>> from pyspark.ml import PipelineModel
+    >>> from vista_spark import replace_stages
+    >>> replace_stages(PipelineModel([])).stages
+    []
     """
-    kinds = {} if example is None else kinds_of(example)
+    known = Columns() if example is None else Columns(kinds_of(example), doubles=floats_of(example))
     stages: list[Any] = []
-    run: _Run = _Run(kinds)
+    run = _Run(known)
     strangers: set[str] = set()
     for stage in stages_of(model):
         if run.take(stage):
             continue
         stages += run.stages(tree_strategy, batch_size)
         strangers |= {column for old in run.members for column in _added(old)}
-        run = _Run(kinds, strangers)
+        run = _Run(replace(known.fork(), strangers=frozenset(strangers)))
         if not run.take(stage):
             stages.append(stage)
             strangers |= set(_added(stage))
-            run = _Run(kinds, strangers)
+            run = _Run(replace(known.fork(), strangers=frozenset(strangers)))
     stages += run.stages(tree_strategy, batch_size)
     return PipelineModel(stages)
 
@@ -69,8 +70,8 @@ def replace_stages(
 class _Run:
     """Neighbouring stages that compile into one program."""
 
-    def __init__(self, kinds: Mapping[str, int], strangers: Iterable[str] = ()) -> None:
-        self.columns = Columns(kinds, frozenset(strangers))
+    def __init__(self, known: Columns) -> None:
+        self.columns = known.fork()
         self.members: list[Any] = []
 
     def take(self, stage: Any) -> bool:

@@ -104,10 +104,7 @@ class FirstGreatestModule(torch.nn.Module):
         """Run on a batch of shape (rows, columns)."""
         nan = torch.isnan(x)
         place = torch.where(nan, -torch.inf, x).argmax(dim=1, keepdim=True)
-        if self.first:
-            return torch.where(nan[:, :1], 0, place)
-        none = (torch.logical_or(nan, x == -torch.inf)).all(dim=1, keepdim=True)
-        return torch.where(none, -1, place)
+        return torch.where(nan[:, :1], 0, place) if self.first else place
 
 
 class RejectModule(torch.nn.Module):
@@ -142,7 +139,9 @@ class OverNormModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
-        norm = torch.linalg.vector_norm(x, self.p, dim=1, keepdim=True)
+        # A search for the greatest by ">" passes over NaN; a sum does not.
+        seen = x if self.p < float("inf") else torch.where(torch.isnan(x), 0, x)
+        norm = torch.linalg.vector_norm(seen, self.p, dim=1, keepdim=True)
         return torch.where(norm == 0, x, x / norm)
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Above, Arithmetic, Concatenate, FirstGreatest, Sigmoid
+from optimizer.compiling import Above, Arithmetic, Concatenate, FirstGreatest, Reduce, Sigmoid, Softmax
 from vista_spark.compiling.sparkml._stages import refuse
 
 if TYPE_CHECKING:
     from vista_spark.compiling.sparkml._columns import Columns
 
-__all__ = ["both_margins", "features_of", "give_classes", "shares_of_margin", "threshold_of"]
+__all__ = ["both_margins", "features_of", "give_classes", "shares_of_margin", "softmax_of", "threshold_of"]
 
 
 def features_of(model: Any, columns: Columns, width: int | None = None) -> str:
@@ -31,6 +31,14 @@ def shares_of_margin(columns: Columns, margin: str, factor: float = 1.0) -> str:
     first = columns.add(Sigmoid(), columns.add(Arithmetic("multiply", np.full(1, -factor)), margin))
     rest = columns.add(Arithmetic("add", np.ones(1)), columns.add(Arithmetic("multiply", np.full(1, -1.0)), first))
     return columns.add(Concatenate(), first, rest)
+
+
+def softmax_of(columns: Columns, scores: str, who: str) -> str:
+    """Give probabilities of scores. Infinite ones, for which Spark ML has rules of its own, are bad."""
+    most = columns.add(Reduce("max"), scores)
+    infinite = columns.add(Above(float(np.finfo(np.float64).max), or_equal=False), most)
+    held = columns.reject(scores, infinite, f"an infinite score, of which {who} makes no probability", "raise")
+    return columns.add(Softmax(), held)
 
 
 def threshold_of(threshold: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 
 from optimizer.compiling import (
     INPUT,
+    Arithmetic,
     Cast,
     Concatenate,
     Finite,
@@ -45,10 +46,13 @@ class Columns:
         are taken for numbers where a stage reads either.
     strangers : frozenset of str
         Columns of which nothing is known, for a stage that is not compiled adds them.
+    doubles : frozenset of str
+        Columns that are known to be floats, not whole numbers.
     """
 
     kinds: Mapping[str, int] = field(default_factory=dict)
     strangers: frozenset[str] = frozenset()
+    doubles: frozenset[str] = frozenset()
     nodes: list[Node] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=lambda: {INPUT: _MOST})
     read: dict[str, str] = field(default_factory=dict)
@@ -80,6 +84,12 @@ class Columns:
         self.widths[name] = operator.width([self.widths[one] for one in inputs])
         self.nodes.append(Node(name, operator, inputs))
         return name
+
+    def scaled(self, node: str, factor: float, shift: float = 0.0) -> str:
+        """Multiply all columns of a node by a factor, and then add a shift."""
+        width = self.widths[node]
+        node = node if factor == 1 else self.add(Arithmetic("multiply", np.full(width, float(factor))), node)
+        return node if shift == 0 else self.add(Arithmetic("add", np.full(width, float(shift))), node)
 
     def number(self, column: str) -> str:
         """Give the node of a column of numbers, one column wide.

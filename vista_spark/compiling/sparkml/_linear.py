@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Clip, Combine, Function, Linear, Sigmoid, Softmax
+from optimizer.compiling import Arithmetic, Clip, Combine, Function, Linear, Power, Sigmoid
 from vista_spark.compiling.sparkml._classes import (
     both_margins,
     features_of,
     give_classes,
     shares_of_margin,
+    softmax_of,
     threshold_of,
 )
 from vista_spark.compiling.sparkml._stages import refuse, stage
@@ -36,7 +37,7 @@ def lower_logistic(model: Any, columns: Columns) -> None:
         limit = threshold_of(model.getThreshold())
         give_classes(model, columns, both_margins(columns, raw), shares_of_margin(columns, raw), margin=(raw, limit))
     else:
-        give_classes(model, columns, raw, columns.add(Softmax(), raw))
+        give_classes(model, columns, raw, softmax_of(columns, raw, "LogisticRegressionModel"))
 
 
 @stage("LinearSVCModel")
@@ -78,9 +79,9 @@ def lower_generalised(model: Any, columns: Columns) -> None:
         low, high = _LEAST, 1 - _LEAST
     elif family != "gaussian":
         low = _LEAST
-    columns.give(model.getPredictionCol(), columns.add(Clip(low, high), mean), flat=True, role="predict")
     if model.isDefined("linkPredictionCol") and model.getLinkPredictionCol():
         columns.give(model.getLinkPredictionCol(), link, flat=True)
+    columns.give(model.getPredictionCol(), columns.add(Clip(low, high), mean), flat=True, role="predict")
 
 
 def _scores(model: Any, columns: Columns) -> str:
@@ -123,5 +124,5 @@ def _unlinked(model: Any, columns: Columns, eta: str, link: str | float) -> str:
         inner = add(Function("negative"), add(Function("exp"), eta))
         return add(Arithmetic("add", np.ones(1)), add(Function("negative"), add(Function("exp"), inner)))
     if isinstance(link, float):
-        return add(Function("exp"), add(Arithmetic("divide", np.full(1, link)), add(Function("log"), eta)))
+        return add(Power(1 / link), eta)
     raise refuse(model, f"link={link!r}")

@@ -10,9 +10,9 @@ from vista_spark.compiling.sparkml._compose import stages_of
 from vista_spark.compiling.sparkml._stages import lower_stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-__all__ = ["columns_of", "named_program", "program_of"]
+__all__ = ["floats_of", "kinds_of", "named_program", "program_of"]
 
 
 def program_of(model: Any, example: Any = None) -> Program:
@@ -29,16 +29,15 @@ def program_of(model: Any, example: Any = None) -> Program:
     UnsupportedOperatorError
         A stage, or an option of one, has no translation.
     """
-    columns = columns_of(stages_of(model), {} if example is None else kinds_of(example))
+    columns = Columns() if example is None else Columns(kinds_of(example), doubles=floats_of(example))
+    columns = _lowered(stages_of(model), columns)
     outputs = {role: columns.added[column] for role, column in columns.roles.items()}
     if not outputs:
         raise UnsupportedOperatorError(f"{type(model).__name__} adds no column that is compiled")
     return columns.program(outputs)
 
 
-def columns_of(stages: Iterable[Any], kinds: Mapping[str, int]) -> Columns:
-    """Lower stages one after the other."""
-    columns = Columns(kinds)
+def _lowered(stages: Iterable[Any], columns: Columns) -> Columns:
     for fitted in stages:
         columns.roles.clear()
         try:
@@ -79,3 +78,8 @@ def kinds_of(example: Any) -> dict[str, int]:
     if first is not None:
         kinds |= {name: len(first[name]) for name in unknown if first[name] is not None}
     return kinds
+
+
+def floats_of(example: Any) -> frozenset[str]:
+    """Name the columns of a DataFrame whose numbers have fractions."""
+    return frozenset(name for name, kind in example.dtypes if kind in {"double", "float"})

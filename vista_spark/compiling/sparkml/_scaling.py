@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Linear, OverNorm
+from optimizer.compiling import Arithmetic, Finite, Linear, OverNorm
 from vista_spark.compiling.sparkml._stages import refuse, stage
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ def lower_pca(model: Any, columns: Columns) -> None:
 @stage("DCT")
 def lower_cosine_transform(model: Any, columns: Columns) -> None:
     """Lower the discrete cosine transform (DCT-II, scaled to be orthonormal), or its inverse."""
-    node = _some_vector(model, columns)
+    columns.hold("raise")
+    # The library's fast algorithm spreads NaN and infinities in an order of its own.
+    node = columns.add(Finite("float64", nan=False, who="DCT"), _some_vector(model, columns))
     count = columns.widths[node]
     places = np.arange(count)
     matrix = np.cos(math.pi * (places[:, None] + 0.5) * places / count) * math.sqrt(2 / count)
