@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.compiling import INPUT, Builder, UnsupportedOperatorError
 from vista_spark.compiling._compiled import CompiledPipeline
-from vista_spark.compiling._registry import lower, lower_whole
+from vista_spark.compiling._registry import lower, lower_whole, opened
 from vista_spark.errors import InvalidArgumentError
 
 __all__ = ["compile_pipeline"]
@@ -56,6 +56,7 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     >>> bool((compiled.predict(X) == fitted.predict(X)).all())
     True
     """
+    model = opened(model)
     whole = lower_whole(model, example)
     if whole is not None:
         return CompiledPipeline(whole, tree_strategy=tree_strategy)

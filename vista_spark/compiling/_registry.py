@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from optimizer.compiling import Builder, Output, Program, UnsupportedOperatorError
 from optimizer.errors import nearest
 
-__all__ = ["Parser", "lower", "lower_whole", "parsed_classes", "parser", "register"]
+__all__ = ["Parser", "lower", "lower_whole", "opened", "parsed_classes", "parser", "register"]
 
 Parser = Callable[[Any, Builder, str], Mapping[str, Output]]
 """From a fitted model, the program under way and the name of its table, to results by the name of their method."""
@@ -19,7 +20,7 @@ _LIBRARIES = {
     "sklearn": ("vista_spark.compiling.sklearn",),
 }
 # Libraries whose models say themselves which table they read.
-_WHOLE = {"pyspark": "vista_spark.compiling.sparkml"}
+_WHOLE = {"onnx": "vista_spark.compiling.onnx", "pyspark": "vista_spark.compiling.sparkml"}
 _PARSERS: dict[str, Parser] = {}
 
 
@@ -77,6 +78,13 @@ def lower(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
             "leave it out of the pipeline, or register(type, parser) one"
         )
     return found(model, build, table)
+
+
+def opened(model: Any) -> Any:
+    """Read a model of bytes, or of a path that ends in ``.onnx``; anything else is given back."""
+    if isinstance(model, bytes) or (isinstance(model, (str, Path)) and str(model).endswith(".onnx")):
+        return importlib.import_module("vista_spark.compiling.onnx").opened(model)
+    return model
 
 
 def lower_whole(model: Any, example: Any) -> Program | None:
