@@ -98,7 +98,10 @@ def lower_function(graph: Graph, node: Any, given: list[Any], _: dict[str, Any])
         return graph.add(Function("is_nan" if node.op_type == "IsNaN" else "not"), table, dtype="bool")
     if table.dtype not in _FLOATS and node.op_type not in {"Abs", "Neg", "Relu", "Sign"}:
         raise refuse(node, f"of {table.dtype}")
-    return graph.add(Function(_FUNCTIONS[node.op_type]), table)
+    found = graph.add(Function(_FUNCTIONS[node.op_type]), table)
+    if node.op_type != "Sign":
+        return found
+    return graph.add(Choose(), graph.add(Function("is_nan"), table), table, found)
 
 
 @operator(*_COMBINATIONS, *_TRUTHS)
@@ -181,9 +184,14 @@ def lower_gemm(graph: Graph, node: Any, given: list[Any], attributes: dict[str, 
     bias = given[2] if len(given) > 2 else None  # noqa: PLR2004 - A, B and C
     if isinstance(bias, np.ndarray):
         bias = bias * bias.dtype.type(attributes.get("beta", 1.0))
-    elif bias is not None:
-        raise refuse(node, "C that is no constant")
-    return _linear(graph, node, given[0], weights, bias)
+    if not isinstance(bias, Table):
+        return _linear(graph, node, given[0], weights, bias)
+    product = _linear(graph, node, given[0], weights, None)
+    return graph.combine(node, "add", product, graph.combine(node, "multiply", bias, _scalar(bias, attributes)))
+
+
+def _scalar(table: Table, attributes: dict[str, Any]) -> Any:
+    return np.asarray(attributes.get("beta", 1.0), table.dtype)
 
 
 def _linear(graph: Graph, node: Any, value: Any, weights: Any, bias: Any) -> Table:

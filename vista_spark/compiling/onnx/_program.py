@@ -9,6 +9,7 @@ import numpy as np
 from optimizer.compiling import (
     INPUT,
     Builder,
+    Cast,
     Output,
     Program,
     ProgramError,
@@ -81,7 +82,7 @@ def program_of(model: Any, example: Any = None) -> Program:
     results = [(one.name, graph.values[one.name]) for one in proto.output]
     regresses = any(node.op_type.endswith("Regressor") for node in proto.node)
     try:
-        return graph.build.program(_outputs(results, regresses=regresses))
+        return graph.build.program(_outputs(graph, results, regresses=regresses))
     except ProgramError as error:
         raise UnsupportedOperatorError(f"ONNX model: {error}") from error
 
@@ -155,13 +156,13 @@ def _folded(graph: Graph, node: Any, given: list[Any]) -> list[Any]:
         raise refuse(node, f"of constants: {error}") from error
 
 
-def _outputs(results: list[tuple[str, Any]], *, regresses: bool) -> Mapping[str, Output]:
+def _outputs(graph: Graph, results: list[tuple[str, Any]], *, regresses: bool) -> Mapping[str, Output]:
     for name, value in results:
         if not isinstance(value, Table):
             raise UnsupportedOperatorError(f"ONNX output {name!r} is a constant or a shape")
     table = results[0][1]
     if table.labels is not None or table.dtype == "int64":
-        outputs = {"predict": _output(table, flat=True)}
+        outputs = {"predict": _classes(graph, table)}
         for name, scores in results[1:2]:
             method = "predict_proba" if "prob" in name else "decision_function"
             outputs[method] = _output(scores, flat=not scores.shape)
@@ -170,6 +171,11 @@ def _outputs(results: list[tuple[str, Any]], *, regresses: bool) -> Mapping[str,
     return {method: _output(table, flat=table.width == 1 and method == "predict")}
 
 
+def _classes(graph: Graph, table: Table) -> Output:
+    places = graph.build.add(Cast("int64"), table.node)
+    return Output(places, flat=table.width == 1, labels=table.labels)
+
+
 def _output(table: Table, *, flat: bool) -> Output:
     flat = flat and table.width == 1
-    return Output(table.node, flat=flat, labels=table.labels, dtype="int64" if table.dtype == "int64" else None)
+    return Output(table.node, flat=flat)

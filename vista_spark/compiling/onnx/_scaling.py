@@ -13,6 +13,7 @@ from optimizer.compiling import (
     Combine,
     Compare,
     Distances,
+    Finite,
     Function,
     Impute,
     OverNorm,
@@ -36,6 +37,10 @@ __all__ = [
     "lower_one_hot",
     "lower_scaler",
 ]
+
+
+# From this version of the domain on, NaN is found.
+_NAN_IS_A_KEY = 4
 
 
 def _row(node: Any, values: Any, table: Table, dtype: str) -> np.ndarray[Any, Any]:
@@ -63,13 +68,21 @@ def lower_normalizer(graph: Graph, node: Any, given: list[Any], attributes: dict
         most = graph.add(Reduce("max"), table, shape=(1,))
         scaled = graph.combine(node, "divide", table, most)
         return graph.add(Choose(), most, scaled, table, like=table)
-    return graph.add(OverNorm({"L1": 1.0, "L2": 2.0}[norm]), table)
+    if norm == "L1":
+        return graph.add(OverNorm(1.0), table)
+    # As the runtime does: the root of the square's share, with the number's sign.
+    square = graph.add(Function("square"), table)
+    total = graph.add(Reduce("sum"), square, shape=(1,))
+    root = graph.add(Function("sqrt"), graph.combine(node, "divide", square, total))
+    signed = graph.combine(node, "multiply", graph.add(Function("sign"), table), root)
+    return graph.add(Choose(), total, signed, table, like=table)
 
 
 @operator("ai.onnx.ml.Binarizer")
 def lower_binarizer(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower the threshold, which is a number of float32."""
-    return graph.add(Compare(float(attributes.get("threshold", 0.0))), graph.table(node, given[0]))
+    held = graph.add(Finite("as given", nan=False, who="ONNX's Binarizer", infinite=True), graph.table(node, given[0]))
+    return graph.add(Compare(float(attributes.get("threshold", 0.0))), held)
 
 
 @operator("ai.onnx.ml.Imputer")
@@ -134,6 +147,9 @@ def lower_encoder(graph: Graph, node: Any, given: list[Any], attributes: dict[st
         return _valued(graph, plain, list(range(len(own))), own, default)
     if any(isinstance(key, str) for key in keys):
         raise refuse(node, "texts of the input")
+    if graph.opsets.get("ai.onnx.ml", 1) < _NAN_IS_A_KEY:
+        pairs = [(key, value) for key, value in zip(keys, values, strict=True) if key == key]  # noqa: PLR0124 - NaN
+        keys, values = [key for key, _ in pairs], [value for _, value in pairs]
     return _valued(graph, graph.table(node, table), keys, values, default)
 
 

@@ -60,17 +60,18 @@ def lower_classifier(graph: Graph, node: Any, given: list[Any], attributes: dict
         if only or post not in {"NONE", "LOGISTIC"}:
             raise refuse(node, f"one score, of class {only}, and post_transform={post}")
         label = class_above(graph, node, score, 0.5 if positive else 0.0, labels)
-        if positive:
-            return [label, both(graph, score, complement=True)]
-        pair = both(graph, score, complement=False)
+        pair = both(graph, score, complement=positive and post == "NONE")
         return [label, graph.add(Sigmoid(), pair) if post == "LOGISTIC" else pair]
+    scores = _sums(graph, node, table, attributes, value)
     if len(labels) == 2:  # noqa: PLR2004
         _check_even(node, attributes)
-    scores = graph.cast(_shifted(graph, _sums(graph, node, table, attributes, value), base), "float32")
-    if len(labels) == 2:  # noqa: PLR2004
-        second = graph.take(scores, np.array([1]))
-        label = class_above(graph, node, second, 0.0, labels) if len(base) else class_of(graph, node, scores, labels)
+        if len(base) > 1 or labels.dtype.kind == "U":
+            raise refuse(node, f"two scores of two classes, {len(base)} base values and classes {labels.tolist()}")
+        # The runtime adds a single base value to the first score, and gives 0 or 1 for the class, whatever its name.
+        scores = graph.cast(_shifted(graph, scores, np.append(base, [0])[:2] if len(base) else base), "float32")
+        label = class_above(graph, node, graph.take(scores, np.array([1])), 0.0, np.array([0, 1]))
     else:
+        scores = graph.cast(_shifted(graph, scores, base), "float32")
         label = class_of(graph, node, scores, labels)
     return [label, transformed(graph, node, scores, post)]
 
@@ -104,7 +105,7 @@ def _table(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]
 def _shifted(graph: Graph, scores: Table, base: NDArray[Any]) -> Table:
     if not len(base) or not base.any():
         return scores
-    return graph.add(Arithmetic("add", np.broadcast_to(base, (scores.width,)).copy()), scores)
+    return graph.add(Arithmetic("add", np.broadcast_to(base, (scores.width,)).astype(scores.dtype)), scores)
 
 
 def _keys(attributes: dict[str, Any], prefix: str) -> list[tuple[int, int]]:
