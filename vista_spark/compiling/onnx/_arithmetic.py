@@ -11,6 +11,7 @@ from optimizer.compiling import (
     Choose,
     Clip,
     Combine,
+    Finite,
     FirstGreatest,
     Function,
     Linear,
@@ -230,6 +231,9 @@ def lower_reduction(graph: Graph, node: Any, given: list[Any], attributes: dict[
     if table.dtype not in _FLOATS and node.op_type not in {"ReduceMax", "ReduceMin", "ReduceSum"}:
         raise refuse(node, f"of {table.dtype}")
     axes = _axes(node, given, attributes, table)
+    if node.op_type in {"ReduceMax", "ReduceMin"}:
+        # Which of NaN and a number is greater is left to the runtime, which says so by their places.
+        table = graph.add(Finite("as given", nan=False, who=f"ONNX's {node.op_type}", infinite=True), table)
     places = graph.places(table)
     last = np.moveaxis(places, axes, range(-len(axes), 0))
     kept = last.shape[1 : last.ndim - len(axes)]

@@ -38,7 +38,7 @@ def opened(model: bytes | str | Path) -> Any:
         The bytes are no ONNX model.
     """
     import onnx  # noqa: PLC0415 - an optional package
-    from google.protobuf.message import DecodeError  # noqa: PLC0415 - comes with onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # noqa: PLC0415 - of onnx
 
     try:
         return onnx.load_model_from_string(model) if isinstance(model, bytes) else onnx.load(str(model))

@@ -65,6 +65,7 @@ def lower_normalizer(graph: Graph, node: Any, given: list[Any], attributes: dict
     if len(table.shape) != 1:
         raise refuse(node, f"rows of shape {table.shape}")
     if norm == "MAX":
+        table = graph.add(Finite("as given", nan=False, who="ONNX's Normalizer", infinite=True), table)
         most = graph.add(Reduce("max"), table, shape=(1,))
         scaled = graph.combine(node, "divide", table, most)
         return graph.add(Choose(), most, scaled, table, like=table)

@@ -12,6 +12,8 @@ from vista_spark.compiling.onnx._linear import both, class_above, class_of, labe
 from vista_spark.compiling.onnx._nodes import operator
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from vista_spark.compiling.onnx._graph import Graph
@@ -201,41 +203,45 @@ def lower_ensemble(graph: Graph, node: Any, given: list[Any], attributes: dict[s
     if how not in _AGGREGATES or post not in _POSTS:
         raise refuse(node, f"aggregate_function={how}, post_transform={post}")
     splits, weights = attributes["nodes_splits"], attributes["leaf_weights"]
-    inner, leaves = len(splits), len(weights)
-    plain = {
-        "nodes_treeids": [0] * (inner + leaves),
-        "nodes_nodeids": list(range(inner + leaves)),
-        "nodes_modes": [_MODES[mode] for mode in attributes["nodes_modes"]] + [_LEAF] * leaves,
-        "nodes_featureids": list(attributes["nodes_featureids"]) + [0] * leaves,
-        "nodes_values": [*splits.tolist(), *([0.0] * leaves)],
+    inner = len(splits)
+    children: dict[str, list[int]] = {"true": [], "false": []}
+    # A leaf of its own for each split that ends there: a tree that is one leaf has it on both sides.
+    leaves: list[int] = []
+    for side, places in children.items():
+        for end, place in zip(attributes[f"nodes_{side}leafs"], attributes[f"nodes_{side}nodeids"], strict=True):
+            places.append(inner + len(leaves) if end else place)
+            leaves += [place] if end else []
+    count = inner + len(leaves)
+    plain: dict[str, Any] = {
+        "nodes_treeids": _numbered(children, attributes["tree_roots"], count, inner),
+        "nodes_nodeids": list(range(count)),
+        "nodes_modes": [_MODES[mode] for mode in attributes["nodes_modes"]] + [_LEAF] * len(leaves),
+        "nodes_featureids": list(attributes["nodes_featureids"]) + [0] * len(leaves),
+        "nodes_values": [*splits.tolist(), *([0.0] * len(leaves))],
+        "nodes_truenodeids": children["true"] + [0] * len(leaves),
+        "nodes_falsenodeids": children["false"] + [0] * len(leaves),
     }
     if splits.dtype == np.float64:
         plain["nodes_values_as_tensor"] = np.array(plain["nodes_values"], np.float64)
-    for side in ("true", "false"):
-        ends, ids = attributes[f"nodes_{side}leafs"], attributes[f"nodes_{side}nodeids"]
-        places = [place + inner if end else place for end, place in zip(ends, ids, strict=True)]
-        plain[f"nodes_{side}nodeids"] = places + [0] * leaves
     tracks = attributes.get("nodes_missing_value_tracks_true")
     if tracks:
-        plain["nodes_missing_value_tracks_true"] = list(tracks) + [0] * leaves
-    count, dtype = int(attributes["n_targets"]), splits.dtype
-    value = np.zeros((inner + leaves, count), dtype)
-    for place, (column, weight) in enumerate(zip(attributes["leaf_targetids"], weights, strict=True)):
-        value[inner + place, column] = weight
-    _numbered(plain, attributes, inner)
+        plain["nodes_missing_value_tracks_true"] = list(tracks) + [0] * len(leaves)
+    value = np.zeros((count, int(attributes["n_targets"])), splits.dtype)
+    for place, leaf in enumerate(leaves):
+        value[inner + place, attributes["leaf_targetids"][leaf]] = weights[leaf]
     table = _table(graph, node, given, plain)
     divisor = len(attributes["tree_roots"]) if _AGGREGATES[how] == "AVERAGE" else 1
     return transformed(graph, node, _sums(graph, node, table, plain, value, divisor), _POSTS[post])
 
 
-def _numbered(plain: dict[str, Any], attributes: dict[str, Any], inner: int) -> None:
-    """Give each node its tree. A root may be a leaf alone, which ONNX writes as a split with one leaf twice."""
-    tree = [0] * len(plain["nodes_treeids"])
-    for number, root in enumerate(attributes["tree_roots"]):
+def _numbered(children: dict[str, list[int]], roots: Iterable[int], count: int, inner: int) -> list[int]:
+    """Give each node the number of its tree."""
+    tree = [0] * count
+    for number, root in enumerate(roots):
         below = [int(root)]
         while below:
             at = below.pop()
             tree[at] = number
             if at < inner:
-                below += [plain["nodes_truenodeids"][at], plain["nodes_falsenodeids"][at]]
-    plain["nodes_treeids"] = tree
+                below += [children["true"][at], children["false"][at]]
+    return tree
