@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from pyspark.ml import clustering as K  # noqa: N812
 from pyspark.ml import feature as F  # noqa: N812
 from pyspark.ml import regression as R  # noqa: N812
 from pyspark.ml.linalg import Vectors
+from sessions import CONNECT, pytest_on_connect
 
 from vista_spark import TensorPipeline, compile_pipeline, replace_stages
 
@@ -115,6 +117,14 @@ TREES = {
 def test_trees_with_categories(table: DataFrame, hard: DataFrame, estimator: Any) -> None:
     model = estimator().fit(indexed(table))
     same(model, hard.withColumnRenamed("features", "indexed"))
+
+
+@pytest.mark.parametrize("alone", [0, 3])
+def test_a_category_that_no_split_has_seen(table: DataFrame, hard: DataFrame, alone: int) -> None:
+    """It goes to the side of more categories: Spark ML looks it up in the smaller set."""
+    marked = indexed(table).selectExpr("indexed", f"double(kind = {alone}) as label")
+    tree = C.DecisionTreeClassifier(featuresCol="indexed", maxDepth=1).fit(marked)
+    same(tree, hard.withColumnRenamed("features", "indexed"))
 
 
 def test_thresholds_of_classes(table: DataFrame, hard: DataFrame) -> None:
@@ -319,6 +329,13 @@ def test_stages_that_do_not_compile_are_kept(table: DataFrame) -> None:
     truth, ours = model.transform(texts).toPandas(), replaced.transform(texts).toPandas()
     assert list(ours.columns) == list(truth.columns)
     np.testing.assert_array_equal(ours["prediction"], truth["prediction"])
+
+
+@pytest.mark.extended
+@pytest.mark.skipif(CONNECT, reason="starts a Connect server of its own")
+def test_models_through_connect(pytestconfig: pytest.Config) -> None:
+    chosen = "trees_with or one_program or are_kept or (other_models and (rest or bisecting))"
+    assert " passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)
 
 
 @pytest.mark.parametrize("policy", ["error", "skip", "keep"])
