@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["STRATEGIES", "choose_strategy", "strategies_of"]
 
-STRATEGIES = ("gemm", "traversal", "perfect")
-"""GEMM, TreeTraversal, PerfectTreeTraversal: Algorithms 3 to 5."""
+STRATEGIES = ("gemm", "traversal", "perfect", "bitvector")
+"""GEMM, TreeTraversal, PerfectTreeTraversal: Algorithms 3 to 5; and the bit vectors of QuickScorer over traversal."""
 
 _GEMM_DEPTH = 3
 _PERFECT_DEPTH = 10

@@ -11,14 +11,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from udfs.compiling.torch._bitvector import BitVectors
 from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._ordered_sum import OrderedSum
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from numpy.typing import NDArray
 
     from optimizer.compiling import Trees
 
 __all__ = ["TreesModule", "leaves_module"]
+
+
+def _columns(trees: Trees) -> NDArray[np.int64]:
+    return np.where(trees.missing_left | (not trees.missing), 0, trees.features) + trees.feature.astype(np.int64)
 
 
 class _Leaves(torch.nn.Module):
@@ -33,9 +41,7 @@ class _Leaves(torch.nn.Module):
         super().__init__()
         self.missing = trees.missing
         self.dtype = getattr(torch, trees.threshold.dtype.name)
-        self.columns = np.where(trees.missing_left | (not trees.missing), 0, trees.features) + trees.feature.astype(
-            np.int64
-        )
+        self.columns = _columns(trees)
 
     def read(self, x: torch.Tensor) -> torch.Tensor:
         """The rows as nodes read them."""
@@ -162,7 +168,12 @@ class _Gemm(_Leaves):
         return self.node[chosen.to(torch.int8).argmax(dim=2).transpose(0, 1) + self.first]
 
 
-_STRATEGIES = {"gemm": _Gemm, "traversal": _Traversal, "perfect": _Perfect}
+_STRATEGIES: Mapping[str, Callable[[Trees], torch.nn.Module]] = {
+    "gemm": _Gemm,
+    "traversal": _Traversal,
+    "perfect": _Perfect,
+    "bitvector": lambda trees: BitVectors(trees, _columns(trees)),
+}
 
 
 def leaves_module(trees: Trees, strategy: str) -> torch.nn.Module:
@@ -174,11 +185,13 @@ class TreesModule(torch.nn.Module):
     """Trees, by a strategy: the sum of the leaves, one tree after the other.
 
     ``cumsum`` adds in the order of the trees, where ``sum`` adds in pairs: only the first gives the library's bits.
+    Operators that follow trees call ``leaves`` once for themselves and for ``total``.
     """
 
     rounds: torch.Tensor
     value: torch.Tensor
     base: torch.Tensor
+    column: torch.Tensor
 
     def __init__(self, trees: Trees, strategy: str) -> None:
         super().__init__()
@@ -187,18 +200,31 @@ class TreesModule(torch.nn.Module):
         rounds, columns = _rounds(trees), len(trees.base)
         self.shape = (len(rounds), columns)
         self.register_buffer("rounds", tensor_of(rounds.reshape(-1)))
-        nothing = np.zeros((1, trees.value.shape[1]))
+        nothing = np.zeros((1, trees.value.shape[1]), trees.value.dtype)
         self.register_buffer("value", tensor_of(np.concatenate([trees.value, nothing])))
         self.register_buffer("base", tensor_of(trees.base).reshape(1, 1, columns))
         self.filled = bool((rounds == len(trees.root)).any())
+        self.single = trees.value.dtype == np.float32
+        self.register_buffer("column", torch.arange(columns).repeat(len(rounds)))
+        self.compiled = OrderedSum(trees, rounds)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Sums of shape (rows, columns), float64."""
-        leaf = self.leaves(x)
+        """Sums of shape (rows, columns), in the type of the values."""
+        return self.total(self.leaves(x))
+
+    def total(self, leaf: torch.Tensor) -> torch.Tensor:
+        """Sums of leaves of shape (rows, trees), places in the table of nodes."""
+        if torch.compiler.is_compiling():
+            return self.compiled(leaf)
         if self.filled:
             leaf = torch.nn.functional.pad(leaf, (0, 1), value=len(self.value) - 1)
-        values = self.value[leaf.index_select(1, self.rounds)].reshape(len(x), *self.shape)
-        total = torch.cat([self.base.expand(len(x), -1, -1), values], dim=1).cumsum(dim=1)[:, -1]
+        values = self.value[leaf.index_select(1, self.rounds)].reshape(len(leaf), *self.shape)
+        if self.single:
+            # cumsum keeps float32 sums in float64, and rounds what it gives; this one rounds each sum.
+            flat = values.reshape(len(leaf), -1)
+            total = self.base[0].repeat(len(leaf), 1).scatter_add(1, self.column.expand(len(leaf), -1), flat)
+        else:
+            total = torch.cat([self.base.expand(len(leaf), -1, -1), values], dim=1).cumsum(dim=1)[:, -1]
         return total if self.divisor == 1 else total / self.divisor
 
 
