@@ -19,14 +19,17 @@ from ._arithmetic import (
 )
 from ._builder import Builder
 from ._columns import Concatenate, Finite, Impute, Select
+from ._cost import Costs, shape_of
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
 from ._operator import OPERATORS, Operator
 from ._output import Output
+from ._plan import BACKENDS, Plan, make_plan
 from ._program import INPUT, Node, Program
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._trees import Trees
 
 __all__ = [
+    "BACKENDS",
     "INPUT",
     "OPERATORS",
     "STRATEGIES",
@@ -40,6 +43,7 @@ __all__ = [
     "CompilingError",
     "Complement",
     "Concatenate",
+    "Costs",
     "Finite",
     "Impute",
     "Linear",
@@ -47,6 +51,7 @@ __all__ = [
     "Normalise",
     "Operator",
     "Output",
+    "Plan",
     "Program",
     "ProgramError",
     "Select",
@@ -55,5 +60,7 @@ __all__ = [
     "Trees",
     "UnsupportedOperatorError",
     "choose_strategy",
+    "make_plan",
+    "shape_of",
     "strategies_of",
 ]

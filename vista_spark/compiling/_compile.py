@@ -24,7 +24,7 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     ----------
     model : object
         A fitted model or pipeline of scikit-learn.
-    tree_strategy : {"auto", "gemm", "traversal", "perfect"}
+    tree_strategy : {"auto", "gemm", "traversal", "perfect", "bitvector"}
         How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: GEMM up to depth 3, perfect trees up to depth 10,
         traversal beyond (section 5.5.1).
     example : array of shape (rows, columns), or pandas DataFrame, optional

@@ -10,7 +10,6 @@ import hashlib
 import logging
 import os
 import shutil
-import tempfile
 import threading
 import warnings
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from udfs.compiling.torch._program import ProgramModule
 from udfs.node import node_folder, written_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from optimizer.compiling import Program
 
@@ -63,9 +62,13 @@ class Kernel:
     """
 
     def __init__(self, program: Program, path: Path) -> None:
-        self._names = (list(program.outputs), [node.name for node in program.nodes if isinstance(node.operator, Finite)])
+        self._names = (
+            list(program.outputs),
+            [node.name for node in program.nodes if isinstance(node.operator, Finite)],
+        )
         with _quiet():
-            runner: Any = torch._inductor.aoti_load_package(str(path), run_single_threaded=True)  # noqa: SLF001 - public in its docs
+            # One thread a kernel: it takes no lock.
+            runner: Any = torch._inductor.aoti_load_package(str(path), run_single_threaded=True)  # noqa: SLF001
         self._run = runner.loader.boxed_run
 
     def __call__(self, table: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
@@ -137,10 +140,8 @@ def _check(kernel: Kernel, module: torch.nn.Module, sample: torch.Tensor) -> Non
     with torch.inference_mode():
         outputs, bad = kernel(sample)
         for (name, ours), truth in zip((outputs | bad).items(), module(sample), strict=True):
-            exact = not truth.is_floating_point()
-            close = torch.equal(ours, truth) if exact else torch.allclose(
-                ours, truth, rtol=_TOLERANCE if truth.dtype == torch.float64 else 1e-6, atol=1e-12, equal_nan=True
-            )
+            rtol = 0.0 if not truth.is_floating_point() else _TOLERANCE if truth.dtype == torch.float64 else 1e-6
+            close = torch.allclose(ours, truth, rtol=rtol, atol=rtol, equal_nan=True)
             if not close:
                 raise UnsupportedOperatorError(f"backend='inductor': {name} differs from the eager program's")
 

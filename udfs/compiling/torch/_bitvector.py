@@ -68,7 +68,7 @@ class BitVectors(torch.nn.Module):
 
     def __init__(self, trees: Trees, columns: NDArray[np.int64]) -> None:
         super().__init__()
-        self.missing, self.double = trees.missing, trees.threshold.dtype == np.float64
+        self.missing, self.ranked = trees.missing, trees.threshold.dtype == np.float64
         height = _heights(trees)
         tops = [_top_of(trees, int(root), height) for root in trees.root]
         bucket = [min(size for size in _BUCKETS if len(top.splits) <= size) for top in tops]
@@ -125,7 +125,7 @@ class BitVectors(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Leaves of shape (rows, trees)."""
-        ranked = self.double and x.dtype == torch.float64
+        ranked = self.ranked and x.dtype == torch.float64
         table = self._table(x, ranked=ranked)
         leaves = [self._group(table, *group, ranked=ranked) for group in self.groups]
         found = leaves[0] if len(leaves) == 1 else torch.cat(leaves)

@@ -66,10 +66,7 @@ class OrderedSum(torch.nn.Module):
         # Laid out with rows side by side, or Inductor would make vectors of trees, and add those in another order.
         leaf = laid_out(leaf)
         values = torch.nn.functional.embedding(leaf, self.value)
-        if self.wide:
-            total = values.sum(0)
-        else:
-            total = values.squeeze(-1).view(self.count, self.columns, -1).sum(0).t()
+        total = values.sum(0) if self.wide else values.squeeze(-1).view(self.count, self.columns, -1).sum(0).t()
         total = total + self.rest if self.late else total
         return total if self.divisor == 1 else total / self.divisor
 

@@ -215,7 +215,8 @@ class TreesModule(torch.nn.Module):
     def total(self, leaf: torch.Tensor) -> torch.Tensor:
         """Sums of leaves of shape (rows, trees), places in the table of nodes."""
         if torch.compiler.is_compiling():
-            return self.compiled(leaf)
+            added: torch.Tensor = self.compiled(leaf)
+            return added
         if self.filled:
             leaf = torch.nn.functional.pad(leaf, (0, 1), value=len(self.value) - 1)
         values = self.value[leaf.index_select(1, self.rounds)].reshape(len(leaf), *self.shape)
