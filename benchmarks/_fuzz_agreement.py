@@ -61,6 +61,7 @@ ROUNDING = frozenset(
     }
 )
 HARMLESS = frozenset({"library fails on the table", "overflow", "refused by ours alone", "toss-up"})
+_FLOAT64, _FLOAT32 = 1e-6, 1e-5
 _SHIFTS = 24
 _ULPS = 4.0
 _SLACK = 4.0
@@ -164,7 +165,7 @@ def differences(
     rows : array, DataFrame or array of texts
     library, compiled : callable
     narrow : bool
-        Whether the library computes in float32.
+        Whether the library computes in float32: its own type, or the table's.
     rounds : bool
         Whether a program has operators whose last bits are nobody's.
     """
@@ -189,7 +190,7 @@ def differences(
     if not _same_shapes(*shapes):
         return [*found, Difference("shape", int(both[0]), f"{method}: shape and type {shapes[0]}, not {shapes[1]}")]
     for place, (given, ours) in enumerate(zip(truth.pieces, own.pieces, strict=True)):
-        tolerance = 1e-5 if narrow or given.dtype == np.float32 else 1e-6
+        tolerance = _FLOAT32 if narrow or given.dtype == np.float32 else _FLOAT64
         off = ~_near(ours[both], given[both], tolerance)
         for row in both[off]:
             what = f"{method}{f'[{place}]' if place else ''}: {_text(ours[row])}, not {_text(given[row])}"
@@ -214,7 +215,8 @@ def _near(ours: NDArray[Any], truth: NDArray[Any], tolerance: float) -> NDArray[
         with np.errstate(all="ignore"):
             finite = np.isfinite(truth)
             # What a few last bits of the column's greatest number are: see the module for what goes beyond.
-            bits = 64 * np.finfo(truth.dtype).eps * _scale(truth, finite)
+            kind = np.float32 if tolerance > _FLOAT64 else truth.dtype
+            bits = 64 * np.finfo(kind).eps * _scale(truth, finite)
             same = np.abs(ours - truth) <= tolerance * np.abs(truth) + bits
             same = np.where(finite & np.isfinite(ours), same, (ours == truth) | (np.isnan(ours) & np.isnan(truth)))
     return np.asarray(same.reshape(len(truth), -1).all(axis=1), np.bool_)

@@ -192,27 +192,27 @@ class View:
     """A model with the names that a compiled pipeline has for its methods."""
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self.model = model
         self._root = type(model).__module__.partition(".")[0]
         self._booster = type(model).__name__ == "Booster"
 
     def __getattr__(self, name: str) -> Any:
         if self._root == "lightgbm" and name == "apply":
-            return lambda rows: np.asarray(self._model.predict(rows, pred_leaf=True)).reshape(len(rows), -1)
+            return lambda rows: np.asarray(self.model.predict(rows, pred_leaf=True)).reshape(len(rows), -1)
         if self._root == "xgboost" and self._booster and name in {"predict", "apply"}:
             return lambda rows: self._of_xgboost(rows, leaves=name == "apply")
         if self._root == "catboost" and name == "apply":
-            return self._model.calc_leaf_indexes
+            return self.model.calc_leaf_indexes
         if self._root == "catboost" and name == "predict":
-            return lambda rows: _flat_labels(self._model.predict(rows))
+            return lambda rows: _flat_labels(self.model.predict(rows))
         if name in {"decision_function", "transform"} and self._root in {"lightgbm", "xgboost", "catboost"}:
             raise AttributeError(name)
-        return getattr(self._model, name)
+        return getattr(self.model, name)
 
     def _of_xgboost(self, rows: Any, *, leaves: bool) -> Any:
         import xgboost  # noqa: PLC0415 - only where it is drawn
 
-        return self._model.predict(xgboost.DMatrix(rows, nthread=1), pred_leaf=leaves)
+        return self.model.predict(xgboost.DMatrix(rows, nthread=1), pred_leaf=leaves)
 
 
 def _flat_labels(answer: Any) -> Any:
@@ -230,7 +230,7 @@ def _has(model: Any, name: str) -> bool:
 def compared(model: Any, compiled: CompiledPipeline, rows: Any, name: str) -> list[Difference]:
     """Compare every method that the program has."""
     rounds = any(type(node.operator).__name__ in ROUNDING for node in compiled.program.nodes)
-    narrow = _is_narrow(model)
+    narrow = _is_narrow(model) or getattr(rows, "dtype", None) == np.float32
     found = []
     for method in compiled.outputs:
         if not _has(model, method):
@@ -249,7 +249,7 @@ def compared(model: Any, compiled: CompiledPipeline, rows: Any, name: str) -> li
 
 
 def _is_narrow(model: Any) -> bool:
-    text = repr(model._model if isinstance(model, View) else model)
+    text = repr(model.model if isinstance(model, View) else model)
     return "XGB" in text or "CatBoost" in text or "xgboost" in text
 
 

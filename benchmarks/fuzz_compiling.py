@@ -2,9 +2,10 @@
 
 ``python benchmarks/fuzz_compiling.py --pipelines 2000 --seed 7`` (``make fuzz``) draws pipelines from every class that
 has a parser, fits them on small tables, compiles them, and compares every output with the library's: on the training
-rows, on numbers where an answer changes and the next floats, on zeros, denormals, infinities, NaN, numbers that
-float32 does not have, unseen and unicode texts. It ends with 1 where anything is wrong, and prints the seed that shows it alone:
-``--only SEED`` runs it again and finds the smallest pipeline and the row.
+rows, on numbers where an answer changes and the next floats, on zeros, denormals, infinities, NaN, numbers that float32
+does not have, unseen and unicode texts. It ends with 1 where anything is wrong, and prints the seed that shows it
+alone: ``--only SEED`` runs it again and finds the smallest pipeline and the row. A seed stands for a draw as long as
+the classes that are compiled are the same.
 """
 
 from __future__ import annotations
