@@ -20,13 +20,14 @@ from ._arithmetic import (
 from ._builder import Builder
 from ._categories import Encode, Entry, Filled, Known, Match, OneHot, Recode
 from ._columns import Concatenate, Finite, Impute, Select
+from ._constants import Constant, Relabel
 from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
 from ._distances import METRICS, Coupling, Distances, Neighbors
+from ._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
 from ._functions import (
     Combine,
     Function,
-    Interpolate,
     Like,
     LogSoftmax,
     Lookup,
@@ -36,6 +37,7 @@ from ._functions import (
     Shares,
     Within,
 )
+from ._interpolate import Interpolate
 from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
 from ._operator import OPERATORS, Operator
 from ._output import Output
@@ -56,6 +58,7 @@ __all__ = [
     "AdditiveChi2",
     "ArgMax",
     "Arithmetic",
+    "Average",
     "Bag",
     "Bins",
     "Builder",
@@ -66,6 +69,7 @@ __all__ = [
     "CompilingError",
     "Complement",
     "Concatenate",
+    "Constant",
     "CountSketch",
     "Coupling",
     "Damped",
@@ -82,6 +86,7 @@ __all__ = [
     "Known",
     "Like",
     "Linear",
+    "LogMean",
     "LogSoftmax",
     "Lookup",
     "Match",
@@ -94,6 +99,7 @@ __all__ = [
     "Operator",
     "OrderedSum",
     "Output",
+    "Pairwise",
     "Patch",
     "Power",
     "PowerTransform",
@@ -102,6 +108,7 @@ __all__ = [
     "Quantiles",
     "Recode",
     "Reduce",
+    "Relabel",
     "Select",
     "Shares",
     "Sigmoid",
@@ -111,6 +118,8 @@ __all__ = [
     "Trees",
     "Ufunc",
     "UnsupportedOperatorError",
+    "Votes",
+    "WeightedMedian",
     "Within",
     "choose_strategy",
     "keeps_sparse",

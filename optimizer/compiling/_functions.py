@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ._errors import ProgramError
 from ._operator import Operator, check_choice, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     import numpy as np
     from numpy.typing import NDArray
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Combine",
     "Function",
-    "Interpolate",
     "Like",
     "LogSoftmax",
     "Lookup",
@@ -186,26 +186,6 @@ class OrderedSum(Operator):
         if len(self.columns) and not 0 <= int(self.columns.min()) <= int(self.columns.max()) < inputs[0]:
             raise ProgramError(f"OrderedSum takes columns up to {int(self.columns.max())} of {inputs[0]}")
         return len(self.bias)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Interpolate(Operator):
-    """A line from each point to the next; NaN before the first point and after the last.
-
-    Parameters
-    ----------
-    x, y : arrays of shape (points,)
-        At least two points; `x` rises.
-    """
-
-    x: NDArray[Any]
-    y: NDArray[Any]
-
-    def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
-        if len(self.x) != len(self.y) or len(self.x) < 2 or (self.x[1:] <= self.x[:-1]).any():  # noqa: PLR2004
-            raise ProgramError(f"Interpolate: {len(self.x)} and {len(self.y)} points, or they do not rise")
-        return width_of(self, inputs[0], 1)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

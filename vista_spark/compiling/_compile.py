@@ -84,6 +84,10 @@ def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:
         width = shape[1]
         given = getattr(example, "columns", None)
         names = given if names is None and given is not None and all(isinstance(one, str) for one in given) else names
+    if width is None and getattr(model, "refit", True) is False:
+        raise UnsupportedOperatorError(
+            f"{type(model).__name__} with refit=False has no fitted model: search again with refit=True"
+        )
     if width is None:
         raise InvalidArgumentError(
             f"{type(model).__name__} does not say how many columns it takes (n_features_in_): fit it first, on a "
@@ -93,13 +97,13 @@ def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:
 
 
 def _width(model: Any) -> int | None:
-    """Find the columns that a model takes; a pipeline whose first steps pass all through says it further on."""
+    """Find the columns that a model takes; one whose first steps pass all through, or none, says it further on."""
     width: int | None = getattr(model, "n_features_in_", None)
     if type(model).__name__ in _ONE_COLUMN:
         return 1
     if width is None and hasattr(model, "X_thresholds_"):
         return 1  # isotonic regression, of one column
-    for _, step in getattr(model, "steps", ()) if width is None else ():
-        if step is not None and step != "passthrough":
+    for _, step in getattr(model, "steps", getattr(model, "transformer_list", ())) if width is None else ():
+        if step is not None and not isinstance(step, str):
             return _width(step)
     return width

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.datasets import load_diabetes
 from sklearn.decomposition import NMF, PCA, FactorAnalysis, FastICA, IncrementalPCA, KernelPCA
 from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
@@ -201,7 +202,7 @@ def test_a_row_of_nothing_for_the_iterative_imputer() -> None:
         (IterativeImputer(sample_posterior=True, max_iter=2, tol=10), "sample_posterior=True"),
         (SplineTransformer(degree=0), "degree=0"),
     ],
-    ids=name,
+    ids=lambda given: type(given).__name__ if isinstance(given, BaseEstimator) else "",
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_what_is_refused(model: Any, message: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 import optimizer.compiling as ops
@@ -14,13 +13,12 @@ from udfs.compiling.torch._numbers import tensor_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from optimizer.compiling import Combine, Function, Interpolate, Lookup, Operator, OrderedSum, Power, Reduce, Shares
+    from optimizer.compiling import Combine, Function, Lookup, Operator, OrderedSum, Power, Reduce, Shares
 
 __all__ = [
     "MODULES",
     "CombineModule",
     "FunctionModule",
-    "InterpolateModule",
     "LikeModule",
     "LogSoftmaxModule",
     "LookupModule",
@@ -187,31 +185,9 @@ class OrderedSumModule(torch.nn.Module):
         return torch.cat(sums, dim=1) + self.bias
 
 
-class InterpolateModule(torch.nn.Module):
-    """Go along the line from each point to the next."""
-
-    x: torch.Tensor
-    y: torch.Tensor
-    slope: torch.Tensor
-
-    def __init__(self, operator: Interpolate) -> None:
-        super().__init__()
-        self.register_buffer("x", tensor_of(operator.x))
-        self.register_buffer("y", tensor_of(operator.y))
-        self.register_buffer("slope", tensor_of(np.diff(operator.y) / np.diff(operator.x)))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, 1)."""
-        place = (torch.searchsorted(self.x, x.contiguous(), right=True) - 1).clamp(0, len(self.x) - 2)
-        line = self.slope[place] * (x - self.x[place]) + self.y[place]
-        line = torch.where(x == self.x[-1], self.y[-1], line)
-        return torch.where((x < self.x[0]) | (x > self.x[-1]), torch.nan, line)
-
-
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Combine: CombineModule,
     ops.Function: FunctionModule,
-    ops.Interpolate: InterpolateModule,
     ops.Like: lambda _: LikeModule(),
     ops.LogSoftmax: lambda _: LogSoftmaxModule(),
     ops.Lookup: LookupModule,

@@ -10,7 +10,9 @@ import optimizer.compiling as ops
 from udfs.compiling.torch import _categories as categories
 from udfs.compiling.torch import _curves as curves
 from udfs.compiling.torch import _distances as distances
+from udfs.compiling.torch import _ensembles as ensembles
 from udfs.compiling.torch import _functions as functions
+from udfs.compiling.torch import _interpolate as interpolate
 from udfs.compiling.torch import _kernel_maps as kernel_maps
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch import _texts as texts
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["ProgramModule"]
 
 _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    **ensembles.MODULES,
+    **interpolate.MODULES,
     **numbers.MODULES,
     **functions.MODULES,
     **distances.MODULES,

@@ -11,7 +11,7 @@ from optimizer.compiling import Above, ArgMax, Cast, Finite, Function, Output, U
 if TYPE_CHECKING:
     from optimizer.compiling import Builder
 
-__all__ = ["checked", "classes_of_scores", "outliers", "plain", "probabilities", "refuse", "widened"]
+__all__ = ["checked", "classes_of_scores", "knot_side", "outliers", "plain", "probabilities", "refuse", "widened"]
 
 
 def checked(model: Any, build: Builder, table: str, dtype: str = "as given") -> str:
@@ -58,3 +58,8 @@ def outliers(build: Builder, scores: str, *, labels: np.ndarray[Any, Any] | None
         "predict": Output(build.add(Above(0.0, or_equal=True), scores), flat=True, labels=names),
         "decision_function": Output(scores, flat=True),
     }
+
+
+def knot_side(knots: np.ndarray[Any, Any]) -> str:
+    """Tell whose line gives the value at a knot: scipy leaves float64 to numpy, and takes the left one of float32."""
+    return "right" if knots.dtype == np.float64 else "left"

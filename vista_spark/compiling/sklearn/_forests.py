@@ -9,6 +9,7 @@ import numpy as np
 from optimizer.compiling import ArgMax, Arithmetic, Cast, Complement, Output, Sigmoid, Softmax, Trees
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import checked, classes_of_scores, refuse
+from vista_spark.compiling.sklearn._members import column, joined, with_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,15 +28,28 @@ __all__ = ["lower_boosting_classifier", "lower_boosting_regressor", "lower_fores
     "sklearn.RandomForestClassifier",
 )
 def lower_forest_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
-    """Lower a tree or a forest: the mean of the shares of the classes in the leaves."""
-    if model.n_outputs_ != 1:
-        raise refuse(model, f"{model.n_outputs_} outputs")
+    """Lower a tree or a forest: the mean of the shares of the classes in the leaves, output after output."""
+    single = model.n_outputs_ == 1
+    classes = [np.asarray(own) for own in ([model.classes_] if single else model.classes_)]
+    sizes = tuple(len(own) for own in classes)
     rows = checked(model, build, table, "float32")
     trees = _members(model)
-    mean = _trees(model, trees, lambda tree: tree.value[:, 0, :], np.zeros(len(model.classes_)), divisor=len(trees))
+
+    def value(tree: Any) -> NDArray[np.float64]:
+        return np.concatenate([tree.value[:, place, :size] for place, size in enumerate(sizes)], axis=1)
+
+    mean = _trees(model, trees, value, np.zeros(sum(sizes)), divisor=len(trees))
     shares = build.add(mean, build.add(Cast("float32"), rows))
-    best = build.add(ArgMax(), shares)
-    return {"predict": Output(best, flat=True, labels=np.asarray(model.classes_)), "predict_proba": Output(shares)}
+    starts = np.cumsum([0, *sizes]).tolist()
+    parts = [column(build, shares, *range(start, start + size)) for start, size in zip(starts, sizes, strict=False)]
+    best = joined(build, [build.add(ArgMax(), part) for part in parts])
+    # The library's array has the type of the first output's classes.
+    labels = tuple(own.astype(classes[0].dtype) for own in classes)
+    outputs = {
+        "predict": Output(best, flat=True, labels=labels[0]) if single else Output(best, labels=labels),
+        "predict_proba": Output(shares, split=None if single else sizes),
+    }
+    return with_logs(build, outputs)
 
 
 @parser(
@@ -72,11 +86,12 @@ def lower_boosting_classifier(model: Any, build: Builder, table: str) -> Mapping
         )
     else:
         shares = build.add(Complement(), build.add(Sigmoid(), scores))
-    return {
+    outputs = {
         "predict": classes_of_scores(model, build, scores, or_equal=True),
         "predict_proba": Output(shares),
         "decision_function": Output(scores, flat=flat),
     }
+    return with_logs(build, outputs)
 
 
 def _boosted(model: Any, build: Builder, table: str) -> str:
