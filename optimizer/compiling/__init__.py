@@ -19,6 +19,7 @@ from ._arithmetic import (
 )
 from ._builder import Builder
 from ._categories import Encode, Entry, Filled, Known, Match, OneHot, Recode
+from ._codes import CodeLookup, Replace
 from ._columns import Concatenate, Finite, Impute, Select
 from ._constants import Constant, Relabel
 from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
@@ -39,6 +40,8 @@ from ._functions import (
 )
 from ._interpolate import Interpolate
 from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
+from ._leaves import Indicators, Leaves, LinearLeaves
+from ._links import Link
 from ._operator import OPERATORS, Operator
 from ._output import Output
 from ._program import INPUT, Node, Program
@@ -64,6 +67,7 @@ __all__ = [
     "Builder",
     "Cast",
     "Clip",
+    "CodeLookup",
     "Combine",
     "Compare",
     "CompilingError",
@@ -81,11 +85,15 @@ __all__ = [
     "Function",
     "HasText",
     "Impute",
+    "Indicators",
     "Interpolate",
     "KernelCentre",
     "Known",
+    "Leaves",
     "Like",
     "Linear",
+    "LinearLeaves",
+    "Link",
     "LogMean",
     "LogSoftmax",
     "Lookup",
@@ -109,6 +117,7 @@ __all__ = [
     "Recode",
     "Reduce",
     "Relabel",
+    "Replace",
     "Select",
     "Shares",
     "Sigmoid",

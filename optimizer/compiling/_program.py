@@ -110,6 +110,10 @@ class Program:
                 raise ProgramError(f"{node.name!r} reads columns {outside} of {self.width}")
         self.widths[node.name] = node.operator.width([self.widths[name] for name in node.inputs])
 
+    def only(self, names: Iterable[str]) -> Program:
+        """Keep some of the outputs, and the nodes that these need."""
+        return Program(self.width, self.columns, self.nodes, {name: self.outputs[name] for name in names})
+
     @property
     def host(self) -> tuple[Node, ...]:
         """Nodes that the host runs, in the order in which the tensor program takes their results."""

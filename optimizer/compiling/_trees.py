@@ -40,13 +40,13 @@ class Trees(Operator):
         Children in the table.
     missing_left : bool array of shape (nodes,)
         Where NaN goes; true for a leaf.
-    value : float64 array of shape (nodes, values)
-        What a leaf adds.
+    value : float32 or float64 array of shape (nodes, values)
+        What a leaf adds; sums are computed in its type.
     root : int32 array of shape (trees,)
     target : int32 array of shape (trees,)
         The first column of the result to which a tree adds its values.
-    base : float64 array of shape (columns,)
-        What the sum begins with.
+    base : array of shape (columns,)
+        What the sum begins with, in the type of `value`.
     divisor : float
         1 for boosting, the number of trees for the mean of a forest.
     features : int
@@ -78,10 +78,10 @@ class Trees(Operator):
     left: NDArray[np.int32]
     right: NDArray[np.int32]
     missing_left: NDArray[np.bool_]
-    value: NDArray[np.float64]
+    value: NDArray[Any]
     root: NDArray[np.int32]
     target: NDArray[np.int32]
-    base: NDArray[np.float64]
+    base: NDArray[Any]
     divisor: float
     features: int
     missing: bool
@@ -95,6 +95,8 @@ class Trees(Operator):
             raise ProgramError(
                 f"Trees: thresholds of type {self.threshold.dtype}, which is neither float32 nor float64"
             )
+        if self.value.dtype != self.base.dtype:
+            raise ProgramError(f"Trees: values of type {self.value.dtype}, and a base of {self.base.dtype}")
         self._check_places(nodes)
         inner = self.left != np.arange(nodes)
         children = np.concatenate([self.left[inner], self.right[inner], self.root])
@@ -151,6 +153,7 @@ class Trees(Operator):
         roots = np.asarray(list(root), np.int32)
         here = np.arange(len(left_of), dtype=np.int32)
         leaf = left_of < 0
+        sums = np.ascontiguousarray(value, np.float32 if getattr(value, "dtype", None) == np.float32 else np.float64)
         with np.errstate(over="ignore"):  # below the least number there is minus infinity
             limits = np.nextafter(threshold, threshold.dtype.type(-np.inf)) if strict else threshold
         if strict and np.isneginf(threshold[~leaf]).any():
@@ -161,10 +164,10 @@ class Trees(Operator):
             left=np.where(leaf, here, left_of).astype(np.int32),
             right=np.where(leaf, here, right_of).astype(np.int32),
             missing_left=np.asarray(list(missing_left), np.bool_) | leaf,
-            value=np.ascontiguousarray(value, np.float64),
+            value=sums,
             root=roots,
             target=np.asarray(list(target), np.int32),
-            base=np.asarray(list(base), np.float64),
+            base=np.asarray(list(base), sums.dtype),
             divisor=float(divisor),
             features=int(features),
             missing=bool(missing),

@@ -78,7 +78,9 @@ class PipelineScoring:
 
         torch.set_num_threads(threads)
         program = from_bytes(self.program)
-        return partial(self._score, Engine(program, self.tree_strategy), ColumnReader(program))
+        # Nothing is computed that is not asked for, as the numbers of leaves.
+        asked = program.only(name for name, _ in self.columns) if self.columns else program
+        return partial(self._score, Engine(asked, self.tree_strategy), ColumnReader(asked))
 
     def _score(self, engine: Engine, reader: ColumnReader, batch: pa.RecordBatch) -> NewColumns:
         width = engine.program.width

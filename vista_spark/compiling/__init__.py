@@ -2,7 +2,8 @@
 
 from ._compile import compile_pipeline
 from ._compiled import CompiledPipeline
+from ._files import read_model
 from ._registry import register
 from ._stage import TensorPipeline
 
-__all__ = ["CompiledPipeline", "TensorPipeline", "compile_pipeline", "register"]
+__all__ = ["CompiledPipeline", "TensorPipeline", "compile_pipeline", "read_model", "register"]

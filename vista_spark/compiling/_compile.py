@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from optimizer.compiling import INPUT, Builder, UnsupportedOperatorError
+from vista_spark.compiling._columns import names_of, width_of
 from vista_spark.compiling._compiled import CompiledPipeline
 from vista_spark.compiling._registry import lower
 from vista_spark.errors import InvalidArgumentError
 
 __all__ = ["compile_pipeline"]
 
-_ONE_COLUMN = frozenset({"CountVectorizer", "HashingVectorizer", "LabelBinarizer", "LabelEncoder", "TfidfVectorizer"})
-"""Classes of scikit-learn that take one column, as an array of one dimension."""
 _TABLE = 2
 """Dimensions of a table."""
 
@@ -25,7 +24,7 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     Parameters
     ----------
     model : object
-        A fitted model or pipeline of scikit-learn.
+        A fitted model or pipeline of scikit-learn, LightGBM, XGBoost or CatBoost; or what :func:`read_model` gives.
     tree_strategy : {"auto", "gemm", "traversal", "perfect"}
         How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: GEMM up to depth 3, perfect trees up to depth 10,
         traversal beyond (section 5.5.1).
@@ -73,8 +72,7 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
 
 def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:
     """How many columns a model takes, and their names if it, or the example, has some."""
-    width = _width(model)
-    names = getattr(model, "feature_names_in_", None)
+    width, names = width_of(model), names_of(model)
     if example is not None:
         shape = np.shape(example)
         if len(shape) != _TABLE or width not in {None, shape[1]}:
@@ -94,16 +92,3 @@ def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:
             "table; or give example=, a row of one"
         )
     return int(width), None if names is None else [str(name) for name in names]
-
-
-def _width(model: Any) -> int | None:
-    """Find the columns that a model takes; one whose first steps pass all through, or none, says it further on."""
-    width: int | None = getattr(model, "n_features_in_", None)
-    if type(model).__name__ in _ONE_COLUMN:
-        return 1
-    if width is None and hasattr(model, "X_thresholds_"):
-        return 1  # isotonic regression, of one column
-    for _, step in getattr(model, "steps", getattr(model, "transformer_list", ())) if width is None else ():
-        if step is not None and not isinstance(step, str):
-            return _width(step)
-    return width

@@ -142,12 +142,19 @@ class CompiledPipeline:
     def _engine(self) -> Engine:
         from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
 
-        return Engine(self.program, self.tree_strategy)
+        return Engine(self.program.only(_but_leaves(self.program)), self.tree_strategy)
+
+    @cached_property
+    def _leaves(self) -> Engine:
+        """Numbers of leaves are seldom asked for: predictions do not compute them."""
+        from udfs.compiling.torch import Engine  # noqa: PLC0415
+
+        return Engine(self.program.only(["apply"]), self.tree_strategy)
 
     def _run(self, method: str, table: ArrayLike) -> Any:
         if method not in self.program.outputs:
             self._refuse(method)
-        answer = self._engine.run(*self._tables(table))
+        answer = (self._leaves if method == "apply" else self._engine).run(*self._tables(table))
         if answer.bad.any():
             first, more = int(np.argmax(answer.bad)), int(answer.bad.sum()) - 1
             who = f"row {first} and {more:,} more have" if more else f"row {first} has"
@@ -189,6 +196,10 @@ class CompiledPipeline:
         if numeric and all(kind.kind in "biuf" and hasattr(kind, "newbyteorder") for kind in frame.dtypes):
             return Tables(read_numbers(np.asarray(frame)), ())
         return self._reader.read([np.asarray(frame.iloc[:, place]) for place in range(self.program.width)])
+
+
+def _but_leaves(program: Program) -> list[str]:
+    return [name for name in program.outputs if name != "apply"]
 
 
 def _restored(data: bytes, tree_strategy: str) -> CompiledPipeline:

@@ -15,7 +15,12 @@ __all__ = ["Parser", "is_compiled", "lower", "parsed_classes", "parser", "regist
 Parser = Callable[[Any, Builder, str], Mapping[str, Output]]
 """From a fitted model, the program under way and the name of its table, to results by the name of their method."""
 
-_LIBRARIES = {"sklearn": ("vista_spark.compiling.sklearn",)}
+_LIBRARIES = {
+    "catboost": ("vista_spark.compiling.catboost",),
+    "lightgbm": ("vista_spark.compiling.lightgbm",),
+    "sklearn": ("vista_spark.compiling.sklearn",),
+    "xgboost": ("vista_spark.compiling.xgboost",),
+}
 _PARSERS: dict[str, Parser] = {}
 
 

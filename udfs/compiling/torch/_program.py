@@ -8,12 +8,15 @@ import torch
 
 import optimizer.compiling as ops
 from udfs.compiling.torch import _categories as categories
+from udfs.compiling.torch import _codes as codes
 from udfs.compiling.torch import _curves as curves
 from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _ensembles as ensembles
 from udfs.compiling.torch import _functions as functions
 from udfs.compiling.torch import _interpolate as interpolate
 from udfs.compiling.torch import _kernel_maps as kernel_maps
+from udfs.compiling.torch import _leaves as leaves
+from udfs.compiling.torch import _links as links
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch import _texts as texts
 from udfs.compiling.torch._numbers import tensor_of
@@ -37,6 +40,9 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **curves.MODULES,
     **kernel_maps.MODULES,
     **texts.MODULES,
+    **codes.MODULES,
+    **leaves.MODULES,
+    **links.MODULES,
 }
 
 
@@ -70,12 +76,21 @@ class ProgramModule(torch.nn.Module):
         bad : dict of str to torch.Tensor
             By the name of a node that holds rows to something: which of them fail, bool of shape (rows,).
         """
-        values, bad = {ops.INPUT: x}, {}
+        values: dict[str, torch.Tensor] = {ops.INPUT: x}
         values |= {node.name: table for node, table in zip(self.program.host, given, strict=True)}
+        found: dict[str, torch.Tensor] = {}  # leaves of each node of trees
+        bad: dict[str, torch.Tensor] = {}
         for node, step in zip(self.program.nodes, self.steps, strict=True):
             if node.operator.host:
                 continue
-            values[node.name] = _run(step, node.operator, [values[name] for name in node.inputs])
+            tables = [values[name] for name in node.inputs]
+            if isinstance(step, TreesModule):
+                found[node.name] = step.leaves(*(table.to_dense() if table.is_sparse else table for table in tables))
+                values[node.name] = step.total(found[node.name])
+            elif type(node.operator) in leaves.MODULES and node.inputs[0] in found:
+                values[node.name] = step(found[node.inputs[0]], *tables[1:])
+            else:
+                values[node.name] = _run(step, node.operator, tables)
             if isinstance(node.operator, ops.Finite):
                 bad[node.name] = _fails(values[node.name], node.operator)
             elif isinstance(node.operator, ops.HasText):

@@ -174,11 +174,13 @@ class TreesModule(torch.nn.Module):
     """Trees, by a strategy: the sum of the leaves, one tree after the other.
 
     ``cumsum`` adds in the order of the trees, where ``sum`` adds in pairs: only the first gives the library's bits.
+    Operators that follow trees call ``leaves`` once for themselves and for ``total``.
     """
 
     rounds: torch.Tensor
     value: torch.Tensor
     base: torch.Tensor
+    column: torch.Tensor
 
     def __init__(self, trees: Trees, strategy: str) -> None:
         super().__init__()
@@ -187,18 +189,28 @@ class TreesModule(torch.nn.Module):
         rounds, columns = _rounds(trees), len(trees.base)
         self.shape = (len(rounds), columns)
         self.register_buffer("rounds", tensor_of(rounds.reshape(-1)))
-        nothing = np.zeros((1, trees.value.shape[1]))
+        nothing = np.zeros((1, trees.value.shape[1]), trees.value.dtype)
         self.register_buffer("value", tensor_of(np.concatenate([trees.value, nothing])))
         self.register_buffer("base", tensor_of(trees.base).reshape(1, 1, columns))
         self.filled = bool((rounds == len(trees.root)).any())
+        self.single = trees.value.dtype == np.float32
+        self.register_buffer("column", torch.arange(columns).repeat(len(rounds)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Sums of shape (rows, columns), float64."""
-        leaf = self.leaves(x)
+        """Sums of shape (rows, columns), in the type of the values."""
+        return self.total(self.leaves(x))
+
+    def total(self, leaf: torch.Tensor) -> torch.Tensor:
+        """Sums of leaves of shape (rows, trees), places in the table of nodes."""
         if self.filled:
             leaf = torch.nn.functional.pad(leaf, (0, 1), value=len(self.value) - 1)
-        values = self.value[leaf.index_select(1, self.rounds)].reshape(len(x), *self.shape)
-        total = torch.cat([self.base.expand(len(x), -1, -1), values], dim=1).cumsum(dim=1)[:, -1]
+        values = self.value[leaf.index_select(1, self.rounds)].reshape(len(leaf), *self.shape)
+        if self.single:
+            # cumsum keeps float32 sums in float64, and rounds what it gives; this one rounds each sum.
+            flat = values.reshape(len(leaf), -1)
+            total = self.base[0].repeat(len(leaf), 1).scatter_add(1, self.column.expand(len(leaf), -1), flat)
+        else:
+            total = torch.cat([self.base.expand(len(leaf), -1, -1), values], dim=1).cumsum(dim=1)[:, -1]
         return total if self.divisor == 1 else total / self.divisor
 
 
