@@ -51,6 +51,8 @@ class CountSketchModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
+        if not len(x):
+            return x.new_zeros((0, self.shape[1]), dtype=torch.float64)  # MKL's transform takes no table without rows
         sketches = (x.to(torch.float64) @ self.sketches).reshape(len(x), *self.shape)
         convolved: torch.Tensor = torch.fft.ifft(torch.fft.fft(sketches, dim=2).prod(dim=1), dim=1).real
         return convolved.contiguous()

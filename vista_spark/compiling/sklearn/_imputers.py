@@ -49,7 +49,9 @@ def _filled(model: Any, build: Builder, rows: str, values: NDArray[np.float64]) 
     empty = np.isnan(values)
     if empty.any() and not model.keep_empty_features:
         rows, values = build.add(Select(np.flatnonzero(~empty)), rows), values[~empty]
-    return build.add(Impute(values, _mark(model)), rows)
+    # A mean of float32 numbers is kept as float64, and rounded to their type again when it is filled in.
+    kind = getattr(getattr(model, "initial_imputer_", model), "_fill_dtype", values.dtype)
+    return build.add(Impute(values.astype(kind).astype(np.float64), _mark(model)), rows)
 
 
 def _of_texts(model: Any, build: Builder, table: str, values: NDArray[Any]) -> Mapping[str, Output]:

@@ -12,6 +12,7 @@ from optimizer.compiling import (
     Encode,
     Entry,
     Filled,
+    Finite,
     Known,
     Match,
     Recode,
@@ -94,6 +95,8 @@ def codes_of(
             ):
                 raise refuse(model, "whole numbers beyond 2^53 as categories")
         joined = np.concatenate([column.astype(np.float64) for column in values])
+        # Of a column of numbers, NaN may be a category; an infinity is refused, not unknown.
+        own = build.add(Finite("as given", nan=True, who=type(model).__name__), own)
         parts.append(build.add(Match(joined, sizes[numbers]), own))
     if len(parts) == 1:
         return parts[0], sizes
