@@ -125,6 +125,8 @@ def _neighbors(
     if points.ndim != 2 or points.dtype.kind not in "biuf":  # noqa: PLR2004
         raise refuse(model, f"training data of type {type(model._fit_X).__name__}")  # noqa: SLF001
     brute = model._fit_method == "brute"  # noqa: SLF001
+    if brute and points.dtype == np.float32:
+        raise refuse(model, "brute force over float32", "rounds distances so that ties fall by chance: fit on float64")
     rounding = "exact"
     if brute and metric == "euclidean":
         rounding = "expanded"
