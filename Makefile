@@ -24,11 +24,12 @@ FIGURES ?= --images 64
 # docs/benchmarks.md says what was run.
 SOAK ?= --minutes 120
 
-.PHONY: help demo pictures notebooks dist test test-extended test-all cluster-test faults-test horovod-test mlmd-test lint format test-compat bench soak java clean
+.PHONY: help demo pictures operators notebooks dist test test-extended test-all cluster-test faults-test horovod-test mlmd-test lint format test-compat bench soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
 	@echo "make pictures     draws every picture of docs/images anew, from real runs: an hour"
+	@echo "make operators    writes the table of compiled classes into docs/compiling.md"
 	@echo "make notebooks    runs the notebooks and stores their outputs"
 	@echo "make dist         dist/: what spark-submit takes, for a cluster without cerebro-spark"
 	@echo "make test         the core suite: a quarter of an hour on two cores"
@@ -80,6 +81,9 @@ pictures: demo $(VENV)/test.stamp
 	  --picture $(PICTURES)/figure6_12.png
 	$(VENV)/bin/python benchmarks/occlusion.py --figure b.8 --stride 16 --sample 16 --naive-batch 8 \
 	  --picture $(PICTURES)/figureb_8.png
+
+operators: $(VENV)/test.stamp
+	$(VENV)/bin/python -m vista_spark.compiling._coverage docs/compiling.md
 
 notebooks: java $(VENV)/test.stamp
 	$(VENV)/bin/python examples/run_notebooks.py notebooks/*.ipynb

@@ -30,6 +30,7 @@ from cerebro_spark.tune import (
     TunedModel,
 )
 from optimizer import __version__
+from udfs.adaptation import Augmentation
 from udfs.shards import PreparedData
 from udfs.store import Store
 from udfs.training import METRICS, Metric, ModelTrainer, TrainingFunctions
@@ -40,6 +41,7 @@ __all__ = [
     "PBT",
     "Adaptation",
     "AgingEvolution",
+    "Augmentation",
     "Experiment",
     "GridSearch",
     "Hyperband",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from optimizer.errors import CerebroError, ColumnError, EmptyInputError, InvalidArgumentError, LabelError
-from udfs.adaptation import FeatureError, FeatureSpaceError
+from udfs.adaptation import AugmentationError, FeatureError, FeatureSpaceError
 from udfs.shards import ShardError
 from udfs.store import StoreError
 from udfs.training import TrainerError
 
 __all__ = [
+    "AugmentationError",
     "BusyError",
     "CerebroError",
     "CerebroSparkError",

@@ -29,7 +29,7 @@ from cerebro_spark.tune import Adapted, check_objectives, grid
 from optimizer.hopper import POLICIES
 from optimizer.procedures import Start
 from optimizer.sizes import size
-from udfs.adaptation import FeatureStore, column_names, input_specs
+from udfs.adaptation import Augmenter, FeatureStore, column_names, input_specs
 from udfs.driver import hint_keywords, interruptible
 from udfs.hopper import AdaptationSettings
 from udfs.names import check_name
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from cerebro_spark.tune import Search
     from optimizer.adaptation import Costs
     from optimizer.space import Space
+    from udfs.adaptation import Augmentation
     from udfs.store import Store
     from udfs.training import ModelTrainer
 
@@ -121,6 +122,10 @@ class Adaptation:
         cycle. A configuration is the same if its params are, so with a search that draws others in each cycle few find
         weights to begin with; :attr:`Cycle.notes` counts them. Those that are new, failed in the last cycle, or have
         another model or other frozen weights now, begin anew; a clone has the state of its source. Default ``False``.
+    augmentation : Augmentation, optional
+        Copies of each training record, changed at random by the seed, its id and the number of the copy. They pass the
+        frozen layers once and are stored in place of the record, so that layers take that many times the disk; epoch
+        ``e`` trains on copy ``e % copies``. Default ``None``.
     costs : Costs, optional
         Rates of a worker, for all cycles. By default they are measured before the first one, and refitted after each;
         a plan that was 25 % off is made again with those. The campaign's record has them.
@@ -161,6 +166,7 @@ class Adaptation:
     joint: bool = True
     storage_dtype: str = "float32"
     warm_start: bool = False
+    augmentation: Augmentation | None = None
     costs: Costs | None = None
     bytes_per_second: float | None = None
     checkpoints: str | None = None
@@ -181,6 +187,7 @@ class Adaptation:
         self._record = CampaignRecord.load(self.store, self.name)
         self._data: GrowingData | None = None
         self._opened: Candidates | None = None
+        self._augmenter: Augmenter | None = None
         self._measured: Rates | None = None
         self._cycles: tuple[CycleResult, ...] = ()
         self._labelling: Labelling | None = None
@@ -223,6 +230,9 @@ class Adaptation:
         ColumnError, EmptyInputError, LabelError, StoreError, TooFewSlotsError
             As for :func:`prepare`; also where columns, shapes or types are unlike the first batch's, or a label is a
             class that the models have no output for. A class that they have an output for may come in any batch.
+        AugmentationError
+            The augmentation raises, gives other columns, shapes or types, or draws from other random numbers than its
+            own: it is tried on a few records before anything is computed. The message names the record.
         InvalidArgumentError
             The trunk's weights are drawn at random, or a setting is not allowed.
         InfeasiblePlanError
@@ -464,7 +474,16 @@ class Adaptation:
         features = FeatureStore(
             self.store, self.name, self.storage_dtype, candidates.made_with, bytes_per_second=self.bytes_per_second
         )
-        return search, StoredLayers(self.backend, data, candidates, workload, features, self.disk_bytes)
+        augmenter = self._checked_augmenter(data)
+        return search, StoredLayers(self.backend, data, candidates, workload, features, self.disk_bytes, augmenter)
+
+    def _checked_augmenter(self, data: GrowingData) -> Augmenter | None:
+        if self.augmentation is None:
+            return None
+        known = self._augmenter
+        if known is None or (known.augmentation, known.seed) != (self.augmentation, self.seed):
+            self._augmenter = known = Augmenter.checked(self.augmentation, data, self.seed)
+        return known
 
     def _rates(self, layers: StoredLayers) -> Rates:
         """Give the rates to plan with: the user's, or those that the campaign has found so far."""
@@ -488,6 +507,7 @@ class Adaptation:
             fuse=self.fuse,
             joint=self.joint,
             float_bytes=2 if self.storage_dtype == "bfloat16" else 4,
+            rows_of=None if layers.augmenter is None else partial(layers.augmenter.rows_of, data=layers.data),
         )
 
     def _run(
@@ -500,20 +520,22 @@ class Adaptation:
         probed: Probed,
     ) -> Cycle:
         candidates, data = layers.candidates, layers.data
-        groups = PlannedGroups(candidates, planning, records=cycle.capacity, stored=cycle.stored)
         # As the cycle began, whatever warm_start says now.
         warm = EarlierCycle(self.store, cycle.warm).starts(candidates.layouts)
+        groups = PlannedGroups(candidates, planning, records=cycle.capacity, stored=cycle.stored, warm=warm)
         settings = AdaptationSettings(
             features=layers.features,
             inputs=tuple(input_specs(data)),
             columns=tuple(column_names(data)),
             batch_size=layers.workload.batch_size,
             warm=warm,
+            augmenter=layers.augmenter,
         )
 
         def ended(*of_run: Any) -> Cycle:
             result = Cycle(*of_run)
             result.plan, result.materialised = groups.plan, done
+            result.by_phases = candidates.have_phases
             result.notes = (*candidates.notes, *result.begun_with(warm))
             # Here, for MLflow's text of the cycle has what was measured too.
             result.costs = self._measure(result, cycle, groups, layers)

@@ -11,6 +11,7 @@ from cerebro_spark.hopper import SparkBackend
 from optimizer.adaptation import Costs
 from optimizer.errors import nearest
 from optimizer.space import Space
+from udfs.adaptation import Augmentation
 from udfs.store import Store
 
 __all__ = ["check_arguments"]
@@ -54,6 +55,8 @@ def check_arguments(given: Mapping[str, Any]) -> None:
             raise _refused(name, given[name], "True or False")
     if given["costs"] is not None and not isinstance(given["costs"], Costs):
         raise _refused("costs", given["costs"], "None, to measure them, or Costs(flops_per_second=, bytes_per_second=)")
+    if given["augmentation"] is not None and not isinstance(given["augmentation"], Augmentation):
+        raise _refused("augmentation", given["augmentation"], "None, or Augmentation(fn, copies=4)")
     if given["errors"] not in _ERRORS:
         close = nearest(str(given["errors"]), _ERRORS)
         raise InvalidArgumentError(f"errors={given['errors']!r}{close}; one of: {', '.join(_ERRORS)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -12,15 +12,14 @@ from cerebro_spark.adaptation._warm import layout_of
 from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from optimizer.adaptation import Candidate, training_flops
 from optimizer.errors import CerebroError
-from optimizer.graph import frontier, materialisable
+from optimizer.graph import LayerGraph, frontier, materialisable
 from udfs.adaptation import column_names, input_specs
 from udfs.hopper import configuration_key
 from udfs.training import ModelTrainer, initial_seed, open_adapted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
-    from optimizer.graph import LayerGraph
     from udfs.handlers import Adapted
     from udfs.shards import PreparedData
 
@@ -38,7 +37,7 @@ class OpenedCandidate:
     ----------
     params : dict
     graph : LayerGraph
-        Of the whole model.
+        Of the whole model; with a freezing schedule, as it trains first.
     batch_size : int
     epochs : int or None
         As its trainer says.
@@ -48,6 +47,9 @@ class OpenedCandidate:
         Why it trains whole; ``""`` where it was opened.
     layout : str
         :func:`layout_of` its checkpoints, where it was asked for. Default ``""``.
+    phases : tuple of (int, LayerGraph)
+        Of a freezing schedule: from which epoch on, and the model with the layers frozen that were in all epochs so
+        far. Default none.
     """
 
     params: dict[str, Any]
@@ -57,6 +59,7 @@ class OpenedCandidate:
     slots: int
     whole: str
     layout: str = ""
+    phases: tuple[tuple[int, LayerGraph], ...] = ()
 
     @property
     def feeds(self) -> list[str]:
@@ -68,15 +71,37 @@ class OpenedCandidate:
         """FLOPs of the layers that training never changes, for one record."""
         return self.graph.flops(materialisable(self.graph))
 
-    @property
-    def learning_flops(self) -> int:
-        """FLOPs of a step of training for one record, without the layers that training never changes."""
-        frozen = set(materialisable(self.graph))
-        return sum(flops for name, flops in training_flops(self.graph).items() if name not in frozen)
+    def phase(self, epoch: int) -> int:
+        """Number the phase of an epoch."""
+        return max((place for place, (start, _) in enumerate(self.phases) if start <= epoch), default=0)
 
-    def candidate(self, name: str, epochs: int) -> Candidate:
-        """Give what the planner takes."""
-        return Candidate(name, self.graph, epochs, self.batch_size, self.slots)
+    def graph_in(self, epoch: int) -> LayerGraph:
+        """Give the model as it trains in an epoch."""
+        return self.phases[self.phase(epoch)][1] if self.phases else self.graph
+
+    def learning_flops(self, epoch: int) -> int:
+        """Count the FLOPs of a step of training for one record, without the layers that no training changed so far."""
+        graph = self.graph_in(epoch)
+        frozen = set(materialisable(graph))
+        return sum(flops for name, flops in training_flops(graph).items() if name not in frozen)
+
+    def candidate(self, name: str, epoch: int) -> Candidate:
+        """Give what the planner takes, for one epoch."""
+        return Candidate(name, self.graph_in(epoch), 1, self.batch_size, self.slots)
+
+    def candidates(self, name: str, epochs: int) -> list[Candidate]:
+        """Give what the planner takes for all epochs: of a freezing schedule a candidate for each phase."""
+        starts = [start for start, _ in self.phases if start < epochs] or [0]
+        return [
+            Candidate(
+                name if start == 0 else f"{name} from {start}",
+                self.graph_in(start),
+                end - start,
+                self.batch_size,
+                self.slots,
+            )
+            for start, end in zip(starts, [*starts[1:], epochs], strict=True)
+        ]
 
 
 class Candidates:
@@ -123,16 +148,20 @@ class Candidates:
         if key not in self._opened:
             adapted = self.build(params, "probe")
             trainer = adapted.trainer
-            self._check_seeded(params, adapted)
+            drawn = self._drawn(params, adapted)
+            # Warm starts train on what earlier cycles have learned: only what no phase frees is as it was.
+            cuts = adapted.cuts[-1:] if self._finds_layouts else adapted.cuts
+            phases = tuple((cut.start, _without(cut.graph, drawn)) for cut in cuts)
             self._frameworks.add(str(trainer.framework))
             self._opened[key] = OpenedCandidate(
                 dict(params),
-                adapted.graph,
+                phases[0][1] if phases else adapted.graph,
                 trainer.batch_size,
                 trainer.epochs,
                 adapted.slots,
                 adapted.whole,
                 layout_of(adapted.session.checkpoint()) if self._finds_layouts else "",
+                phases,
             )
         return self._opened[key]
 
@@ -165,16 +194,22 @@ class Candidates:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Say how many of the configurations opened so far train whole, and why."""
+        """Say how many of the configurations opened so far train whole, and why, and how many by phases."""
         reasons = Counter(
             one.whole or "nothing below what learns is frozen"
             for one in self._opened.values()
-            if one.whole or not one.feeds
+            if one.whole or not (one.feeds or one.phases)
         )
-        return tuple(
-            f"note: {count} of {len(self._opened)} configurations train whole: {reason}"
-            for reason, count in reasons.items()
-        )
+        phased = sum(bool(one.phases) for one in self._opened.values())
+        number = len(self._opened)
+        whole = [f"note: {count} of {number} configurations train whole: {reason}" for reason, count in reasons.items()]
+        told = f"note: {phased} of {number} configurations have a freezing schedule, and are planned by phases"
+        return (*([told] if phased else []), *whole)
+
+    @property
+    def have_phases(self) -> bool:
+        """Whether a configuration opened so far has a freezing schedule."""
+        return any(one.phases for one in self._opened.values())
 
     @property
     def layouts(self) -> dict[str, str]:
@@ -191,19 +226,36 @@ class Candidates:
         packages = sorted({package for one in self._frameworks for package in (one, *_BESIDE.get(one, ()))})
         return ", ".join(f"{package} {version(package)}" for package in packages if _installed(package))
 
-    def _check_seeded(self, params: Mapping[str, Any], adapted: Adapted) -> None:
-        """Refuse a trunk whose weights follow from the seed: each candidate would have another one, silently."""
-        own = _with_weights(adapted.graph)
+    def _drawn(self, params: Mapping[str, Any], adapted: Adapted) -> set[str]:
+        """Give the frozen layers whose weights follow from the seed: no two candidates have the same ones.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There are some that never learn: each candidate would have another trunk, silently.
+        """
+        graphs = [cut.graph for cut in adapted.cuts] or [adapted.graph]
+        own = set().union(*map(_with_weights, graphs))
         if own <= self._seeded:
-            return
+            return set()
         other = self.build(params, "another")
-        if not own <= _with_weights(other.graph):
+        theirs = set().union(*map(_with_weights, [cut.graph for cut in other.cuts] or [other.graph]))
+        if not _with_weights(graphs[-1]) <= theirs:
             raise InvalidArgumentError(
                 f"trainer_fn({dict(params)}) draws the weights of frozen layers at random, so that each candidate has "
                 "others and nothing is shared: load pre-trained weights, or seed them (torch.manual_seed(0) before the "
                 "trunk is built)"
             )
-        self._seeded |= own
+        self._seeded |= own & theirs
+        return own - theirs
+
+
+def _without(graph: LayerGraph, drawn: Collection[str]) -> LayerGraph:
+    """Take layers for such as learn."""
+    if not drawn:
+        return graph
+    layers = [replace(layer, frozen=layer.frozen and graph.expression(layer.name) not in drawn) for layer in graph]
+    return LayerGraph(layers, graph.outputs)
 
 
 def _with_weights(graph: LayerGraph) -> set[str]:

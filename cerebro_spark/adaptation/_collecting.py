@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from cerebro_spark.errors import FeatureError, InvalidArgumentError, ShardError, StoreError
+from cerebro_spark.errors import AugmentationError, FeatureError, InvalidArgumentError, ShardError, StoreError
 from udfs.driver import cause, interruptible
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ _KNOWN = {
     "ShardError": ShardError,
     "InvalidArgumentError": InvalidArgumentError,
     "FeatureError": FeatureError,
+    "AugmentationError": AugmentationError,
 }
 
 

@@ -45,7 +45,7 @@ class CycleResult:
         Records that passed the frozen layers in this cycle, to be stored.
     passes : float
         These, and those that the plan passes through frozen layers while it trains, a pass through a part of them by
-        its share of the FLOPs; NaN where the run was over before.
+        its share of the FLOPs; NaN where the run was over before, or where configurations have freezing schedules.
     passes_alone : int
         Records that would have passed them if each configuration had trained by itself: once an epoch.
     """
@@ -75,6 +75,8 @@ class Cycle(Selection):
         Seconds predicted and measured, and the rates behind them.
     notes : tuple of str
         How many configurations train whole, and why; how many began with the weights of an earlier cycle.
+    by_phases : bool
+        Whether a configuration has a freezing schedule: then the plan of the first epoch does not tell of all.
     cycles : tuple of CycleResult
         All cycles of the campaign in this process, this one last.
     """
@@ -83,6 +85,7 @@ class Cycle(Selection):
     materialised: Materialised = field(init=False)
     costs: CycleCosts | None = field(init=False, default=None)
     notes: tuple[str, ...] = field(init=False, default=())
+    by_phases: bool = field(init=False, default=False)
     cycles: tuple[CycleResult, ...] = field(init=False, default=())
 
     @property
@@ -128,7 +131,7 @@ class Cycle(Selection):
 
     def _passes_a_record(self) -> float:
         """Count how often a record passes the frozen layers while all train, by the plan."""
-        if self.plan is None:
+        if self.plan is None or self.by_phases:
             return math.nan
         # The plan is of one epoch: a group runs for its longest member's.
         epochs = {trial.trial_id: len(trial.history) for trial in self.trials}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.hopper import Group
 from optimizer.errors import CerebroError
-from udfs.hopper import configuration_key
+from udfs.hopper import WarmStart, configuration_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from cerebro_spark.adaptation._candidates import Candidates
     from cerebro_spark.adaptation._planning import Planning
     from cerebro_spark.hopper import Trial
+    from cerebro_spark.tune import TrialResult
     from optimizer.adaptation import AdaptationPlan, Candidate
 
 __all__ = ["PlannedGroups"]
@@ -22,6 +24,9 @@ __all__ = ["PlannedGroups"]
 # Of the first trial of any run. With schedule="fixed" all visit the shards in its order: one of a group's own would
 # depend on who trains together, and so on measured rates.
 _FIRST = "c000"
+
+# Later than any phase of a freezing schedule begins.
+_END = sys.maxsize
 
 
 class PlannedGroups:
@@ -38,6 +43,8 @@ class PlannedGroups:
     records : int
     stored : sequence of str
         Expressions of the layers on disk.
+    warm : WarmStart, optional
+        Weights of an earlier cycle that configurations begin with. Default none.
 
     Attributes
     ----------
@@ -45,15 +52,26 @@ class PlannedGroups:
         The first one of the run.
     """
 
-    def __init__(self, candidates: Candidates, planning: Planning, *, records: int, stored: Sequence[str]) -> None:
+    def __init__(
+        self,
+        candidates: Candidates,
+        planning: Planning,
+        *,
+        records: int,
+        stored: Sequence[str],
+        warm: WarmStart | None = None,
+    ) -> None:
         self._candidates = candidates
         self._planning = planning
         self._records = records
         self._stored = tuple(stored)
+        self._warm = warm or WarmStart()
         # By trial id, the number of its group.
         self._together: dict[str, int] = {}
+        # By trial id, the phase of its freezing schedule for which it was grouped.
+        self._phases: dict[str, int] = {}
         self._count = 0
-        self._runs: dict[frozenset[str], tuple[tuple[str, ...], int]] = {}
+        self._runs: dict[frozenset[tuple[str, int]], tuple[tuple[str, ...], int]] = {}
         # Ids of groups that lost their worker or their memory. The scheduler adds to it while groups are made.
         self._too_large: list[frozenset[str]] = []
         self.plan: AdaptationPlan | None = None
@@ -65,7 +83,8 @@ class PlannedGroups:
         if not opened:
             return groups
         numbers = {self._together.get(trial.trial_id) for trial in opened}
-        if None in numbers or len(numbers) > 1:
+        # Who has come to another phase reads other layers: groups split and join there.
+        if None in numbers or len(numbers) > 1 or any(self._has_moved(trial) for trial in opened):
             self._plan(opened)
         by_number: dict[int, list[Trial]] = {}
         for trial in opened:
@@ -73,9 +92,9 @@ class PlannedGroups:
         parts = [part for members in by_number.values() for part in self._small_enough(members)]
         return groups + [Group(tuple(members), self._read_by(members), _FIRST) for members in parts]
 
-    def frozen_flops(self, members: Sequence[Mapping[str, Any]]) -> int:
+    def frozen_flops(self, members: Sequence[TrialResult], epoch: int) -> int:
         """Count the FLOPs of the frozen layers that run where configurations train together, for one record."""
-        return self._run(members)[1]
+        return self._run([(trial.params, self._epoch(trial, epoch)) for trial in members])[1]
 
     def split(self, group: Group, why: str) -> None:  # noqa: ARG002 - a kill has any reason, and is never tried twice
         """Remember a group as too large for a worker."""
@@ -111,19 +130,34 @@ class PlannedGroups:
     def _plan(self, trials: Sequence[Trial]) -> None:
         made = self._planning.group([self._candidate(trial) for trial in trials], self._records, self._stored)
         self.plan = self.plan or made
+        self._phases |= {trial.trial_id: self._phase(trial) for trial in trials}
         for group in made.groups:
             self._number(group.members)
 
-    def _read_by(self, trials: Sequence[Trial]) -> tuple[str, ...]:
-        return self._run([trial.params for trial in trials])[0]
+    def _phase(self, trial: Trial) -> int:
+        return self._candidates.open(trial.params).phase(self._epoch(trial, trial.epoch))
 
-    def _run(self, members: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], int]:
+    def _epoch(self, trial: Trial | TrialResult, epoch: int) -> int:
+        """Give an epoch of a trial's freezing schedule: the last phase's of one whose weights are from elsewhere.
+
+        What these have learned there may be frozen here so far. The layers that no phase frees serve all epochs.
+        """
+        begun_elsewhere = trial.source is not None or self._warm.of(trial.params) is not None
+        return _END if begun_elsewhere else epoch
+
+    def _has_moved(self, trial: Trial) -> bool:
+        return self._phases.get(trial.trial_id) != self._phase(trial)
+
+    def _read_by(self, trials: Sequence[Trial]) -> tuple[str, ...]:
+        return self._run([(trial.params, self._epoch(trial, trial.epoch)) for trial in trials])[0]
+
+    def _run(self, members: Sequence[tuple[Mapping[str, Any], int]]) -> tuple[tuple[str, ...], int]:
         """Give what a group reads, and the FLOPs of the frozen layers that it runs for one record."""
         # Configurations alike but for their rates read the same.
-        key = frozenset(configuration_key(params) for params in members)
+        opened = [(self._candidates.open(params), epoch) for params, epoch in members]
+        key = frozenset((configuration_key(one.params), one.phase(epoch)) for one, epoch in opened)
         if key not in self._runs:
-            opened = [self._candidates.open(params) for params in members]
-            candidates = [one.candidate(f"c{place:03d}", 1) for place, one in enumerate(opened)]
+            candidates = [one.candidate(f"c{place:03d}", epoch) for place, (one, epoch) in enumerate(opened)]
             made = replace(self._planning, workers=1).group(candidates, self._records, self._stored)
             loads = dict.fromkeys(made.trunk.expression(name) for group in made.groups for name in group.loads)
             computed = dict.fromkeys(name for group in made.groups for name in group.computes)
@@ -131,4 +165,4 @@ class PlannedGroups:
         return self._runs[key]
 
     def _candidate(self, trial: Trial) -> Candidate:
-        return self._candidates.open(trial.params).candidate(trial.trial_id, 1)
+        return self._candidates.open(trial.params).candidate(trial.trial_id, self._epoch(trial, trial.epoch))

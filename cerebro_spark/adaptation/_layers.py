@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cerebro_spark.adaptation._workload import Workload
     from cerebro_spark.hopper import SparkBackend
     from optimizer.adaptation import AdaptationPlan
-    from udfs.adaptation import FeatureStore
+    from udfs.adaptation import Augmenter, FeatureStore, Segment
     from udfs.shards import GrowingData
 
 __all__ = ["StoredLayers"]
@@ -55,6 +55,8 @@ class StoredLayers:
     features : FeatureStore
     disk_bytes : int
         For all of them.
+    augmenter : Augmenter, optional
+        Whose copies of the training records are stored in their place.
     """
 
     backend: SparkBackend
@@ -63,6 +65,12 @@ class StoredLayers:
     workload: Workload
     features: FeatureStore
     disk_bytes: int
+    augmenter: Augmenter | None = None
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All rows of which layers are stored."""
+        return segments_of(self.data) if self.augmenter is None else self.augmenter.segments(self.data)
 
     def rates(self) -> Rates:
         """Measure what the workers compute and read a second; any rates will do where nothing is frozen."""
@@ -131,22 +139,23 @@ class StoredLayers:
         groups : PlannedGroups
             Of its run.
         """
-        params = {trial.trial_id: trial.params for trial in cycle.trials}
+        trials = {trial.trial_id: trial for trial in cycle.trials}
         rows = {shard.partition: shard.rows for shard in self.data.shards if shard.split == "train"}
         work = work_of(
             cycle.outcome.events,
             cycle.materialised,
             self.backend.num_workers,
             rows=rows.__getitem__,
-            learning_flops=lambda trial_id: self.candidates.open(params[trial_id]).learning_flops,
-            frozen_flops=lambda members: groups.frozen_flops([params[trial_id] for trial_id in members]),
+            learning_flops=lambda trial_id, epoch: self.candidates.open(trials[trial_id].params).learning_flops(epoch),
+            frozen_flops=lambda members, epoch: groups.frozen_flops([trials[trial_id] for trial_id in members], epoch),
+            copies=1 if self.augmenter is None else self.augmenter.copies,
         )
         return costs.over(costs.rates.refitted(work), work.measured)
 
     def _missing_flops(self, plan: AdaptationPlan) -> int:
         """Count what it takes to fill in the layers of a plan, from what is stored."""
         graph = plan.trunk
-        segments = segments_of(self.data)
+        segments = self.segments
         kept = set(self.features.expressions())
         missing = {
             name: set(self.features.missing(key, segments)) if key in kept else set(segments)
@@ -181,10 +190,11 @@ class StoredLayers:
             self.candidates.opener,
             batch_size=self.workload.batch_size,
             disk_bytes=self.disk_bytes,
+            augmenter=self.augmenter,
         )
         pool = PoolFeatures(self.features)
         # What may be in the way: other layers, then what nobody may need.
-        ways: list[Callable[[], None]] = [partial(self.features.retain, stored)]
+        ways: list[Callable[[], None]] = [partial(self.features.retain, stored, self.segments)]
         for make_room in ways if pool.is_empty else [*ways, pool.drop]:
             try:
                 done = run()
@@ -193,7 +203,7 @@ class StoredLayers:
                 make_room()
         else:
             done = run()
-        self.features.retain(stored)
+        self.features.retain(stored, self.segments)
         pool.prune()
         return done
 

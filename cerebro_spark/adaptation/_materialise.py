@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cerebro_spark.hopper import SparkBackend
-    from udfs.adaptation import FeatureStore, ModelOpener
+    from udfs.adaptation import Augmenter, FeatureStore, ModelOpener
     from udfs.shards import GrowingData
 
 __all__ = ["Materialised", "materialise"]
@@ -45,7 +45,7 @@ class Materialised:
         That the job took; 0 where there was nothing to do.
     trunk_rows : int
         Of the rows those that passed the trunk from the networks' inputs on. The others were filled in from layers that
-        were stored already, or were in a pool that was scored.
+        were stored already, or were in a pool that was scored. A copy of an augmented record is a row.
     storage_error : StorageError
         The largest of all files.
     remade : int
@@ -75,6 +75,7 @@ def materialise(
     *,
     batch_size: int,
     disk_bytes: int | None = None,
+    augmenter: Augmenter | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Materialised:
     """Store the outputs of frozen layers for all rows that lack them.
@@ -97,6 +98,8 @@ def materialise(
         Rows at a time: that of the plan.
     disk_bytes : int, optional
         For all stored outputs of the campaign. Default ``None``: what the disk has.
+    augmenter : Augmenter, optional
+        Its copies are stored of the training records, in place of these.
     progress : callable, optional
         Called with the name of the step.
 
@@ -113,10 +116,12 @@ def materialise(
         A configuration does not have its layer in the worker: weights that are drawn at random have to be seeded.
     ShardError, StoreError
         Rows cannot be read, or outputs not be written.
+    AugmentationError
+        A record cannot be augmented.
     BusyError, TooFewSlotsError
         The cluster has no task slots for it.
     """
-    segments = segments_of(data)
+    segments = segments_of(data) if augmenter is None else augmenter.segments(data)
     missing: dict[Segment, list[str]] = {}
     for want in wants:
         for segment in features.missing(want, segments):
@@ -138,6 +143,7 @@ def materialise(
         backend.threads_per_worker,
         disk_bytes,
         before,
+        augmenter,
     )
     began = time.monotonic()
     tasks = len(orders)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from optimizer.adaptation import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from optimizer.adaptation import AdaptationPlan, Candidate, Costs
 
@@ -30,6 +30,8 @@ class Planning:
     materialise, fuse, joint : bool
     float_bytes : int
         As for :func:`optimizer.adaptation.plan`.
+    rows_of : callable, optional
+        Counts the rows to store of so many records. Default ``None``: they are not augmented.
     """
 
     disk_bytes: int
@@ -41,6 +43,7 @@ class Planning:
     fuse: bool = True
     joint: bool = True
     float_bytes: int = 4
+    rows_of: Callable[[int], int] | None = None
 
     def choose(self, candidates: Sequence[Candidate], records: int) -> AdaptationPlan:
         """Choose the layers to keep on disk for so many records, and the groups."""
@@ -58,6 +61,7 @@ class Planning:
         return plan(
             candidates,
             records=records,
+            stored_rows=None if self.rows_of is None else self.rows_of(records),
             disk_bytes=self.disk_bytes,
             memory_bytes=self.memory_bytes,
             workspace_bytes=self.workspace_bytes,

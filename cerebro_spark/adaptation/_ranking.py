@@ -145,6 +145,7 @@ class Labelling:
             tuple(source.name for source in sources if source.kind == "image"),
             layers.workload.batch_size,
             layers.backend.threads_per_worker,
+            layers.augmenter is not None,
         )
         return source, rows
 

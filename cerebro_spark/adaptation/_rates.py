@@ -234,8 +234,9 @@ def work_of(
     workers: int,
     *,
     rows: Callable[[int], int],
-    learning_flops: Callable[[str], int],
-    frozen_flops: Callable[[Sequence[str]], int],
+    learning_flops: Callable[[str, int], int],
+    frozen_flops: Callable[[Sequence[str], int], int],
+    copies: int = 1,
 ) -> Work:
     """Sum up what a cycle did.
 
@@ -248,9 +249,11 @@ def work_of(
     rows : callable
         Rows of a partition that is trained on.
     learning_flops : callable
-        FLOPs of a step of a trial, without frozen layers, for one record.
+        FLOPs of a step of a trial in an epoch, without frozen layers, for one record.
     frozen_flops : callable
-        FLOPs of the frozen layers that run where some trials train together, for one record.
+        FLOPs of the frozen layers that run where some trials train together in an epoch, for one record.
+    copies : int
+        Of each record, one of which an epoch reads: so many first epochs find nothing in memory. Default 1.
     """
     frozen, learning = float(done.flops), 0.0
     frozen_seconds, learning_seconds, total = done.busy_seconds, 0.0, 0.0
@@ -259,15 +262,16 @@ def work_of(
     for unit in _units(events):
         count = rows(unit[0].partition)
         members = [event.trial_id for event in unit]
-        frozen += count * frozen_flops(members)
-        learning += count * sum(map(learning_flops, members))
+        epoch = unit[0].epoch
+        frozen += count * frozen_flops(members, epoch)
+        learning += count * sum(learning_flops(member, epoch) for member in members)
         seconds = sum(event.seconds for event in unit)
         total += seconds
         for event in unit:
             frozen_seconds += event.frozen_seconds
             learning_seconds += event.seconds - event.frozen_seconds - event.waited_seconds
             of_trial[event.trial_id] = of_trial.get(event.trial_id, 0.0) + seconds
-            of_reading = warm if event.epoch else cold
+            of_reading = cold if event.epoch < copies else warm
             of_reading[0] += event.read_bytes
             of_reading[1] += event.read_seconds
     return Work(

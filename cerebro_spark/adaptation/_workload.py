@@ -32,7 +32,11 @@ class Workload:
     @property
     def candidates(self) -> list[Candidate]:
         """The planner's candidates, by their places."""
-        return [opened.candidate(f"c{place:03d}", epochs) for place, (opened, epochs) in enumerate(self.configurations)]
+        return [
+            candidate
+            for place, (opened, epochs) in enumerate(self.configurations)
+            for candidate in opened.candidates(f"c{place:03d}", epochs)
+        ]
 
     @property
     def batch_size(self) -> int:

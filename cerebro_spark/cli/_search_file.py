@@ -84,6 +84,7 @@ _OF_AN_ADAPTATION = (
     "workspace_bytes",
     "storage_dtype",
     "warm_start",
+    "augmentation",
     "costs",
 )
 

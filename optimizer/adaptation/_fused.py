@@ -25,7 +25,8 @@ class Memory:
         What the framework takes for its operations.
     barrier : bool
         One loss for all branches, as in the paper: every branch's forward pass is over before the first backward pass
-        begins, so their tensors add up. Else branches run one after the other, and only the largest counts.
+        begins, so their tensors add up; and parameters of layers that are read count as none. Else branches run one
+        after the other, only the largest counts, and parameters count whether their layers are run or read.
     """
 
     workspace_bytes: int
@@ -117,10 +118,12 @@ class Fused:
         held = max(trunk.fed_bytes for trunk in trunks) * self.batch_size
         if memory.barrier:
             held += self.gradient_bytes + self.loss_bytes + self.rise_bytes
+            params = max(trunk.param_bytes for trunk in trunks)
         else:
             held += self.step_bytes
+            params = max(trunk.held_bytes for trunk in trunks)
         peak = max(trunk.peak_bytes for trunk in trunks) * self.batch_size
-        return memory.workspace_bytes + self.kept_bytes + max(t.param_bytes for t in trunks) + max(held, peak)
+        return memory.workspace_bytes + self.kept_bytes + params + max(held, peak)
 
 
 def _levels(one: Fused, other: Fused) -> tuple[tuple[int, frozenset[int]], ...]:

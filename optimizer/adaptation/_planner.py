@@ -49,6 +49,7 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     barrier: bool = False,
     stored: Collection[str] | None = None,
     float_bytes: int = 4,
+    stored_rows: int | None = None,
     solver: Solver = "highs",
     seconds: float = 10.0,
 ) -> AdaptationPlan:
@@ -87,6 +88,9 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     float_bytes : {4, 2}
         That a float32 number of a materialised layer takes on disk: 2 if it is rounded to bfloat16. Numbers of other
         types are stored as they are.
+    stored_rows : int, optional
+        Rows that a materialised layer has on disk: more than ``records`` where they are augmented, and several copies
+        of each are stored. An epoch reads one of them. Default ``None``: ``records``.
     solver : {"highs", "cbc"}
     seconds : float
         Limit of a run of the solver; then its best choice so far is taken.
@@ -134,6 +138,7 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     """
     candidates = checked(candidates)
     whole("records", records, 1)
+    rows = records if stored_rows is None else whole("stored_rows", stored_rows, records)
     whole("disk_bytes", disk_bytes, 0, "0 materialises nothing")
     whole("memory_bytes", memory_bytes, 1)
     whole("workspace_bytes", workspace_bytes, 0)
@@ -148,7 +153,7 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
         raise InvalidArgumentError(f"seconds={seconds}: the solver needs a positive, finite limit")
     parts = branches(candidates)
     disk = disk_bytes if materialise else 0
-    trunk = trunk_of(parts, costs, records=records, disk_bytes=disk, stored=stored, float_bytes=float_bytes)
+    trunk = trunk_of(parts, costs, records=rows, disk_bytes=disk, stored=stored, float_bytes=float_bytes)
     singles = [
         (Fused.of(number, branch, feeds), len(branch.members))
         for number, (branch, feeds) in enumerate(zip(parts, trunk.feeds, strict=True))
@@ -156,7 +161,7 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     problem = Problem(
         trunk=trunk,
         singles=singles,
-        budget=disk_bytes // records,
+        budget=disk_bytes // rows,
         memory_bytes=memory_bytes,
         memory=Memory(workspace_bytes, barrier),
         workers=workers,
@@ -170,7 +175,7 @@ def plan(  # noqa: PLR0913 - the optimisations that can be left out, and what th
     if found is None:
         raise _does_not_fit(parts, problem)
     order = {candidate.name: place for place, candidate in enumerate(candidates)}
-    return _write(parts, found, problem, order, records=records, costs=costs, disk_bytes=disk_bytes)
+    return _write(parts, found, problem, order, records=records, rows=rows, costs=costs, disk_bytes=disk_bytes)
 
 
 def _write(
@@ -180,6 +185,7 @@ def _write(
     order: dict[str, int],
     *,
     records: int,
+    rows: int,
     costs: Costs,
     disk_bytes: int,
 ) -> AdaptationPlan:
@@ -211,7 +217,7 @@ def _write(
             for branch in parts
             for member in branch.members
         },
-        materialised_bytes=records * sum(node.nbytes for node in kept),
+        materialised_bytes=rows * sum(node.nbytes for node in kept),
         current_flops=records * (everything + sum(n * load for n, load in zip(weights, inputs, strict=True))),
         records=records,
         workers=problem.workers,

@@ -39,9 +39,20 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class TrunkMemory:
-    """Bytes that the trunk holds: parameters, and per record the tensors at its peak and those it hands on."""
+    """Bytes that the trunk holds, and per record those of the tensors at its peak and of those it hands on.
+
+    Attributes
+    ----------
+    param_bytes : int
+        Parameters of the layers that run.
+    held_bytes : int
+        Parameters of all layers below, run or not: who opens a model has them all, and needs them where a file of a
+        stored layer has to be made again.
+    peak_bytes, fed_bytes : int
+    """
 
     param_bytes: int
+    held_bytes: int
     peak_bytes: int
     fed_bytes: int
 
@@ -124,5 +135,6 @@ class ReusePlans:
             layers = [name for place in reuse.computes for name in nodes[place].layers]
             peak = peak_live_bytes(graph, [nodes[place].name for place in reuse.loads], fed) if fed else 0
             held = sum(graph[name].activation_bytes for name in fed)
-            self._memory[wanted] = TrunkMemory(graph.param_bytes(layers), peak, held)
+            below = [name for place in self.trunk.below(wanted) for name in nodes[place].layers]
+            self._memory[wanted] = TrunkMemory(graph.param_bytes(layers), graph.param_bytes(below), peak, held)
         return self._memory[wanted]

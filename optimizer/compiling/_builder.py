@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._categories import Filled
+from ._errors import UnsupportedOperatorError
 from ._program import INPUT, Node, Program
 
 if TYPE_CHECKING:
@@ -62,10 +64,26 @@ class Builder:
         self._known[key] = name
         return name
 
+    def node(self, name: str) -> Node | None:
+        """Give the node of a result so far; none for the input."""
+        return next((node for node in self._nodes if node.name == name), None)
+
     def width(self, name: str) -> int:
         """Columns of a result so far."""
         return self._widths[name]
 
     def program(self, outputs: Mapping[str, Output]) -> Program:
-        """Finish, with the results that the program is to give."""
-        return Program(self._width, self._columns, self._nodes, outputs)
+        """Finish, with the results that the program is to give.
+
+        Raises
+        ------
+        UnsupportedOperatorError
+            Texts reach an operator that takes numbers.
+        """
+        program = Program(self._width, self._columns, self._nodes, outputs)
+        for node in program.nodes:
+            if isinstance(node.operator, Filled):
+                raise UnsupportedOperatorError(
+                    f"{node.operator.who} gives texts, and what follows takes numbers: put an encoder between them"
+                )
+        return program

@@ -70,8 +70,10 @@ class Neighbors(Operator):
         Not used where `count` is.
     by_distance : bool
         Whether a value weighs one over its distance, and a point at distance zero alone counts.
-    expanded : bool
-        Whether the library squares rows and points apart from their product, and so rounds at their size.
+    rounding : {"exact", "ball", "expanded", "float32"}
+        How the library's distances differ from these: not at all but for the order of a sum; as it leaves out balls of
+        points whose edge, rounded, is beyond the radius; as it squares rows and points apart from their product, and so
+        rounds at their size; as it takes differences in float32.
     groups : int64 array
         Where votes begin among the values, if they are votes: so many columns belong to a group as lie before the next.
     """
@@ -83,11 +85,12 @@ class Neighbors(Operator):
     count: int
     radius: float
     by_distance: bool
-    expanded: bool
+    rounding: str
     groups: NDArray[np.int64]
 
     def __post_init__(self) -> None:
         check_choice("Neighbors", "metric", self.metric, METRICS)
+        check_choice("Neighbors", "rounding", self.rounding, ("exact", "ball", "expanded", "float32"))
 
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""

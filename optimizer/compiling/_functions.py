@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ._errors import ProgramError
 from ._operator import Operator, check_choice, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Combine", "Function", "Interpolate", "Like", "LogSoftmax", "Lookup", "Power", "Reduce", "Shares", "Within"]
+__all__ = [
+    "Combine",
+    "Function",
+    "Like",
+    "LogSoftmax",
+    "Lookup",
+    "OrderedSum",
+    "Power",
+    "Reduce",
+    "Shares",
+    "Within",
+]
 
 _FUNCTIONS = (
-    *("abs", "erf", "exp", "log", "negative", "relu", "sin", "sqrt", "square", "tanh"),
+    *("abs", "erf", "exp", "log", "negative", "nonzero", "relu", "sin", "sqrt", "square", "tanh"),
     *("ceil", "expm1", "floor", "is_nan", "log1p", "not", "reciprocal", "round", "sign"),
 )
 _COMBINATIONS = (
@@ -29,11 +41,11 @@ _REDUCTIONS = ("sum", "mean", "max", "min", "logsumexp", "product", "sum_square"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Function(Operator):
-    """A function of each number, in the input's type.
+    """A function of each number, in the input's type. ``"nonzero"`` gives the least normal number for zero.
 
     Parameters
     ----------
-    kind : {"abs", "erf", "exp", "log", "negative", "relu", "sin", "sqrt", "square", "tanh", ...}
+    kind : {"abs", "erf", "exp", "log", "negative", "nonzero", "relu", "sin", "sqrt", "square", "tanh", ...}
         Also ``"ceil"``, ``"expm1"``, ``"floor"``, ``"log1p"``, ``"reciprocal"``, ``"round"`` (halves to the even
         number), ``"sign"``; ``"is_nan"`` and ``"not"`` give 0 and 1.
     """
@@ -155,23 +167,35 @@ class Lookup(Operator):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Interpolate(Operator):
-    """A line from each point to the next; NaN before the first point and after the last.
+class OrderedSum(Operator):
+    """Sums of some columns, weighed: each product is rounded, and added to those before it; a bias comes last.
+
+    A matrix product adds in another order, and does not round in between. A score that is zero in the library, because
+    two terms cancel, is then above or below zero, and the row of another class.
 
     Parameters
     ----------
-    x, y : arrays of shape (points,)
-        At least two points; `x` rises.
+    columns : int64 array of shape (terms,)
+        Columns of the input, sum after sum.
+    starts : int64 array of shape (sums + 1,)
+        Where the terms of each sum begin, and where the last ones end.
+    weights : array of shape (terms,)
+    bias : array of shape (sums,)
     """
 
-    x: NDArray[Any]
-    y: NDArray[Any]
+    columns: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    weights: NDArray[Any]
+    bias: NDArray[Any]
 
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
-        if len(self.x) != len(self.y) or len(self.x) < 2 or (self.x[1:] <= self.x[:-1]).any():  # noqa: PLR2004
-            raise ProgramError(f"Interpolate: {len(self.x)} and {len(self.y)} points, or they do not rise")
-        return width_of(self, inputs[0], 1)
+        whole = len(self.starts) == len(self.bias) + 1 and self.starts[-1] == len(self.weights) == len(self.columns)
+        if not whole or self.starts[0] != 0 or (self.starts[1:] < self.starts[:-1]).any():
+            raise ProgramError(f"OrderedSum: starts {self.starts.tolist()} for {len(self.weights)} terms")
+        if len(self.columns) and not 0 <= int(self.columns.min()) <= int(self.columns.max()) < inputs[0]:
+            raise ProgramError(f"OrderedSum takes columns up to {int(self.columns.max())} of {inputs[0]}")
+        return len(self.bias)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

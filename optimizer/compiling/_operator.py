@@ -31,6 +31,8 @@ class Operator:
 
     arity: ClassVar[int | None] = 1
     """Inputs that it takes; ``None`` for any number from one."""
+    host: ClassVar[bool] = False
+    """Whether the host runs it on columns of the input, before the tensor program."""
 
     def __init_subclass__(cls) -> None:
         """Register the operator. With slots, dataclass makes the class twice: the second one counts."""

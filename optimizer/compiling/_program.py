@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ._categories import Encode
+from ._columns import Concatenate, Select
 from ._errors import ProgramError
 from ._operator import OPERATORS, Operator
 from ._output import Output
+from ._texts import Bag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -95,9 +98,58 @@ class Program:
         if unknown or node.name in self.widths:
             raise ProgramError(f"node {node.name!r} comes twice" if not unknown else f"{node.name!r} reads {unknown}")
         arity = node.operator.arity
-        if not node.inputs or (arity is not None and len(node.inputs) != arity):
+        if (not node.inputs and arity != 0) or (arity is not None and len(node.inputs) != arity):
             raise ProgramError(f"{node.operator.explain()} takes {arity} inputs, not {len(node.inputs)}")
+        if node.operator.host:
+            outside = [
+                column
+                for column in getattr(node.operator, "columns", np.zeros(0)).tolist()
+                if not 0 <= column < self.width
+            ]
+            if outside:
+                raise ProgramError(f"{node.name!r} reads columns {outside} of {self.width}")
         self.widths[node.name] = node.operator.width([self.widths[name] for name in node.inputs])
+
+    def only(self, names: Iterable[str]) -> Program:
+        """Keep some of the outputs, and the nodes that these need."""
+        return Program(self.width, self.columns, self.nodes, {name: self.outputs[name] for name in names})
+
+    @property
+    def host(self) -> tuple[Node, ...]:
+        """Nodes that the host runs, in the order in which the tensor program takes their results."""
+        return tuple(node for node in self.nodes if node.operator.host)
+
+    @property
+    def numeric(self) -> frozenset[int]:
+        """Columns of the input that are read as numbers; of the others, :attr:`host` reads some."""
+        wanted = {name: set[int]() for name in self.widths}
+        for output in self.outputs.values():
+            wanted[output.node] |= set(range(self.widths[output.node]))
+        for node in reversed(self.nodes):
+            first = 0
+            for name in node.inputs:
+                width = self.widths[name]
+                if isinstance(node.operator, Select):
+                    wanted[name] |= {int(node.operator.columns[column]) for column in wanted[node.name]}
+                elif isinstance(node.operator, Concatenate):
+                    wanted[name] |= {column - first for column in wanted[node.name] if 0 <= column - first < width}
+                else:
+                    wanted[name] |= set(range(width))
+                first += width
+        return frozenset(wanted[INPUT])
+
+    @property
+    def categories(self) -> dict[int, frozenset[type]]:
+        """Columns of the input that are looked up, and the types of the values that the models know in them."""
+        found: dict[int, frozenset[type]] = {}
+        for node in self.host:
+            if isinstance(node.operator, Bag):
+                column = int(node.operator.columns[0])
+                found[column] = found.get(column, frozenset()) | {str}
+            elif isinstance(node.operator, Encode):
+                for column, own in zip(node.operator.columns.tolist(), node.operator.vocabularies, strict=True):
+                    found[column] = found.get(column, frozenset()) | {type(one) for one in own if one is not None}
+        return {column: _told(kinds) for column, kinds in found.items()}
 
     @property
     def digest(self) -> str:
@@ -155,6 +207,11 @@ class Program:
         return "\n".join(lines)
 
 
+def _told(kinds: frozenset[type]) -> frozenset[type]:
+    # NaN is a float, and stands for missing among texts too.
+    return kinds - {float} if kinds & {str, bytes} else kinds
+
+
 def _needed(nodes: tuple[Node, ...], wanted: set[str]) -> tuple[Node, ...]:
     kept = []
     for node in reversed(nodes):
@@ -165,16 +222,28 @@ def _needed(nodes: tuple[Node, ...], wanted: set[str]) -> tuple[Node, ...]:
 
 
 def _plain(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _written(value) for name, value in numbers.items()}
+
+
+def _written(value: Any) -> Any:
     # JSON has neither NaN nor infinities: a number is written as its repr, which reads back to the same bits.
-    return {name: {"float": repr(value)} if isinstance(value, float) else value for name, value in numbers.items()}
+    if isinstance(value, float):
+        return {"float": repr(value)}
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    return [_written(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, dict):
+        return float(value["float"]) if "float" in value else bytes.fromhex(value["bytes"])
+    return tuple(_read(one) for one in value) if isinstance(value, list) else value
 
 
 def _node(entry: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Node:
     kind = OPERATORS.get(entry["operator"])
     if kind is None:
         raise ProgramError(f"there is no operator {entry['operator']!r}; there are {', '.join(sorted(OPERATORS))}")
-    numbers = {
-        name: float(value["float"]) if isinstance(value, dict) else value for name, value in entry["numbers"].items()
-    }
+    numbers = {name: _read(value) for name, value in entry["numbers"].items()}
     own = {key.partition("/")[2]: value for key, value in arrays.items() if key.partition("/")[0] == entry["name"]}
     return Node(entry["name"], kind.build(numbers, own), tuple(entry["inputs"]))

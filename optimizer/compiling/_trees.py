@@ -154,7 +154,8 @@ class Trees(Operator):
         here = np.arange(len(left_of), dtype=np.int32)
         leaf = left_of < 0
         sums = np.ascontiguousarray(value, np.float32 if getattr(value, "dtype", None) == np.float32 else np.float64)
-        limits = np.nextafter(threshold, threshold.dtype.type(-np.inf)) if strict else threshold
+        with np.errstate(over="ignore"):  # below the least number there is minus infinity
+            limits = np.nextafter(threshold, threshold.dtype.type(-np.inf)) if strict else threshold
         if strict and np.isneginf(threshold[~leaf]).any():
             raise UnsupportedOperatorError("a split at less than minus infinity: nothing goes to the left")
         return cls(

@@ -40,6 +40,7 @@ __all__ = [
     "check_against_plain_loop",
     "checkpoint",
     "deadly",
+    "features_of",
     "frame",
     "learned",
     "looped",
@@ -201,7 +202,7 @@ def looped(
     losses = [0.0] * len(trial.history)
     seen = [0.0] * len(trial.history)
     for place, (epoch, partition) in enumerate(trial.visits):
-        inputs, labels, weights = _features(cycle, partition, frozen)
+        inputs, labels, weights = features_of(cycle, partition, frozen)
         order = row_order(SEED, "", epoch, partition, len(labels))
         for start in range(0, len(order), BATCH):
             picked = order[start : start + BATCH]
@@ -239,7 +240,7 @@ def check_against_plain_loop(cycle: Cycle, build: Callable[[dict[str, Any]], Mod
         np.testing.assert_allclose([epoch["loss"] for epoch in trial.history], losses, rtol=1e-5)
 
 
-def _features(
+def features_of(
     cycle: Cycle, partition: int, frozen: torch.nn.Module
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """The trunk's outputs of a shard, its labels as they are now, and its weights."""

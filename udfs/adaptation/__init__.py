@@ -1,9 +1,16 @@
 """Adaptation in the workers: outputs of frozen layers are computed once a record, stored, and read batch by batch."""
 
+from udfs.adaptation._augmentation import Augmentation, Augmenter
 from udfs.adaptation._bfloat16 import StorageError, from_bfloat16, to_bfloat16
 from udfs.adaptation._computing import Computed, compute
 from udfs.adaptation._coverage import CoreSet, Projection, farthest_first
-from udfs.adaptation._errors import DamagedFeatureError, FeatureError, FeatureSpaceError, MissingFeatureError
+from udfs.adaptation._errors import (
+    AugmentationError,
+    DamagedFeatureError,
+    FeatureError,
+    FeatureSpaceError,
+    MissingFeatureError,
+)
 from udfs.adaptation._features import STORAGE_DTYPES, FeatureFile, FeatureStore, FeatureWriter, StoredArray
 from udfs.adaptation._inputs import column_names, input_expressions, input_specs
 from udfs.adaptation._measuring import LayerTime, MeasuringTask, ReaderSpeed, TrunkSpeed, measure_reader, measure_trunk
@@ -18,6 +25,9 @@ from udfs.adaptation._trunk import Trunk, TrunkModel, frozen_layers
 
 __all__ = [
     "STORAGE_DTYPES",
+    "Augmentation",
+    "AugmentationError",
+    "Augmenter",
     "BestModel",
     "Computed",
     "CoreSet",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from udfs.adaptation._augmentation import Augmenter
     from udfs.adaptation._bfloat16 import StorageError
     from udfs.adaptation._features import FeatureStore, StoredArray
     from udfs.adaptation._segment import Segment
@@ -64,6 +65,7 @@ def compute(
     models: Sequence[TrunkModel],
     *,
     batch_size: int,
+    augmenter: Augmenter | None = None,
 ) -> Computed:
     """Store the outputs of layers that are not stored yet for the rows of a segment, in one pass over them.
 
@@ -79,6 +81,8 @@ def compute(
         Between them they have the layers.
     batch_size : int
         Rows at a time, in the order of the segment; the last batch may be short.
+    augmenter : Augmenter, optional
+        Draws the rows of a segment that is a copy of records.
 
     Returns
     -------
@@ -86,6 +90,8 @@ def compute(
 
     Raises
     ------
+    AugmentationError
+        It cannot draw a record.
     optimizer.errors.InvalidArgumentError
         No model has a layer that is wanted.
     udfs.shards.ShardError, udfs.store.StoreError
@@ -120,8 +126,9 @@ def compute(
         return Computed(segment, passed, errors=errors)
     outputs = {key: shapes[key] for key in missing}
     flops = 0
+    rows = _SegmentRows(data, segment, inputs, opened, batch_size, augmenter)
     with features.writing(segment, outputs) as files:
-        for arrays, count, spent in _computed(features, data, segment, trunk, inputs, opened, models, batch_size):
+        for arrays, count, spent in _computed(features, rows, trunk, models):
             flops += spent
             for key, array in arrays.items():
                 files[key].write(array, passed=count)
@@ -136,54 +143,83 @@ def compute(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _SegmentRows:
+    """Rows of a segment, a batch at a time.
+
+    Parameters
+    ----------
+    data : GrowingData
+    segment : Segment
+    inputs : dict of str to int
+        Numbers of the data's inputs, by expression.
+    opened : dict of str to StoredArray
+        Layers that are stored, by expression.
+    size : int
+        Of a batch.
+    augmenter : Augmenter, optional
+    """
+
+    data: GrowingData
+    segment: Segment
+    inputs: dict[str, int]
+    opened: dict[str, StoredArray]
+    size: int
+    augmenter: Augmenter | None
+
+    def records(self) -> tuple[list[str], NDArray[Any]]:
+        """Give the ids of the rows, and the hashes of their features."""
+        ledger = Ledger(self.data.increments, self.segment.split, self.segment.partition)
+        return ledger.records(self.segment.increment)
+
+    def starts(self) -> range:
+        """Number the first row of each batch."""
+        return range(0, self.segment.rows, self.size)
+
+    def batches(self, loads: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
+        """Read what is to be loaded, in the order of the segment's rows."""
+        raw = [key for key in loads if key in self.inputs]
+        rows = self._raw() if raw else itertools.repeat(())
+        for start, tensors in zip(self.starts(), rows, strict=False):
+            batch = {key: array[start : start + self.size] for key, array in self.opened.items()}
+            yield batch | {key: tensors[self.inputs[key]] for key in raw}
+        # The file of the rows is compared with its digest once all of it is read.
+        if raw:
+            assert next(iter(rows), None) is None  # noqa: S101 - a segment has as many rows as its file
+
+    def _raw(self) -> Iterator[tuple[NDArray[Any], ...]]:
+        own, segment = self.data.increments[self.segment.increment].data, self.segment
+        copy, augmenter = segment.copy, self.augmenter
+        record_ids = [] if copy is None else self.records()[0]
+        for number, tensors in enumerate(read_batches(own, segment.split, segment.partition, self.size)):
+            if copy is None:
+                yield tensors.inputs
+            else:
+                assert augmenter is not None  # noqa: S101 - only it makes segments of copies
+                start = number * self.size
+                yield augmenter(tensors.inputs, record_ids[start : start + self.size], copy)
+
+
 def _computed(
-    features: FeatureStore,
-    data: GrowingData,
-    segment: Segment,
-    trunk: Trunk,
-    inputs: dict[str, int],
-    opened: dict[str, StoredArray],
-    models: Sequence[TrunkModel],
-    size: int,
+    features: FeatureStore, rows: _SegmentRows, trunk: Trunk, models: Sequence[TrunkModel]
 ) -> Iterator[tuple[dict[str, NDArray[Any]], int, int]]:
     """Yield each batch's outputs, how many rows of it passed the trunk from its inputs on, and the FLOPs that ran."""
+    inputs, segment = rows.inputs, rows.segment
     from_inputs = any(key in inputs for key in trunk.loads)
-    if from_inputs and not opened:
+    # Pools have records as they are, never copies.
+    if from_inputs and not rows.opened and segment.copy is None:
         pool = PoolReader(PoolFeatures(features), segment.split, segment.partition, models, inputs, trunk.wants)
         if not pool.is_empty:
-            ids, hashes = Ledger(data.increments, segment.split, segment.partition).records(segment.increment)
-            starts = range(0, segment.rows, size)
-            for start, raw in zip(starts, _batches(data, segment, tuple(inputs), inputs, {}, size), strict=True):
-                before = pool.flops
-                arrays, fresh = pool(ids[start : start + size], hashes[start : start + size], raw)
+            ids, hashes = rows.records()
+            for start, raw in zip(rows.starts(), rows.batches(tuple(inputs)), strict=True):
+                before, end = pool.flops, start + rows.size
+                arrays, fresh = pool(ids[start:end], hashes[start:end], raw)
                 yield arrays, int(fresh.sum()), pool.flops - before
             return
-    for batch in _batches(data, segment, trunk.loads, inputs, opened, size):
+    for batch in rows.batches(trunk.loads):
         outputs = trunk(batch)
-        rows = len(next(iter(outputs.values())))
-        yield outputs, rows if from_inputs else 0, trunk.flops * rows
-
-
-def _batches(
-    data: GrowingData,
-    segment: Segment,
-    loads: Sequence[str],
-    inputs: dict[str, int],
-    opened: dict[str, StoredArray],
-    size: int,
-) -> Iterator[dict[str, NDArray[Any]]]:
-    """Read what is to be loaded, in the order of the segment's rows."""
-    own = data.increments[segment.increment].data
-    raw = [key for key in loads if key in inputs]
-    rows = read_batches(own, segment.split, segment.partition, size) if raw else itertools.repeat(None)
-    for start, tensors in zip(range(0, segment.rows, size), rows, strict=False):
-        batch = {key: array[start : start + size] for key, array in opened.items()}
-        if tensors is not None:
-            batch |= {key: tensors.inputs[inputs[key]] for key in raw}
-        yield batch
-    # The file of the rows is compared with its digest once all of it is read.
-    if raw:
-        assert next(rows, None) is None  # noqa: S101 - a segment has as many rows as its file
+        count = len(next(iter(outputs.values())))
+        yield outputs, count if from_inputs else 0, trunk.flops * count
 
 
 def _shapes(models: Sequence[TrunkModel]) -> dict[str, tuple[tuple[int, ...], str]]:

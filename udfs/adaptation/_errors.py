@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from optimizer.errors import CerebroError
 
-__all__ = ["DamagedFeatureError", "FeatureError", "FeatureSpaceError", "MissingFeatureError"]
+__all__ = ["AugmentationError", "DamagedFeatureError", "FeatureError", "FeatureSpaceError", "MissingFeatureError"]
 
 
 class FeatureError(CerebroError, RuntimeError):
     """Features cannot be computed, stored or read; the message says which, why, and what would help."""
+
+
+class AugmentationError(FeatureError):
+    """A function that augments records is not usable; the message names the record, and what it has to give."""
 
 
 class MissingFeatureError(FeatureError):

@@ -16,6 +16,7 @@ import numpy as np
 from optimizer.errors import InvalidArgumentError, nearest
 from udfs.adaptation._bfloat16 import StorageError, from_bfloat16, storage_error, to_bfloat16
 from udfs.adaptation._errors import DamagedFeatureError, FeatureError, MissingFeatureError
+from udfs.adaptation._segment import COPY
 from udfs.documents import DamagedError, document, typed, write_document
 from udfs.names import check_name
 from udfs.node import node_folder, written_once
@@ -308,8 +309,16 @@ class FeatureStore:
         self.store.delete(*self._path(expression, segment, "json"))
         self.store.delete(*self._path(expression, segment, "bin"))
 
-    def retain(self, expressions: Collection[str]) -> None:
+    def retain(self, expressions: Collection[str], segments: Collection[Segment] | None = None) -> None:
         """Delete what is stored of all other layers, and what was made with anything else than `made_with`.
+
+        Parameters
+        ----------
+        expressions : collection of str
+            Of the layers to keep.
+        segments : collection of Segment, optional
+            All that are read: augmented copies that are not among them go, and so do the records themselves where only
+            their copies are. Default ``None``: whatever rows they are of.
 
         Raises
         ------
@@ -323,6 +332,18 @@ class FeatureStore:
             for folder in self.store.list(FOLDER, self.name, expression):
                 if not folder.endswith(f"-{self._made}"):
                     self.store.delete(FOLDER, self.name, expression, folder)
+                elif segments is not None:
+                    self._retain_rows((FOLDER, self.name, expression, folder), segments)
+
+    def _retain_rows(self, folder: tuple[str, ...], segments: Collection[Segment]) -> None:
+        stems = {_stem(one) for one in segments if folder[-1].startswith(one.fingerprint[:32])}
+        if not stems:
+            if folder[-1].startswith(COPY):
+                self.store.delete(*folder)
+            return
+        for name in self.store.list(*folder):
+            if name.partition(".")[0] not in stems:
+                self.store.delete(*folder, name)
 
     def sweep(self) -> None:
         """Delete what processes that were killed have left half written, which takes of the disk too.

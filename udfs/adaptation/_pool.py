@@ -72,6 +72,7 @@ class BestModel:
         """Open it, as it was trained."""
         adapted = self.opener(self.params)
         adapted.session.restore(self.state())
+        adapted.follow(trained=True)
         return adapted
 
 
@@ -120,6 +121,9 @@ class PoolPass:
     batch_size : int
         Rows at a time: that of materialising.
     threads : int
+    augmented : bool
+        Whether copies of the training records are stored in their place: then their own layers are computed here, and
+        none are kept of the pool's records that would be for training. Default false.
     registered : tuple of Framework
         Frameworks that the driver registered by hand.
     """
@@ -132,6 +136,7 @@ class PoolPass:
     images: tuple[str, ...]
     batch_size: int
     threads: int = 1
+    augmented: bool = False
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
 
     def open(self) -> Adapted:
@@ -163,7 +168,7 @@ class PoolPass:
             pool = PoolFeatures(self.features)
             reader = PoolReader(pool, split, partition, models, inputs, wants)
             # Records without an id are of no shard.
-            room = self.room if bucket < 2 * self.data.num_shards else 0
+            room = self.room if bucket < 2 * self.data.num_shards and not self._is_copied(split) else 0
             keeper = PoolKeeper(pool, split, partition, tuple(self.stored), room)
             for batch in rebatch((part for _, part in parts), self.batch_size):
                 encoded = pa.RecordBatch.from_arrays(batch.columns[2 : 2 + len(names)], names=names)
@@ -188,19 +193,29 @@ class PoolPass:
         models = self._models(adapted)
         inputs = input_expressions(models, self.data)
         trunk = Trunk(models, [*self.stored, *inputs], feeds_of(adapted))
+        # What lies on disk of records that are augmented is of their copies: their own layers are computed.
+        computed = [key for key in trunk.loads if key in self.stored] if self._is_copied(split) else []
+        below = Trunk(models, list(inputs), computed)
         reader = FeatureReader(self.features, self.data, batch_size=self.batch_size)
         mask = [key for key, number in inputs.items() if number == self._mask]
-        rows = reader.rows(split, partition, list(dict.fromkeys([*trunk.loads, *mask])), models)
+        loads = [key for key in (*below.loads, *trunk.loads, *mask) if key not in computed]
+        rows = reader.rows(split, partition, list(dict.fromkeys(loads)), models)
         for batch in batches(rows, np.arange(rows.rows), self.batch_size):
-            found = trunk(batch.inputs)
+            own = {key: self.features.as_stored(array) for key, array in below(batch.inputs).items()}
+            found = trunk(batch.inputs | own)
             present = batch.inputs[mask[0]] > 0 if mask else None
             nothing = pa.RecordBatch.from_arrays([pa.nulls(batch.rows)], names=["id"])
             feeds = tuple(found[key] for key in feeds_of(adapted))
             yield PoolBatch(0, nothing, np.ones(batch.rows, np.bool_), feeds, present)
 
+    def _is_copied(self, split: str) -> bool:
+        return self.augmented and split == "train"
+
     def _models(self, adapted: Adapted) -> list[Adapted]:
         """Open as many configurations as have the stored layers between them."""
-        return [adapted, *(self.model.opener(params) for params in _others(self.stored, self.model.params))]
+        # What a freezing schedule froze at first has learned since: the layers on disk are of the model as it began.
+        own = None if adapted.cuts else self.model.params
+        return [adapted, *(self.model.opener(params) for params in _others(self.stored, own))]
 
     @property
     def _mask(self) -> int | None:
@@ -365,7 +380,7 @@ def vectors_of(adapted: Adapted, batch: PoolBatch, projection: Projection) -> ND
     return projection(flattened(layers, batch.present))
 
 
-def _others(stored: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _others(stored: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     """List the configurations that have the stored layers, each once and without one that is open."""
     others: list[Mapping[str, Any]] = []
     for params in stored.values():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udfs.adaptation._computing import compute
+from udfs.adaptation._copies import CopiedRows
 from udfs.adaptation._errors import DamagedFeatureError, MissingFeatureError
 from udfs.adaptation._inputs import input_expressions
 from udfs.adaptation._rows import FeatureRows
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from udfs.adaptation._augmentation import Augmenter
     from udfs.adaptation._features import FeatureStore, StoredArray
     from udfs.adaptation._segment import Segment
     from udfs.adaptation._trunk import TrunkModel
@@ -41,6 +43,8 @@ class FeatureReader:
         Rows at a time where a file has to be made again: that of the materialising job, so that it has the same bits.
     memory_bytes : int, optional
         For rows of the networks' inputs; more are mapped from the node's disk. Default ``None``: all in memory.
+    augmenter : Augmenter, optional
+        Draws copies of training records. Default ``None``: there are none.
 
     Attributes
     ----------
@@ -49,12 +53,19 @@ class FeatureReader:
     """
 
     def __init__(
-        self, features: FeatureStore, data: GrowingData, *, batch_size: int, memory_bytes: int | None = None
+        self,
+        features: FeatureStore,
+        data: GrowingData,
+        *,
+        batch_size: int,
+        memory_bytes: int | None = None,
+        augmenter: Augmenter | None = None,
     ) -> None:
         self._features = features
         self._data = data
         self._batch_size = batch_size
         self._memory = memory_bytes
+        self._augmenter = augmenter
         self._held = 0
         self._segments: dict[tuple[str, int], list[Segment]] = {}
         for segment in segments_of(data):
@@ -63,9 +74,18 @@ class FeatureReader:
         self._labels: dict[tuple[str, int], Tensors] = {}
         self._arrays: dict[tuple[str, Segment], StoredArray] = {}
         self._raw: dict[Segment, Tensors] = {}
+        self._copies: dict[Segment, CopiedRows] = {}
         self.remade = 0
 
-    def rows(self, split: str, partition: int, loads: Sequence[str], models: Sequence[TrunkModel]) -> FeatureRows:
+    def rows(
+        self,
+        split: str,
+        partition: int,
+        loads: Sequence[str],
+        models: Sequence[TrunkModel],
+        *,
+        epoch: int | None = None,
+    ) -> FeatureRows:
         """Open the rows of a shard.
 
         Parameters
@@ -76,6 +96,8 @@ class FeatureReader:
             Expressions of stored layers, and of input layers of `models`: those are the data's own rows.
         models : sequence of TrunkModel
             Those that read the rows. They make files again that are damaged or gone.
+        epoch : int, optional
+            Of training: where records are augmented, it decides the copy. Default ``None``: the records as they are.
 
         Returns
         -------
@@ -92,7 +114,12 @@ class FeatureReader:
         place = (split, partition)
         labels = self._labels_of(place)
         inputs = input_expressions(models, self._data)
-        stacked = [self._stacked(place, key, inputs, models) for key in loads]
+        augmented = self._augmenter is not None and epoch is not None and split == "train"
+        segments = [
+            self._augmenter.segment(one, self._augmenter.copy_of(epoch)) if augmented else one  # type: ignore[union-attr, arg-type]
+            for one in self._segments.get(place, [])
+        ]
+        stacked = [self._stacked(place, segments, key, inputs, models) for key in loads]
         return FeatureRows(
             tuple(loads),
             tuple(array for array, _ in stacked),
@@ -105,7 +132,7 @@ class FeatureReader:
 
     def forget(self) -> None:
         """Close all files, and free all rows that are held in memory."""
-        for held in (self._kept, self._labels, self._arrays, self._raw):
+        for held in (self._kept, self._labels, self._arrays, self._raw, self._copies):
             held.clear()
         self._held = 0
 
@@ -117,14 +144,19 @@ class FeatureReader:
         return self._labels[place]
 
     def _stacked(
-        self, place: tuple[str, int], key: str, inputs: dict[str, int], models: Sequence[TrunkModel]
+        self,
+        place: tuple[str, int],
+        segments: Sequence[Segment],
+        key: str,
+        inputs: dict[str, int],
+        models: Sequence[TrunkModel],
     ) -> tuple[Stacked, int]:
         parts: list[tuple[Any, NDArray[np.int64] | None]] = []
         row_bytes = 0
-        for segment in self._segments.get(place, []):
+        for segment in segments:
             kept = self._kept[place][segment.increment]
             if key in inputs:
-                parts.append((self._raw_of(segment).inputs[inputs[key]], kept))
+                parts.append((self._input_of(segment, inputs[key]), kept))
             else:
                 stored = self._array(key, segment, models)
                 row_bytes = stored.row_bytes
@@ -142,11 +174,33 @@ class FeatureReader:
             except (DamagedFeatureError, MissingFeatureError) as error:
                 _LOG.warning("%s", error)
                 self._features.delete(key, segment)
-                done = compute(self._features, self._data, segment, [key], models, batch_size=self._batch_size)
+                done = compute(
+                    self._features,
+                    self._data,
+                    segment,
+                    [key],
+                    models,
+                    batch_size=self._batch_size,
+                    augmenter=self._augmenter,
+                )
                 self.remade += 1 + len(done.damaged)
                 array = self._features.open(key, segment)
             self._arrays[key, segment] = array
         return self._arrays[key, segment]
+
+    def _input_of(self, segment: Segment, number: int) -> Any:
+        """Give an input's rows: as they are, or their copy."""
+        if segment.copy is None:
+            return self._raw_of(segment).inputs[number]
+        if segment not in self._copies:
+            assert self._augmenter is not None  # noqa: S101 - only it makes segments of copies
+            shard = self._segments[segment.split, segment.partition]
+            raw = next(one for one in shard if one.increment == segment.increment)
+            ledger = Ledger(self._data.increments, segment.split, segment.partition)
+            record_ids, _ = ledger.records(segment.increment)
+            inputs = self._raw_of(raw).inputs
+            self._copies[segment] = CopiedRows(self._augmenter, inputs, record_ids, segment.copy)
+        return self._copies[segment].input(number)
 
     def _raw_of(self, segment: Segment) -> Tensors:
         if segment not in self._raw:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from udfs.shards import GrowingData
 
-__all__ = ["Segment", "segments_of"]
+__all__ = ["COPY", "Segment", "segments_of"]
+
+COPY = "copy"
+"""With what the fingerprint of augmented records begins; no batch of labels has such a one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,9 @@ class Segment:
     partition : int
     rows : int
         At least 1; also those that later batches took out.
+    copy : int, optional
+        Number of the augmented copy of the rows, whose fingerprint tells it from others. Default ``None``: the rows
+        themselves.
     """
 
     increment: int
@@ -32,6 +38,11 @@ class Segment:
     split: str
     partition: int
     rows: int
+    copy: int | None = None
+
+    def copied(self, copy: int, fingerprint: str) -> Segment:
+        """Give an augmented copy of the rows, under another fingerprint."""
+        return replace(self, copy=copy, fingerprint=fingerprint)
 
 
 def segments_of(data: GrowingData) -> tuple[Segment, ...]:

@@ -21,6 +21,7 @@ from udfs.store import StoreFullError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from udfs.adaptation._augmentation import Augmenter
     from udfs.adaptation._features import FeatureStore
     from udfs.adaptation._segment import Segment
     from udfs.adaptation._trunk import TrunkModel
@@ -129,6 +130,8 @@ class MaterialisingTask:
         For all stored outputs of the campaign. Default ``None``: what the disk has.
     used_bytes : int
         That they took when the job began.
+    augmenter : Augmenter, optional
+        Draws the rows of segments that are copies.
     registered : tuple of Framework
         Frameworks that the driver registered by hand.
     """
@@ -142,6 +145,7 @@ class MaterialisingTask:
     threads: int = 1
     disk_bytes: int | None = None
     used_bytes: int = 0
+    augmenter: Augmenter | None = None
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -164,7 +168,15 @@ class MaterialisingTask:
         for place, order in enumerate(self.orders[task]):
             began = time.monotonic()
             try:
-                done = compute(self.features, self.data, order.segment, order.wants, models, batch_size=self.batch_size)
+                done = compute(
+                    self.features,
+                    self.data,
+                    order.segment,
+                    order.wants,
+                    models,
+                    batch_size=self.batch_size,
+                    augmenter=self.augmenter,
+                )
             except StoreFullError as error:
                 yield SegmentReport(task, place, full=str(error))
                 return

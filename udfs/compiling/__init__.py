@@ -1,6 +1,7 @@
 """Run compiled pipelines: operators as tensor modules, and what a Spark worker does with them (Hummingbird)."""
 
 from ._archive import from_bytes, to_bytes
+from ._reading import ColumnReader, Tables, read_numbers
 from ._scoring import PipelineScoring
 
-__all__ = ["PipelineScoring", "from_bytes", "to_bytes"]
+__all__ = ["ColumnReader", "PipelineScoring", "Tables", "from_bytes", "read_numbers", "to_bytes"]

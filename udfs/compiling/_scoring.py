@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from optimizer.compiling import CompilingError
 from udfs.arrow import NewColumns
 from udfs.compiling._archive import from_bytes
+from udfs.compiling._reading import ColumnReader, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ class PipelineScoring:
         As :func:`to_bytes` wrote it.
     tree_strategy : str
     reads : tuple of str
-        One column of lists, or columns of numbers in the program's order.
+        One column of lists, or columns of numbers and texts in the program's order.
     lists : bool
         Whether it is one column of lists.
     columns : tuple of (str, str)
@@ -76,12 +77,19 @@ class PipelineScoring:
         from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
 
         torch.set_num_threads(threads)
-        return partial(self._score, Engine(from_bytes(self.program), self.tree_strategy))
+        program = from_bytes(self.program)
+        # Nothing is computed that is not asked for, as the numbers of leaves.
+        asked = program.only(name for name, _ in self.columns) if self.columns else program
+        return partial(self._score, Engine(asked, self.tree_strategy), ColumnReader(asked))
 
-    def _score(self, engine: Engine, batch: pa.RecordBatch) -> NewColumns:
+    def _score(self, engine: Engine, reader: ColumnReader, batch: pa.RecordBatch) -> NewColumns:
         width = engine.program.width
-        table, present = _of_lists(batch.column(0), width) if self.lists else _of_numbers(batch.columns)
-        answer = engine.run(table)
+        if self.lists:
+            table, present = _of_lists(batch.column(0), width)
+            tables = Tables(table, ())
+        else:
+            tables, present = reader.read(batch.columns), np.ones(batch.num_rows, np.bool_)
+        answer = engine.run(*tables)
         good = present.copy()
         good[present] = ~answer.bad
         reason = " or ".join(answer.reasons)
@@ -112,16 +120,6 @@ def _column(values: NDArray[Any], good: NDArray[np.bool_], kind: pa.DataType) ->
     ends = np.concatenate([[0], np.cumsum(good) * values.shape[1]]).astype(np.int32)
     offsets = pa.array(ends, mask=np.concatenate([~good, [False]]))
     return pa.ListArray.from_arrays(offsets, flat)
-
-
-def _of_numbers(columns: list[pa.Array]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Columns of numbers as one table; a null is NaN."""
-    dtype = np.float32 if all(column.type == pa.float32() for column in columns) else np.float64
-    table = np.empty((len(columns[0]), len(columns)), dtype)
-    for place, column in enumerate(columns):
-        numbers = column if column.type == pa.float32() else pc.cast(column, pa.float64())
-        table[:, place] = numbers.to_numpy(zero_copy_only=False)
-    return table, np.ones(len(table), np.bool_)
 
 
 def _of_lists(column: pa.Array, width: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:

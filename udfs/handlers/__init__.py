@@ -5,7 +5,7 @@ model for training; it exports a trained network. Everything above this package 
 and moves numpy arrays. ``docs/frameworks.md`` says how to add one.
 """
 
-from udfs.handlers._adapted import Adapted, AdaptedModel, trained_whole, with_columns
+from udfs.handlers._adapted import Adapted, AdaptedModel, Cut, trained_whole, with_columns
 from udfs.handlers._framework import DeviceError, Framework
 from udfs.handlers._outputs import SingleOutput, UnknownOutputError, keyed_outputs, output_at
 from udfs.handlers._protocol import Handler, TensorSpec, TracedModel, UntraceableModelError
@@ -27,6 +27,7 @@ __all__ = [
     "Adapted",
     "AdaptedModel",
     "BatchWeights",
+    "Cut",
     "DeviceError",
     "Framework",
     "Handler",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from optimizer.graph import Layer, LayerGraph
+from optimizer.graph import Layer, LayerGraph, materialisable
 from udfs.packing import StateError
 
 if TYPE_CHECKING:
@@ -19,7 +20,16 @@ if TYPE_CHECKING:
     from udfs.handlers._protocol import TensorSpec, TracedModel
     from udfs.handlers._session import Session
 
-__all__ = ["Adapted", "AdaptedModel", "OpenedModel", "check_frozen", "frozen_hash", "trained_whole", "with_columns"]
+__all__ = [
+    "Adapted",
+    "AdaptedModel",
+    "Cut",
+    "OpenedModel",
+    "check_frozen",
+    "frozen_hash",
+    "trained_whole",
+    "with_columns",
+]
 
 
 class Adapted(Protocol):
@@ -47,6 +57,9 @@ class Adapted(Protocol):
         what learns, buffers that move, optimizer, schedule and random numbers, and nothing of what is frozen.
     trainer : ModelTrainer or TrainingFunctions
         What the user's function made.
+
+    Of a model with a freezing schedule, ``graph`` and ``feeds`` are those of the phase that :meth:`follow` was told of
+    last, and of the first one before.
     """
 
     graph: LayerGraph
@@ -56,6 +69,19 @@ class Adapted(Protocol):
     model: Any
     session: Session
     trainer: Any
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """Of a model with a freezing schedule one for each phase, else none."""
+
+    def follow(self, *, trained: bool = False) -> None:
+        """Cut the model where ends what was frozen in all epochs so far: before each unit, and after a restore.
+
+        Parameters
+        ----------
+        trained : bool
+            Whether it is for evaluation, after an epoch. Default false: the next one is to be trained.
+        """
 
     def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Compute layers that training never changes, in inference mode.
@@ -79,6 +105,32 @@ class Adapted(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Cut:
+    """Where a model is cut from an epoch on: what lies below was frozen in all epochs before, too.
+
+    Parameters
+    ----------
+    start : int
+        The epoch.
+    graph : LayerGraph
+    feeds : tuple of str
+        As of :class:`Adapted`.
+    traced : TracedModel
+        Runs the layers of the graph.
+    """
+
+    start: int
+    graph: LayerGraph
+    feeds: tuple[str, ...]
+    traced: TracedModel
+
+    @cached_property
+    def constant(self) -> frozenset[str]:
+        """Expressions of the layers that no training changes so far."""
+        return frozenset(self.graph.expression(name) for name in materialisable(self.graph))
+
+
 @dataclass
 class AdaptedModel:
     """The :class:`Adapted` of a model that trains whole; a framework that opens models subclasses it."""
@@ -91,6 +143,14 @@ class AdaptedModel:
     session: Session
     trainer: Any
 
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """See :class:`Adapted`: one cut serves all epochs."""
+        return ()
+
+    def follow(self, *, trained: bool = False) -> None:
+        """See :meth:`Adapted.follow`: there is nothing to do."""
+
     def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Hand on inputs, which are all that a model that trains whole reads."""
         self.graph.part(have, want)
@@ -102,6 +162,25 @@ class OpenedModel(AdaptedModel):
     """The :class:`Adapted` of a model whose frozen layers run apart, in ``traced``, on pixels divided by 255."""
 
     traced: TracedModel = field(kw_only=True)
+    phases: tuple[Cut, ...] = field(default=(), kw_only=True)
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """One for each phase of a freezing schedule."""
+        return self.phases
+
+    def follow(self, *, trained: bool = False) -> None:
+        """Cut the model for an epoch; see :meth:`Adapted.follow`."""
+        if not self.phases:
+            return
+        session: Any = self.session
+        at = max(0, session.epoch - trained)
+        begun = [number for number, cut in enumerate(self.phases) if cut.start <= at]
+        # Whoever the weights are from may have trained what is frozen here so far.
+        place = len(self.phases) - 1 if session.adopted else begun[-1]
+        cut = self.phases[place]
+        self.graph, self.feeds, self.traced = cut.graph, cut.feeds, cut.traced
+        session.follow(place)
 
     def trunk(self, have: Mapping[str, NDArray[Any]], want: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Compute layers that training never changes; see :meth:`Adapted.trunk`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from udfs.adaptation import FeatureStore
+    from udfs.adaptation import Augmenter, FeatureStore
     from udfs.handlers import TensorSpec
     from udfs.hopper._messages import SourceState
 
@@ -73,6 +73,8 @@ class AdaptationSettings:
         whatever they take. Default: a quarter of the worker's memory for shards and checkpoints.
     warm : WarmStart
         Weights of an earlier run to begin with. Default none.
+    augmenter : Augmenter, optional
+        Whose copies of the training records are trained on. Default ``None``: the records themselves.
     """
 
     features: FeatureStore
@@ -81,3 +83,4 @@ class AdaptationSettings:
     batch_size: int
     session_bytes: int | None = None
     warm: WarmStart = field(default_factory=WarmStart)
+    augmenter: Augmenter | None = None

@@ -93,11 +93,13 @@ class GroupUnits:
         self._sessions = sessions
         self._outcomes = outcomes
         self._damaged = damaged
+        self._augments = worker.adaptation.augmenter is not None
         self._reader = FeatureReader(
             worker.adaptation.features,
             worker.prepared,  # type: ignore[arg-type]  # growing data, as the settings say
             batch_size=worker.adaptation.batch_size,
             memory_bytes=memory_bytes,
+            augmenter=worker.adaptation.augmenter,
         )
 
     def run(self, unit: TrainUnit | EvaluateUnit) -> TrainReport | EvaluateReport | UnitFailure:
@@ -105,7 +107,8 @@ class GroupUnits:
         try:
             failures: dict[str, MemberFailure] = {}
             branches = self._opened(unit, failures)
-            if len(unit.members) == 1 and branches and branches[0].adapted.whole:
+            drawn = self._augments and isinstance(unit, TrainUnit)
+            if len(unit.members) == 1 and branches and branches[0].adapted.whole and not drawn:
                 return self._units.run(unit, fetched=branches[0].fetched)
             if isinstance(unit, TrainUnit):
                 trained = self._train(unit, branches, failures)
@@ -129,6 +132,7 @@ class GroupUnits:
             try:
                 _, fetched = self._sessions.at(member)
                 adapted = self._sessions.adapted(member.trial_id)
+                adapted.follow(trained=not isinstance(unit, TrainUnit))
                 feeds = tuple(adapted.graph.expression(name) for name in adapted.feeds)
             except BaseException as error:  # noqa: BLE001 - of the user's code, as a rule
                 failures[member.trial_id] = self._outcomes.failed(member, error)
@@ -223,7 +227,8 @@ class GroupUnits:
         models = [branch.adapted for branch in alive]
         trunk = Trunk(models, unit.loads, list(dict.fromkeys(feed for branch in alive for feed in branch.feeds)))
         remade = self._reader.remade
-        data = self._reader.rows(split, unit.partition, trunk.loads, models)
+        epoch = unit.epoch if isinstance(unit, TrainUnit) else None
+        data = self._reader.rows(split, unit.partition, trunk.loads, models, epoch=epoch)
         remade = self._reader.remade - remade
         # Files that are opened for the first time are read to the end, and compared with their digests.
         opening = time.perf_counter() - begun

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.compiling import INPUT, Builder, UnsupportedOperatorError
+from vista_spark.compiling._columns import names_of, width_of
 from vista_spark.compiling._compiled import CompiledPipeline
 from vista_spark.compiling._registry import lower, lower_whole, opened
 from vista_spark.errors import InvalidArgumentError
@@ -23,7 +24,8 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     Parameters
     ----------
     model : object
-        A fitted model or pipeline of scikit-learn or Spark ML.
+        A fitted model or pipeline of scikit-learn, LightGBM, XGBoost, CatBoost or Spark ML; what :func:`read_model`
+        gives; or an ONNX model, its bytes, or a path that ends in ``.onnx``.
     tree_strategy : {"auto", "gemm", "traversal", "perfect"}
         How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: GEMM up to depth 3, perfect trees up to depth 10,
         traversal beyond (section 5.5.1).
@@ -76,8 +78,7 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
 
 def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:
     """How many columns a model takes, and their names if it, or the example, has some."""
-    width = _width(model)
-    names = getattr(model, "feature_names_in_", None)
+    width, names = width_of(model), names_of(model)
     if example is not None:
         shape = np.shape(example)
         if len(shape) != _TABLE or width not in {None, shape[1]}:
@@ -87,18 +88,13 @@ def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:
         width = shape[1]
         given = getattr(example, "columns", None)
         names = given if names is None and given is not None and all(isinstance(one, str) for one in given) else names
+    if width is None and getattr(model, "refit", True) is False:
+        raise UnsupportedOperatorError(
+            f"{type(model).__name__} with refit=False has no fitted model: search again with refit=True"
+        )
     if width is None:
         raise InvalidArgumentError(
             f"{type(model).__name__} does not say how many columns it takes (n_features_in_): fit it first, on a "
             "table; or give example=, a row of one"
         )
     return int(width), None if names is None else [str(name) for name in names]
-
-
-def _width(model: Any) -> int | None:
-    """Find the columns that a model takes; a pipeline whose first steps pass all through says it further on."""
-    width: int | None = getattr(model, "n_features_in_", None)
-    for _, step in getattr(model, "steps", ()) if width is None else ():
-        if step is not None and step != "passthrough":
-            return _width(step)
-    return width

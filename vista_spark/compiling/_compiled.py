@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from optimizer.compiling import Program, strategies_of
-from udfs.compiling import from_bytes, to_bytes
+from optimizer.compiling import Program, sparse_nodes, strategies_of
+from udfs.compiling import ColumnReader, Tables, from_bytes, read_numbers, to_bytes
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from udfs.compiling.torch import Engine
 
 __all__ = ["CompiledPipeline"]
-
-# Beyond it float64 does not have every whole number, and the library may round another way.
-_WHOLE = 2**53
 
 
 class CompiledPipeline:
@@ -48,6 +45,7 @@ class CompiledPipeline:
         self.tree_strategy = tree_strategy
         # The door: a strategy that does not fit these trees is refused now, not in a task.
         self._strategies = strategies_of(program, tree_strategy)
+        sparse_nodes(program)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -144,13 +142,19 @@ class CompiledPipeline:
     def _engine(self) -> Engine:
         from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
 
-        return Engine(self.program, self.tree_strategy)
+        return Engine(self.program.only(_but_leaves(self.program)), self.tree_strategy)
+
+    @cached_property
+    def _leaves(self) -> Engine:
+        """Numbers of leaves are seldom asked for: predictions do not compute them."""
+        from udfs.compiling.torch import Engine  # noqa: PLC0415
+
+        return Engine(self.program.only(["apply"]), self.tree_strategy)
 
     def _run(self, method: str, table: ArrayLike) -> Any:
         if method not in self.program.outputs:
             self._refuse(method)
-        rows = self._numbers(table)
-        answer = self._engine.run(rows)
+        answer = (self._leaves if method == "apply" else self._engine).run(*self._tables(table))
         if answer.bad.any():
             first, more = int(np.argmax(answer.bad)), int(answer.bad.sum()) - 1
             who = f"row {first} and {more:,} more have" if more else f"row {first} has"
@@ -160,24 +164,42 @@ class CompiledPipeline:
     def _refuse(self, method: str) -> NoReturn:
         raise AttributeError(f"the model that was compiled has no {method}; it has {', '.join(self.outputs)}")
 
-    def _numbers(self, table: Any) -> NDArray[Any]:
-        """The table as float32 or float64, its columns in the model's order."""
+    @cached_property
+    def _reader(self) -> ColumnReader:
+        return ColumnReader(self.program)
+
+    def _tables(self, table: Any) -> Tables:
+        """The table as float32 or float64, its columns in the model's order, and codes of its texts."""
         if hasattr(table, "columns") and self.columns is not None:
             missing = [name for name in self.columns if name not in table.columns]
             if missing:
                 raise ColumnError(f"columns {', '.join(map(repr, missing))} are missing: the model was fitted on them")
             table = table[list(self.columns)]
-        rows = np.asarray(table)
+        if isinstance(table, list | tuple) and table and isinstance(table[0], str | bytes):
+            table = np.array([*table, None], object)[:-1]  # as they are, however long one of them is
+        rows = table if hasattr(table, "iloc") else np.asarray(table)
+        if not hasattr(table, "dtype") and not hasattr(table, "iloc") and rows.dtype.kind == "U":
+            rows = np.asarray(table, object)  # a list of lists, whose numbers would become texts
+        if len(rows.shape) == 1 and self.program.width == 1:
+            rows = np.asarray(rows)[:, None]  # labels, and texts
         if rows.ndim != 2 or rows.shape[1] != self.program.width:  # noqa: PLR2004
             raise ColumnError(f"a table of shape {rows.shape}; the model takes (rows, {self.program.width})")
-        if rows.dtype.kind not in "biuf":
-            try:
-                rows = rows.astype(np.float64)
-            except (TypeError, ValueError) as error:
-                raise ColumnError(f"a table of {rows.dtype} that holds more than numbers: {error}") from error
-        if rows.dtype.kind in "iu" and rows.size and max(abs(int(rows.min())), abs(int(rows.max()))) > _WHOLE:
-            raise InvalidArgumentError(f"whole numbers beyond {_WHOLE} lose digits as float64: give floats")
-        return rows if rows.dtype in {np.dtype(np.float32), np.dtype(np.float64)} else rows.astype(np.float64)
+        if hasattr(rows, "iloc"):
+            return self._of_frame(rows)
+        if rows.dtype.kind in "biuf" and not self.program.host:
+            return Tables(read_numbers(rows), ())
+        return self._reader.read(list(rows.T))
+
+    def _of_frame(self, frame: Any) -> Tables:
+        """A frame's columns, each with its own type."""
+        numeric = not self.program.host and len(self.program.numeric) == self.program.width
+        if numeric and all(kind.kind in "biuf" and hasattr(kind, "newbyteorder") for kind in frame.dtypes):
+            return Tables(read_numbers(np.asarray(frame)), ())
+        return self._reader.read([np.asarray(frame.iloc[:, place]) for place in range(self.program.width)])
+
+
+def _but_leaves(program: Program) -> list[str]:
+    return [name for name in program.outputs if name != "apply"]
 
 
 def _restored(data: bytes, tree_strategy: str) -> CompiledPipeline:

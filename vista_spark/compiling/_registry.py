@@ -9,15 +9,19 @@ from typing import Any
 
 from optimizer.compiling import Builder, Output, Program, UnsupportedOperatorError
 from optimizer.errors import nearest
+from vista_spark.compiling._refusals import REASONS
 
-__all__ = ["Parser", "lower", "lower_whole", "opened", "parsed_classes", "parser", "register"]
+__all__ = ["Parser", "is_compiled", "lower", "lower_whole", "opened", "parsed_classes", "parser", "register"]
 
 Parser = Callable[[Any, Builder, str], Mapping[str, Output]]
 """From a fitted model, the program under way and the name of its table, to results by the name of their method."""
 
 _LIBRARIES = {
+    "catboost": ("vista_spark.compiling.catboost",),
+    "lightgbm": ("vista_spark.compiling.lightgbm",),
     "pyspark": ("vista_spark.compiling.sparkml",),
     "sklearn": ("vista_spark.compiling.sklearn",),
+    "xgboost": ("vista_spark.compiling.xgboost",),
 }
 # Libraries whose models say themselves which table they read.
 _WHOLE = {"onnx": "vista_spark.compiling.onnx", "pyspark": "vista_spark.compiling.sparkml"}
@@ -73,8 +77,9 @@ def lower(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     found = _PARSERS.get(_name(type(model)))
     if found is None:
         name = _name(type(model))
+        why = f": it {REASONS[name]}; " if name in REASONS else f"{nearest(name, parsed_classes())}: "
         raise UnsupportedOperatorError(
-            f"{type(model).__name__} ({name}) has no translation{nearest(name, parsed_classes())}: "
+            f"{type(model).__name__} ({name}) has no translation{why}"
             "leave it out of the pipeline, or register(type, parser) one"
         )
     return found(model, build, table)
@@ -100,6 +105,14 @@ def lower_whole(model: Any, example: Any) -> Program | None:
         return None
     program: Program = importlib.import_module(module).program_of(model, example)
     return program
+
+
+def is_compiled(name: str) -> bool:
+    """Tell whether a class, by its library and name as ``"sklearn.PCA"``, has a parser that does not just refuse."""
+    for module in _LIBRARIES.get(name.partition(".")[0], ()):
+        importlib.import_module(module)
+    found = _PARSERS.get(name)
+    return found is not None and not found.__name__.startswith("refuse")
 
 
 def parsed_classes() -> list[str]:

@@ -12,7 +12,7 @@ from pyspark.ml.param import Param
 from pyspark.ml.param.shared import HasFeaturesCol, HasInputCols, HasOutputCol, HasPredictionCol, HasProbabilityCol
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import ArrayType, BooleanType, NumericType
+from pyspark.sql.types import ArrayType, BinaryType, BooleanType, NumericType, StringType
 from pyspark.sql.utils import is_remote
 
 from udfs.arrow import ERROR_POLICIES, RowMap, RowPolicy
@@ -68,7 +68,7 @@ class TensorPipeline(
         Column with all features: a vector, sparse or dense, or an array of numbers. Default ``"features"``. Not read
         where `inputCols` is set, or where the model knows the names of its columns.
     inputCols : list of str
-        Columns of numbers or booleans in the model's order. The model's own names by default, if it has some.
+        Columns of numbers, booleans or texts in the model's order. The model's own names by default, if it has some.
     predictionCol, probabilityCol, outputCol : str
         Columns for ``predict``, ``predict_proba`` and ``transform``. ``"prediction"``, ``"probability"`` and
         ``"output"`` by default; an empty one is left out.
@@ -93,7 +93,7 @@ class TensorPipeline(
     >>> table.columns = ["sepal_length", "sepal_width", "petal_length", "petal_width", "species"]
     >>> model = LogisticRegression(max_iter=500).fit(table.iloc[:, :4], table["species"])
     >>> TensorPipeline(compiled=compile_pipeline(model)).getCompiled().outputs
-    ('predict', 'decision_function', 'predict_proba')
+    ('predict', 'decision_function', 'predict_proba', 'predict_log_proba')
     """
 
     __module__ = "vista_spark"  # the path that a saved pipeline has: it outlives a move of this file
@@ -261,12 +261,24 @@ class TensorPipeline(
     def _reads(self, dataset: DataFrame, compiled: CompiledPipeline) -> dict[str, Column]:
         name = type(self).__name__
         if not self._by_name(compiled):
+            if compiled.program.host:
+                column = self.getFeaturesCol()
+                raise ColumnError(f"{name}: the model reads categories, which {column!r} cannot hold: set inputCols")
             return {"table": _lists(dataset, self.getFeaturesCol(), name, compiled.program.width)}
         named = self.getInputCols() if self.isSet(self.inputCols) else list(compiled.columns or ())
         if len(named) != compiled.program.width:
             raise ColumnError(f"{name}: {len(named)} inputCols for a model of {compiled.program.width} columns")
         check_present(dataset, named, name)
-        return {f"column {place}": _number(dataset, column, name) for place, column in enumerate(named)}
+        numeric, texts = compiled.program.numeric, compiled.program.categories
+        reads = {}
+        for place, column in enumerate(named):
+            if place in numeric:
+                reads[f"column {place}"] = _number(dataset, column, name)
+            elif place in texts:
+                reads[f"column {place}"] = _category(dataset, column, name, texts[place])
+            else:
+                reads[f"column {place}"] = F.lit(0.0)
+        return reads
 
 
 def _is_vector(output: Output) -> bool:
@@ -284,6 +296,18 @@ def _number(dataset: DataFrame, column: str, what: str) -> Column:
         raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}, and the model takes numbers")
     value = F.col(quoted(column))
     return value if kind.typeName() == "float" else value.cast("double")
+
+
+def _category(dataset: DataFrame, column: str, what: str, kinds: frozenset[type]) -> Column:
+    kind, value = dataset.schema[column].dataType, F.col(quoted(column))
+    if isinstance(kind, StringType) and str in kinds:
+        return value.cast("string")
+    if isinstance(kind, BinaryType) and bytes in kinds:
+        return value
+    if isinstance(kind, NumericType | BooleanType) and kinds & {int, float, bool}:
+        return value.cast("double")
+    known = ", ".join(sorted(one.__name__ for one in kinds))
+    raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}, and the model was fitted on {known}")
 
 
 def _lists(dataset: DataFrame, column: str, what: str, width: int) -> Column:

@@ -70,8 +70,8 @@ def test_a_cycle_says_what_its_workers_did_and_in_what_time() -> None:
         Materialised(flops=900, busy_seconds=3.0),
         2,
         rows={0: 10, 1: 20}.__getitem__,
-        learning_flops={"a": 7, "b": 5}.__getitem__,
-        frozen_flops=lambda members: 50 if "b" in members else 30,
+        learning_flops=lambda trial, _: {"a": 7, "b": 5}[trial],
+        frozen_flops=lambda members, _: 50 if "b" in members else 30,
     )
     assert (work.frozen_flops, work.frozen_seconds) == (900 + 10 * 50 + 20 * 30, 3.0 + 3 * 1.0)
     assert (work.learning_flops, work.learning_seconds) == (10 * 12 + 20 * 7, 2.5 + 3.5 + 1.5)

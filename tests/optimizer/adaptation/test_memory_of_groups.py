@@ -53,10 +53,12 @@ def test_slots_are_the_optimizers() -> None:
     assert [sizes[1] - sizes[0], sizes[2] - sizes[1]] == [24 * 50, 24 * 50]
 
 
-def test_what_is_read_needs_no_parameters() -> None:
-    read = planned(net("a", 50), disk_bytes=10**9)
-    assert read.groups[0].loads == ("f",)
-    assert planned(net("a", 50)).groups[0].memory_bytes - read.groups[0].memory_bytes == 600
+@pytest.mark.parametrize(("barrier", "less"), [(False, 0), (True, 600)])
+def test_parameters_of_layers_that_are_read_are_held_all_the_same(barrier: bool, less: int) -> None:
+    """A worker has opened the model; the paper counts the layers that run alone."""
+    read, run = (planned(net("a", 50), disk_bytes=disk, barrier=barrier).groups[0] for disk in (10**9, 0))
+    assert (read.loads, run.loads) == (("f",), ("x",))
+    assert run.memory_bytes - read.memory_bytes == less
 
 
 def test_a_trunk_that_is_wider_than_the_branch_makes_the_peak() -> None:

@@ -295,3 +295,31 @@ def test_layers_of_half_the_bytes_take_half_the_disk_and_time() -> None:
     assert made(2, 7_499).materialised != ("a", "b")
     with pytest.raises(InvalidArgumentError, match="float_bytes=3"):
         made(3, 1)
+
+
+def test_copies_of_records_take_disk_and_no_more_time() -> None:
+    """An epoch reads one copy; a layer of which all copies do not fit is not kept."""
+    layers = [
+        Layer("x", "input", (), (10,)),
+        Layer("a", "conv", ("x",), (25,), flops=10**6),
+        Layer("head", "fc", ("a",), (2,), flops=10, param_bytes=8, frozen=False),
+    ]
+    chosen = [Candidate("one", LayerGraph(layers, ["head"]), 2, 8)]
+
+    def made(stored_rows: int | None, disk_bytes: int) -> AdaptationPlan:
+        return plan(
+            chosen,
+            records=100,
+            disk_bytes=disk_bytes,
+            costs=Costs(1.0, 1.0),
+            memory_bytes=10**9,
+            stored_rows=stored_rows,
+        )
+
+    once, copied = made(None, 10_000), made(300, 30_000)
+    assert once.materialised == copied.materialised == ("a",)
+    assert (once.materialised_bytes, copied.materialised_bytes) == (10_000, 30_000)
+    assert once.flops == copied.flops
+    assert made(300, 29_999).materialised == ()
+    with pytest.raises(InvalidArgumentError, match="stored_rows=99"):
+        made(99, 1)

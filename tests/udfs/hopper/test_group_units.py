@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 import torch
 from batches import PIXELS, Record, add_batch
 
-from udfs.adaptation import FeatureStore, compute, segments_of
+from udfs.adaptation import Augmentation, Augmenter, FeatureStore, compute, segments_of
 from udfs.handlers import TensorSpec
 from udfs.hopper import (
     AdaptationSettings,
@@ -32,7 +32,7 @@ from udfs.hopper._sessions import Sessions
 from udfs.hopper._units import Units
 from udfs.node import CACHE_VARIABLE
 from udfs.rpc import new_credentials
-from udfs.shards import GrowingData, load_shard
+from udfs.shards import GrowingData, Ledger, load_shard
 from udfs.training import ModelTrainer, TrainingFunctions, initial_seed, open_adapted, row_order
 
 if TYPE_CHECKING:
@@ -224,6 +224,55 @@ def test_a_group_is_a_plain_loop_over_the_tensors_that_its_heads_read(
             model.session.train(feeds, order, ends_epoch=partition == 1)
         (state,) = (worker.states.get(f"{trial_id}/2"),)
         assert state == model.session.checkpoint()
+
+
+def shifted(record: dict[str, Any], generator: np.random.Generator) -> dict[str, Any]:
+    return {"pixels": record["pixels"] + generator.normal(size=PIXELS).astype(np.float32)}
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_epochs_train_on_the_copies_of_a_plain_loop(data: GrowingData, features: FeatureStore, frozen: bool) -> None:
+    """The whole model at the same batch; one that trains whole is augmented too, and validation records are not."""
+    augmenter = Augmenter.checked(Augmentation(shifted, 2), data, SEED)
+    trials = {"c000": {"frozen": frozen}, "c001": {"frozen": frozen, "lr": 0.1}}
+    alone, together = (Worker(data, features, augmenter=augmenter) for _ in range(2))
+    visits = [(0, 0), (0, 1), (1, 1), (1, 0), (2, 0)]
+    for epoch, partition in visits:
+        together.train(trials, raw(), partition, epoch)
+        alone.train({"c000": trials["c000"]}, raw(), partition, epoch)
+    assert together.at["c000"].digest == alone.at["c000"].digest
+    for trial_id, params in trials.items():
+        model = opened(params, trial_id)
+        for epoch, partition in visits:
+            rows = load_shard(data, "train", partition)
+            made = [
+                shifted({"pixels": pixels}, Augmentation.generator(SEED, record, epoch % 2))["pixels"]
+                for record, pixels in zip(
+                    Ledger(data.increments, "train", partition).ids(), rows.inputs[0], strict=True
+                )
+            ]
+            order = row_order(SEED, "", epoch, partition, rows.rows)
+            copies = replace(rows, inputs=(np.array(made),))
+            if frozen:
+                (feed,) = model.feeds
+                copies = _above(model, feed, copies, order)
+            model.session.train(copies, order, ends_epoch=partition == 1)
+        assert together.states.get(f"{trial_id}/{len(visits)}") == model.session.checkpoint()
+    plain = Worker(data, features)
+    plain.states, plain.at = together.states, together.at
+    plain.sessions._states = together.states
+    sums = [worker.evaluate(trials, raw(), 0).members[0].sums["loss"].tolist() for worker in (together, plain)]
+    assert sums[0] == sums[1]
+
+
+def _above(model: Any, feed: str, rows: Any, order: np.ndarray) -> Any:
+    """The feed of rows, computed in the batches of training."""
+    (name,) = model.graph.inputs
+    found = np.empty((rows.rows, 5), np.float32)
+    for start in range(0, rows.rows, BATCH):
+        picked = order[start : start + BATCH]
+        found[picked] = model.trunk({name: rows.inputs[0][picked]}, [feed])[feed]
+    return replace(rows, inputs=(found,))
 
 
 def test_seconds_of_the_members_are_the_units(data: GrowingData, features: FeatureStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,8 +96,24 @@ def plain(layers: list[str | None]) -> tuple[Any, Any]:
     return net.state_dict(), optimizer.state_dict()["state"]
 
 
-def unit(session: Any, epoch: int, part: int) -> None:
-    data = shard(part)
+def above(opened: Any, number: int) -> Tensors:
+    """What the part above the cut reads, computed in the batches of training."""
+    (name,), data = opened.graph.inputs, shard(number)
+    return Tensors(tuple(Feed(opened, name, feed, data.inputs[0]) for feed in opened.feeds), data.labels, data.rows)
+
+
+class Feed:
+    """Computes a layer's rows as they are asked for."""
+
+    def __init__(self, opened: Any, name: str, feed: str, rows: Any) -> None:
+        self.opened, self.name, self.feed, self.rows = opened, name, feed, rows
+
+    def __getitem__(self, picked: Any) -> Any:
+        return self.opened.trunk({self.name: self.rows[picked]}, [self.feed])[self.feed]
+
+
+def unit(session: Any, epoch: int, part: int, rows: Any = shard) -> None:
+    data = rows(part)
     order = row_order(SEED, "c", epoch, part, data.rows)
     session.train(data, order, ends_epoch=part == visits()[2 * epoch + 1][1])
 
@@ -110,16 +127,20 @@ def hopped(phases: dict[int, str | None], *, adapted: bool = False) -> dict[str,
             opened = open_adapted(
                 trainer, {"phases": phases}, seed, inputs=[TensorSpec((WIDTH,))], columns=["features"]
             )
-            assert "freeze_until" in opened.whole
+            assert not opened.whole
+            assert len(opened.cuts) == len({0, *phases})
             session = opened.session
         else:
             session = open_session(trainer, {"phases": phases}, seed)
         if state is not None:
             torch.rand(3)
             session.restore(state)
-        unit(session, epoch, part)
+        if adapted:
+            opened.follow()
+        rows = partial(above, opened) if adapted else shard
+        unit(session, epoch, part, rows)
         assert all(parameter.requires_grad for parameter in session.model.parameters())
-        session.evaluate(shard(0))
+        session.evaluate(rows(0))
         state = session.checkpoint()
     assert state is not None
     saved: dict[str, Any] = unpack(state, lambda array, _: array.copy())
@@ -149,6 +170,101 @@ def test_a_schedule_that_hops_is_a_plain_loop_bit_for_bit(
     for place, own in slots.items():
         for name, value in own.items():
             assert_same_bits(saved["optimizer"]["state"][place][name], value.numpy(), f"{name} of {place}")
+
+
+def opened_for(phases: dict[int, str | None], seed: int = 0) -> Any:
+    return open_adapted(trainer, {"phases": phases}, seed, inputs=[TensorSpec((WIDTH,))], columns=["features"])
+
+
+def test_each_phase_is_cut_where_ends_what_was_frozen_so_far() -> None:
+    """What learned once is never below a cut again, however it is frozen later; nor is a buffer that moved."""
+    opened = opened_for(UNFREEZING)
+    inputs = opened.graph.inputs
+    (stem,) = inputs
+    deepest, middle, last = (cut.feeds for cut in opened.cuts)
+    assert [cut.start for cut in opened.cuts] == [0, 2, 3]
+    assert len({deepest, middle, last}) == 3
+    assert last == inputs
+    assert all(stem in feeds for feeds in (deepest, middle))
+    below = [opened.cuts[place].graph.ancestors(feeds[-1]) for place, feeds in enumerate((deepest, middle))]
+    assert len(below[0]) > len(below[1])
+    assert all(cut.feeds == inputs for cut in opened_for(FREEZING).cuts)
+    refrozen = opened_for({0: "trunk.1", 1: "trunk.0", 2: "trunk.1"})
+    assert refrozen.cuts[2].feeds == refrozen.cuts[1].feeds != refrozen.cuts[0].feeds
+
+
+def test_a_session_with_weights_from_elsewhere_is_cut_at_the_last_phase() -> None:
+    """Warm starts and clones: what they have learned may be what is frozen here so far. It hops with them."""
+    source = opened_for({0: "trunk.0", 2: None})
+    deep, shallow = (cut.feeds for cut in source.cuts)
+    assert deep != shallow
+    for warm in (False, True):
+        clone = opened_for({0: "trunk.0", 2: None}, 1)
+        clone.follow()
+        assert clone.feeds == deep
+        clone.session.adopt(source.session.checkpoint(), optimizer=not warm)
+        clone.follow()
+        assert clone.feeds == shallow
+        hopped_to = opened_for({0: "trunk.0", 2: None}, 1)
+        hopped_to.session.restore(clone.session.checkpoint())
+        hopped_to.follow()
+        assert hopped_to.feeds == shallow
+        hopped_to.session.restore(source.session.checkpoint())
+        hopped_to.follow()
+        assert hopped_to.feeds == deep
+
+
+def test_evaluation_is_of_the_epoch_that_is_over() -> None:
+    opened = opened_for({0: "trunk.0", 1: None})
+    for part in (0, 1):
+        opened.follow()
+        unit(opened.session, 0, part, partial(above, opened))
+    state = opened.session.checkpoint()
+    again = opened_for({0: "trunk.0", 1: None})
+    again.session.restore(state)
+    again.follow(trained=True)
+    assert again.feeds == again.cuts[0].feeds
+    truth = open_session(trainer, {"phases": {0: "trunk.0", 1: None}}, 0)
+    for part in (0, 1):
+        unit(truth, 0, part)
+    expected = truth.evaluate(shard(0))["loss"]
+    np.testing.assert_allclose(again.session.evaluate(above(again, 0))["loss"], expected, rtol=1e-6)
+    again.follow()
+    assert again.feeds == again.cuts[1].feeds
+    np.testing.assert_allclose(again.session.evaluate(above(again, 0))["loss"], expected, rtol=1e-6)
+
+
+def test_a_norm_that_moves_before_it_is_frozen_is_below_no_cut() -> None:
+    """Nothing of it learns, but its statistics are others in each run."""
+
+    def moving(params: dict[str, Any]) -> ModelTrainer:
+        moved = nn.Sequential(nn.BatchNorm1d(WIDTH, affine=False), nn.Linear(WIDTH, 4))
+        net = nn.Sequential(moved, nn.Linear(4, 3))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        return ModelTrainer(
+            model=net, optimizer=optimizer, loss=nn.CrossEntropyLoss(), batch_size=BATCH, freeze_until=params
+        )
+
+    opened = open_adapted(moving, {1: "0"}, 0, inputs=[TensorSpec((WIDTH,))], columns=["features"])
+    assert not opened.whole
+    assert [cut.feeds for cut in opened.cuts] == [opened.graph.inputs] * 2
+
+
+def test_weights_of_a_norm_that_learns_before_it_is_frozen_train_whole() -> None:
+    """A graph of its frozen phase would have the weights of the day on which it was opened."""
+
+    def normed(params: dict[str, Any]) -> ModelTrainer:
+        trunk = nn.Linear(WIDTH, 5).requires_grad_(False)
+        net = nn.Sequential(trunk, nn.utils.parametrizations.weight_norm(nn.Linear(5, 4)), nn.Linear(4, 3))
+        optimizer = torch.optim.SGD([each for each in net.parameters() if each.requires_grad], 0.1)
+        return ModelTrainer(
+            model=net, optimizer=optimizer, loss=nn.CrossEntropyLoss(), batch_size=BATCH, freeze_until=params
+        )
+
+    for phases, whole in (({1: "1"}, "freezes what has learned"), ({0: "1", 1: None}, ""), ({0: "1"}, "")):
+        opened = open_adapted(normed, phases, 0, inputs=[TensorSpec((WIDTH,))], columns=["features"])
+        assert whole in opened.whole, phases
+        assert bool(opened.whole) == bool(whole), opened.whole
 
 
 def test_slots_of_a_layer_stay_while_it_is_frozen() -> None:

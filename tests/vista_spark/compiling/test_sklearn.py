@@ -21,7 +21,8 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
-from sklearn.impute import SimpleImputer
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Matern
 from sklearn.linear_model import (
     Lasso,
     LinearRegression,
@@ -42,7 +43,7 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
-from sklearn.svm import SVC, LinearSVC
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils import all_estimators
 
@@ -113,11 +114,16 @@ def name(model: Any) -> str:
 def same(model: Any, compiled: CompiledPipeline, table: NDArray[Any]) -> None:
     assert compiled.outputs
     for method in compiled.outputs:
-        truth, ours = getattr(model, method)(table), getattr(compiled, method)(table)
+        with np.errstate(divide="ignore"):  # the logarithm of no probability
+            truth, ours = getattr(model, method)(table), getattr(compiled, method)(table)
+        truth = truth.toarray() if hasattr(truth, "toarray") else truth
+        if isinstance(truth, list):
+            truth, ours = np.concatenate(truth, axis=1), np.concatenate(ours, axis=1)
         assert ours.shape == truth.shape, method
         if truth.dtype.kind == "f":
             tolerance = 1e-5 if truth.dtype == np.float32 else 1e-9
-            np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance * max(1.0, np.abs(truth).max()))
+            scale = np.abs(truth, where=np.isfinite(truth), out=np.ones_like(truth)).max(initial=1.0)
+            np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance * scale)
         else:
             np.testing.assert_array_equal(ours, truth, err_msg=method)
 
@@ -169,15 +175,54 @@ def every_class() -> dict[str, type]:
     compile_pipeline(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]))  # imports the parsers
     known = dict(all_estimators())
     own = {name.removeprefix("sklearn.") for name in parsed_classes() if name.startswith("sklearn.")}
-    return {name: kind for name, kind in known.items() if name in own}
+    return {name: kind for name, kind in known.items() if name in own - ELSEWHERE}
+
+
+# Refused whole, or fitted on other tables than the one here: test_sklearn_features_*.py has them.
+ELSEWHERE = {
+    *("AdditiveChi2Sampler", "KBinsDiscretizer", "KernelCenterer", "LabelBinarizer", "LabelEncoder"),
+    *("GaussianRandomProjection", "SkewedChi2Sampler", "SparseRandomProjection"),
+    *("CountVectorizer", "DictVectorizer", "FeatureHasher", "HashingVectorizer", "TfidfTransformer", "TfidfVectorizer"),
+    "MultiLabelBinarizer",
+    *("DictionaryLearning", "KNNImputer", "LatentDirichletAllocation", "MiniBatchDictionaryLearning", "MiniBatchNMF"),
+    *("MiniBatchSparsePCA", "NMF", "SparseCoder", "SparsePCA"),
+}
 
 
 # Their constructors want models, or steps.
+PAIR = [("tree", DecisionTreeClassifier(max_depth=2)), ("logistic", LogisticRegression())]
 GIVEN = {
+    "CCA": {"n_components": 1},
+    "BaggingClassifier": {"estimator": LogisticRegression()},
+    "ClassifierChain": {"estimator": LogisticRegression()},
+    "FixedThresholdClassifier": {"estimator": LogisticRegression()},
+    "FrozenEstimator": {"estimator": LinearRegression()},
+    "HalvingGridSearchCV": {"estimator": Ridge(), "param_grid": {"alpha": [1.0, 2.0]}, "cv": 2},
+    "HalvingRandomSearchCV": {"estimator": Ridge(), "param_distributions": {"alpha": [1.0, 2.0]}, "cv": 2},
+    "MultiOutputClassifier": {"estimator": LogisticRegression()},
+    "MultiOutputRegressor": {"estimator": Ridge()},
+    "OneVsOneClassifier": {"estimator": LogisticRegression()},
+    "OneVsRestClassifier": {"estimator": LogisticRegression()},
+    "OutputCodeClassifier": {"estimator": LogisticRegression()},
+    "RegressorChain": {"estimator": Ridge()},
+    "SelfTrainingClassifier": {"estimator": LogisticRegression()},
+    "StackingClassifier": {"estimators": PAIR, "cv": 2},
+    "StackingRegressor": {"estimators": [("ridge", Ridge())], "cv": 2},
+    "TunedThresholdClassifierCV": {"estimator": LogisticRegression(), "cv": 2},
+    "VotingClassifier": {"estimators": PAIR},
+    "VotingRegressor": {"estimators": [("ridge", Ridge()), ("lasso", Lasso())]},
     "ColumnTransformer": {"transformers": [("all", StandardScaler(), [0, 1])]},
     "FeatureUnion": {"transformer_list": [("all", StandardScaler())]},
     "GridSearchCV": {"estimator": Ridge(), "param_grid": {"alpha": [1.0, 2.0]}, "cv": 2},
+    "OneHotEncoder": {"handle_unknown": "ignore"},
+    "OrdinalEncoder": {"handle_unknown": "use_encoded_value", "unknown_value": -1},
+    "QuantileTransformer": {"n_quantiles": 50},
+    "NeighborhoodComponentsAnalysis": {"n_components": 2},
+    "PLSCanonical": {"n_components": 1},
+    "PLSSVD": {"n_components": 1},
     "Pipeline": {"steps": [("all", StandardScaler())]},
+    "QuadraticDiscriminantAnalysis": {"reg_param": 0.1},
+    "RandomTreesEmbedding": {"sparse_output": False},
     "RFE": {"estimator": Ridge()},
     "RFECV": {"estimator": Ridge(), "cv": 2},
     "RandomizedSearchCV": {"estimator": Ridge(), "param_distributions": {"alpha": [1.0, 2.0]}, "n_iter": 2, "cv": 2},
@@ -199,10 +244,17 @@ def test_every_class_that_has_a_parser(fresh: tuple[str, type]) -> None:
         **{name: 5 for name in ("n_estimators", "max_iter") if name in model.get_params() and "Hist" in kind}
     )
     table, values = load_diabetes(return_X_y=True)
-    classifies = kind in dict(all_estimators(type_filter="classifier"))
-    target = (
-        np.stack([values, -values], axis=1) if kind.startswith("MultiTask") else values > 140 if classifies else values
-    )
+    table = table[:, :1] if kind == "IsotonicRegression" else table - table.min() if "NB" in kind else table
+    classifies = kind == "NeighborhoodComponentsAnalysis" or kind in dict(all_estimators(type_filter="classifier"))
+    target = values > 140 if classifies else values
+    if kind.startswith("MultiTask"):
+        target = np.stack([values, -values], axis=1)
+    elif kind.startswith("MultiOutput") or kind.endswith("Chain"):
+        target = np.stack([target, ~target if classifies else -target], axis=1)
+    if kind == "SelfTrainingClassifier":
+        target = np.where(np.arange(len(values)) % 3, target, -1)
+    if kind == "FrozenEstimator":
+        model.estimator.fit(table, target)
     model.fit(table[:200], target[:200])
     same(model, compile_pipeline(model), table)
 
@@ -277,13 +329,10 @@ def test_what_the_library_refuses_is_refused() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (NMF(2), r"NMF \(sklearn.NMF\) has no translation"),
-        (SVC(), "SVC"),
-        (make_pipeline(StandardScaler(), FunctionTransformer(np.log1p)), "FunctionTransformer"),
-        (SimpleImputer(add_indicator=True), "SimpleImputer with add_indicator=True"),
+        (NMF(2), "NMF with its fitted components has no translation"),
+        (make_pipeline(StandardScaler(), FunctionTransformer(np.gradient)), "FunctionTransformer"),
+        (GaussianProcessRegressor(Matern(nu=0.7), alpha=1.0, optimizer=None), "a Matern kernel of nu=0.7"),
         (GradientBoostingClassifier(n_estimators=1, init=LogisticRegression(max_iter=500)), "GradientBoosting.*init="),
-        (HistGradientBoostingRegressor(max_iter=1, loss="poisson"), "loss='poisson'"),
-        (HistGradientBoostingClassifier(max_iter=1, categorical_features=[0]), "categorical features"),
     ],
     ids=name,
 )

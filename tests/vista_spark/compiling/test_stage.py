@@ -60,6 +60,22 @@ def test_vectors_sparse_and_dense_and_arrays(spark: SparkSession, iris: pd.DataF
         assert "probability" not in found.columns
 
 
+def test_several_outputs_are_a_vector_or_texts(spark: SparkSession, iris: pd.DataFrame) -> None:
+    table, wide = iris[NAMES].to_numpy(), np.array(["narrow", "wide"])[(iris["petal_width"] > 1).astype(int)]
+    rows = [(place, row) for place, row in enumerate(table.tolist())] + [(150, None)]
+    df = spark.createDataFrame(rows, "id int, features array<double>")
+    for target, texts in ((np.stack([iris["kind"], wide], axis=1).astype(str), True), (table[:, :2] > 3, False)):
+        model = RandomForestClassifier(3, max_depth=3, random_state=0).fit(table, target)
+        found = TensorPipeline(compiled=compile_pipeline(model)).transform(df)
+        assert found.schema["prediction"].dataType.simpleString() == ("array<string>" if texts else "vector")
+        collected = found.orderBy("id").collect()
+        assert collected[150]["prediction"] is None
+        assert [list(row["prediction"]) for row in collected[:150]] == model.predict(table).tolist()
+        # One vector: the probabilities of the first output, then those of the second.
+        shares = np.array([row["probability"].toArray() for row in collected[:150]])
+        np.testing.assert_array_equal(shares, np.concatenate(model.predict_proba(table), axis=1))
+
+
 def test_nulls_are_missing_where_the_model_takes_missing(spark: SparkSession, iris: pd.DataFrame) -> None:
     model = HistGradientBoostingClassifier(max_iter=3).fit(iris[NAMES], iris["target"])
     holes = iris[NAMES].mask(np.random.default_rng(0).random((150, 4)) < 0.2)

@@ -7,13 +7,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from optimizer.compiling import Finite, Reject, Trees, Within, strategies_of
+from optimizer.compiling import (
+    Finite,
+    HasText,
+    Known,
+    Linear,
+    Reject,
+    SparseRows,
+    Trees,
+    Within,
+    sparse_nodes,
+    strategies_of,
+)
 from udfs.compiling.torch._program import ProgramModule
+from udfs.compiling.torch._texts import sparse_tensor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Program
+    from optimizer.compiling import Node, Program
 
 __all__ = ["Answer", "Engine"]
 
@@ -59,20 +73,30 @@ class Engine:
         most = max((len(operator.root) * operator.value.shape[1] for operator in trees), default=1)
         # Tables of distances to a model's points, and of their kernels, may be thousands of columns wide.
         points = [len(getattr(node.operator, "points", ())) for node in program.nodes]
-        widest = max([*points, *(width for width in program.widths.values() if width > _WIDE)], default=0)
+        sparse = sparse_nodes(program)
+        widths = [width for name, width in program.widths.items() if width > _WIDE and name not in sparse]
+        filled = [program.widths[name] for node in program.nodes for name in node.inputs if _fills(node, name, sparse)]
+        widest = max([*points, *widths, *filled], default=0)
         self.chunk = min(max(_INDICES // most, _LEAST), max(_NUMBERS // max(widest, 1), _LEAST), _MOST)
 
-    def run(self, table: NDArray[Any]) -> Answer:
-        """Run on a table of shape (rows, columns), float32 or float64."""
+    def run(self, table: NDArray[Any], given: Sequence[NDArray[Any] | SparseRows] = ()) -> Answer:
+        """Run on a table of shape (rows, columns), float32 or float64.
+
+        Parameters
+        ----------
+        table : array of shape (rows, columns)
+        given : sequence of arrays
+            What the host gave for each of ``program.host``: :class:`udfs.compiling.ColumnReader` makes both.
+        """
         starts = range(0, max(len(table), 1), self.chunk)
         with torch.inference_mode():
-            parts = [self.module(torch.from_numpy(np.ascontiguousarray(table[at : at + self.chunk]))) for at in starts]
+            parts = [self.module(*(_tensor(part[at : at + self.chunk]) for part in (table, *given))) for at in starts]
         outputs = {}
         for name, output in self.program.outputs.items():
             outputs[name] = output.answer(torch.cat([given[name] for given, _ in parts]).numpy())
         bad, reasons = np.zeros(len(table), np.bool_), []
         for node in self.program.nodes:
-            if isinstance(node.operator, Finite | Reject | Within):
+            if isinstance(node.operator, Finite | HasText | Known | Reject | Within):
                 fails = torch.cat([rules[node.name] for _, rules in parts]).numpy()
                 bad |= fails
                 if fails.any():
@@ -80,8 +104,23 @@ class Engine:
         return Answer(outputs, bad, reasons)
 
 
-def reason_of(rule: Finite | Reject | Within) -> str:
+def _fills(node: Node, name: str, sparse: frozenset[str]) -> bool:
+    """Whether an operator has the zeros of a sparse table."""
+    return name in sparse and node.name not in sparse and not isinstance(node.operator, Linear)
+
+
+def _tensor(part: NDArray[Any] | SparseRows) -> torch.Tensor:
+    if isinstance(part, SparseRows):
+        return sparse_tensor(part)
+    return torch.from_numpy(np.ascontiguousarray(part))
+
+
+def reason_of(rule: Finite | HasText | Known | Reject | Within) -> str:
     """Say what a row must not have."""
+    if isinstance(rule, Known):
+        return f"a category that {rule.who} does not know"
+    if isinstance(rule, HasText):
+        return f"no text, which {rule.who} does not take"
     if isinstance(rule, Reject | Within):
         return rule.reason
     if rule.infinite:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 import optimizer.compiling as ops
@@ -13,20 +13,25 @@ from udfs.compiling.torch._numbers import tensor_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from optimizer.compiling import Combine, Function, Interpolate, Lookup, Operator, Power, Reduce, Shares
+    from optimizer.compiling import Combine, Function, Lookup, Operator, OrderedSum, Power, Reduce, Shares
 
 __all__ = [
     "MODULES",
     "CombineModule",
     "FunctionModule",
-    "InterpolateModule",
     "LikeModule",
     "LogSoftmaxModule",
     "LookupModule",
+    "OrderedSumModule",
     "PowerModule",
     "ReduceModule",
     "SharesModule",
 ]
+
+
+def _nonzero(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x == 0, torch.finfo(x.dtype).tiny, x)
+
 
 _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "abs": torch.abs,
@@ -34,6 +39,7 @@ _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "exp": torch.exp,
     "log": torch.log,
     "negative": torch.neg,
+    "nonzero": _nonzero,
     "relu": torch.relu,
     "sin": torch.sin,
     "sqrt": torch.sqrt,
@@ -169,41 +175,43 @@ class LookupModule(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
         total = torch.zeros((len(x), self.values.shape[1]), dtype=self.values.dtype)
-        for column, (start, end) in enumerate(zip(self.starts, self.starts[1:], strict=False)):
+        for column, (start, end) in enumerate(pairwise(self.starts)):
             # NaN has no whole number: such a row is bad, and any entry will do.
             place = torch.nan_to_num(x[:, column]).clamp(0, end - start - 1).to(torch.int64)
             total = total + self.values[start + place]
         return total
 
 
-class InterpolateModule(torch.nn.Module):
-    """Go along the line from each point to the next."""
+class OrderedSumModule(torch.nn.Module):
+    """Add up weighed columns, one after the other: ``cumsum`` keeps the order."""
 
-    x: torch.Tensor
-    y: torch.Tensor
-    slope: torch.Tensor
+    columns: torch.Tensor
+    weights: torch.Tensor
+    bias: torch.Tensor
 
-    def __init__(self, operator: Interpolate) -> None:
+    def __init__(self, operator: OrderedSum) -> None:
         super().__init__()
-        self.register_buffer("x", tensor_of(operator.x))
-        self.register_buffer("y", tensor_of(operator.y))
-        self.register_buffer("slope", tensor_of(np.diff(operator.y) / np.diff(operator.x)))
+        self.ends = list(pairwise(operator.starts.tolist()))
+        self.register_buffer("columns", tensor_of(operator.columns))
+        self.register_buffer("weights", tensor_of(operator.weights))
+        self.register_buffer("bias", tensor_of(operator.bias))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, 1)."""
-        place = (torch.searchsorted(self.x, x.contiguous(), right=True) - 1).clamp(0, len(self.x) - 2)
-        line = self.slope[place] * (x - self.x[place]) + self.y[place]
-        line = torch.where(x == self.x[-1], self.y[-1], line)
-        return torch.where((x < self.x[0]) | (x > self.x[-1]), torch.nan, line)
+        """Run on a batch of shape (rows, columns)."""
+        sums = []
+        for start, end in self.ends:
+            terms = x.index_select(1, self.columns[start:end]) * self.weights[start:end]
+            sums.append(terms.cumsum(dim=1)[:, -1:] if end > start else x.new_zeros((len(x), 1)))
+        return torch.cat(sums, dim=1) + self.bias
 
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Combine: CombineModule,
     ops.Function: FunctionModule,
-    ops.Interpolate: InterpolateModule,
     ops.Like: lambda _: LikeModule(),
     ops.LogSoftmax: lambda _: LogSoftmaxModule(),
     ops.Lookup: LookupModule,
+    ops.OrderedSum: OrderedSumModule,
     ops.Power: PowerModule,
     ops.Reduce: ReduceModule,
     ops.Shares: SharesModule,

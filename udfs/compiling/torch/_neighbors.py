@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,9 +29,11 @@ class NeighborsModule(torch.nn.Module):
         super().__init__()
         self.metric, self.p = operator.metric, _EXPONENTS.get(operator.metric, operator.p)
         self.count, self.radius = operator.count, operator.radius
-        self.by_distance, self.expanded = operator.by_distance, operator.expanded
+        self.by_distance, self.expanded = operator.by_distance, operator.rounding == "expanded"
+        self.rounding = operator.rounding
+        self.step = float(torch.finfo(torch.float32 if operator.rounding == "float32" else torch.float64).eps)
         ends = [*operator.groups.tolist(), operator.values.shape[1]]
-        self.groups = list(zip(ends, ends[1:], strict=False))
+        self.groups = list(pairwise(ends))
         points = tensor_of(operator.points)
         self.register_buffer("points", _unit(points) if self.metric == "cosine" else points)
         self.register_buffer("values", tensor_of(operator.values))
@@ -49,10 +52,10 @@ class NeighborsModule(torch.nn.Module):
 
     def _blur(self, x: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
         """How far two distances of a row may be apart and still be one, or the other way round, in the library."""
-        eps = torch.finfo(torch.float64).eps
+        eps = self.step
         if self.metric == "cosine":
             return torch.full_like(distance, 8 * eps * x.shape[1])
-        own = 4 * eps * x.shape[1] * distance
+        own = 4 * eps * (x.shape[1] + 1) * distance
         if not self.expanded:
             return own
         # An error in the square, as one in the distance; never more than its root.
@@ -111,6 +114,8 @@ class NeighborsModule(torch.nn.Module):
         for column in range(x.shape[1]):
             gap = (x[:, column, None] - self.points[None, :, column]).abs()
             total = torch.maximum(total, gap) if self.p == float("inf") else total + gap.pow(self.p)
+        if self.rounding in {"ball", "float32"}:
+            return torch.zeros_like(total, dtype=torch.bool), total <= self.radius
         if self.p in {1.0, float("inf")}:
             return torch.ones_like(total, dtype=torch.bool), total <= self.radius
         inside = total <= self.radius**self.p

@@ -151,7 +151,7 @@ class ImputeModule(torch.nn.Module):
 
 
 class LinearModule(torch.nn.Module):
-    """Multiply by a matrix in the widest type, and add a bias."""
+    """Multiply by a matrix in the wider type, and add a bias in the widest."""
 
     weights: torch.Tensor
     bias: torch.Tensor

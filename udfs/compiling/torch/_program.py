@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING
 import torch
 
 import optimizer.compiling as ops
+from udfs.compiling.torch import _categories as categories
+from udfs.compiling.torch import _codes as codes
+from udfs.compiling.torch import _curves as curves
 from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _elementwise as elementwise
+from udfs.compiling.torch import _ensembles as ensembles
 from udfs.compiling.torch import _functions as functions
+from udfs.compiling.torch import _interpolate as interpolate
+from udfs.compiling.torch import _kernel_maps as kernel_maps
+from udfs.compiling.torch import _leaves as leaves
+from udfs.compiling.torch import _links as links
 from udfs.compiling.torch import _lookup as lookup
 from udfs.compiling.torch import _numbers as numbers
+from udfs.compiling.torch import _texts as texts
+from udfs.compiling.torch._numbers import tensor_of
 from udfs.compiling.torch._trees import TreesModule
 
 if TYPE_CHECKING:
@@ -23,11 +33,20 @@ if TYPE_CHECKING:
 __all__ = ["ProgramModule"]
 
 _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    **ensembles.MODULES,
+    **interpolate.MODULES,
     **elementwise.MODULES,
     **lookup.MODULES,
     **numbers.MODULES,
     **functions.MODULES,
     **distances.MODULES,
+    **categories.MODULES,
+    **curves.MODULES,
+    **kernel_maps.MODULES,
+    **texts.MODULES,
+    **codes.MODULES,
+    **leaves.MODULES,
+    **links.MODULES,
 }
 
 
@@ -51,8 +70,8 @@ class ProgramModule(torch.nn.Module):
             for node in program.nodes
         )
 
-    def forward(self, x: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Run on a table of shape (rows, columns), float32 or float64.
+    def forward(self, x: torch.Tensor, *given: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Run on a table of shape (rows, columns), float32 or float64, and on what the host gave for ``program.host``.
 
         Returns
         -------
@@ -61,24 +80,56 @@ class ProgramModule(torch.nn.Module):
         bad : dict of str to torch.Tensor
             By the name of a node that holds rows to something: which of them fail, bool of shape (rows,).
         """
-        values, bad = {ops.INPUT: x}, {}
+        values: dict[str, torch.Tensor] = {ops.INPUT: x}
+        values |= {node.name: table for node, table in zip(self.program.host, given, strict=True)}
+        found: dict[str, torch.Tensor] = {}  # leaves of each node of trees
+        bad: dict[str, torch.Tensor] = {}
         for node, step in zip(self.program.nodes, self.steps, strict=True):
-            values[node.name] = step(*(values[name] for name in node.inputs))
+            if node.operator.host:
+                continue
+            tables = [values[name] for name in node.inputs]
+            if isinstance(step, TreesModule):
+                found[node.name] = step.leaves(*(table.to_dense() if table.is_sparse else table for table in tables))
+                values[node.name] = step.total(found[node.name])
+            elif type(node.operator) in leaves.MODULES and node.inputs[0] in found:
+                values[node.name] = step(found[node.inputs[0]], *tables[1:])
+            else:
+                values[node.name] = _run(step, node.operator, tables)
             if isinstance(node.operator, ops.Finite):
                 bad[node.name] = _fails(values[node.name], node.operator)
+            elif isinstance(node.operator, ops.HasText):
+                bad[node.name] = texts.rows_with(values[node.name], torch.isnan)
+            elif isinstance(node.operator, ops.Known):
+                bad[node.name] = (values[node.inputs[0]] >= tensor_of(node.operator.sizes)).any(dim=1)
             elif isinstance(node.operator, ops.Reject):
                 bad[node.name] = (values[node.inputs[1]] != 0).any(dim=1)
             elif isinstance(node.operator, ops.Within):
                 bad[node.name] = _outside(values[node.name], node.operator)
-        return {name: values[output.node] for name, output in self.program.outputs.items()}, bad
+        results = {name: values[output.node] for name, output in self.program.outputs.items()}
+        return {name: table.to_dense() if table.is_sparse else table for name, table in results.items()}, bad
+
+
+def _run(step: torch.nn.Module, operator: Operator, tables: list[torch.Tensor]) -> torch.Tensor:
+    """Run an operator; zeros that were left out are filled in where it needs them."""
+    if any(table.is_sparse for table in tables) and not isinstance(operator, ops.Linear):
+        if not ops.keeps_sparse(operator):
+            tables = [table.to_dense() if table.is_sparse else table for table in tables]
+        elif isinstance(operator, ops.Arithmetic):
+            return texts.scaled(tables[0], operator)
+        elif isinstance(operator, ops.Concatenate):
+            return texts.concatenated(tables)
+    result: torch.Tensor = step(*tables)
+    return result
 
 
 def _fails(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:
     seen = x if rule.dtype == "as given" else x.to(getattr(torch, rule.dtype))
-    wrong = torch.logical_not(torch.isfinite(seen))
-    if rule.nan or rule.infinite:
-        wrong = torch.isinf(seen) if rule.nan else torch.isnan(seen)
-    return wrong.any(dim=1)
+    wrong = torch.isinf if rule.nan else torch.isnan if rule.infinite else _not_finite
+    return texts.rows_with(seen, wrong)
+
+
+def _not_finite(x: torch.Tensor) -> torch.Tensor:
+    return torch.logical_not(torch.isfinite(x))
 
 
 def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from optimizer.errors import GraphError
 from optimizer.graph import LayerGraph, frontier
-from udfs.handlers._adapted import OpenedModel, frozen_hash, trained_whole, with_columns
+from udfs.handlers._adapted import Cut, OpenedModel, frozen_hash, trained_whole, with_columns
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._records import check_trunk
 from udfs.handlers.torch._adoption import used_slots
@@ -37,13 +37,29 @@ def open_adapted(trainer: Trainer, inputs: Sequence[TensorSpec], columns: Sequen
             f"nothing of {type(trainer.model).__name__} learns: the optimizer has no parameter that requires a gradient"
         )
     slots = _slots(trainer)
-    if trainer.freeze_until:
-        why = "freeze_until moves the part that learns from epoch to epoch, and one cut serves all epochs"
-        return trained_whole(session, trainer, inputs, columns, why, slots=slots)
     try:
         return _opened(trainer, session, inputs, columns, slots)
     except (UntraceableModelError, GraphError) as error:
         return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """A model in one phase of its freezing schedule, cut where ends what has been frozen in all phases so far.
+
+    Parameters
+    ----------
+    cut : Cut
+        With its graph, whose frozen layers are those of all phases so far.
+    branch : Branch or None
+        ``None`` where it begins at the inputs.
+    moving : frozenset of int
+        Ids of the buffers that training moves.
+    """
+
+    cut: Cut
+    branch: Branch | None
+    moving: frozenset[int]
 
 
 def _opened(
@@ -52,15 +68,55 @@ def _opened(
     # The session divides pixels by 255.
     read = [replace(spec, dtype="float32") if spec.dtype == "uint8" else spec for spec in inputs]
     check_training(trainer.model, read)
+    phases: list[_Phase] = []
+    learned: frozenset[int] = frozenset()
+    for epoch in sorted({0, *trainer.freeze_until}):
+        with session.phase(epoch, read) as learning:
+            again = learned - learning
+            learned |= learning
+            constant = None if not phases else phases[-1].cut.constant
+            phases.append(_phase(trainer, session, (read, inputs, columns), epoch, learned, constant))
+            if again:
+                _check_own(phases[-1], trainer)
+    last = phases[-1].cut
+    session.open(
+        [phase.branch for phase in phases],
+        frozenset().union(*(phase.moving for phase in phases)),
+        frozen_hash(last.graph, last.feeds),
+    )
+    first = phases[0].cut
+    return OpenedModel(
+        first.graph,
+        first.feeds,
+        slots,
+        "",
+        trainer.model,
+        session,
+        trainer,
+        traced=first.traced,
+        phases=tuple(phase.cut for phase in phases) if trainer.freeze_until else (),
+    )
+
+
+def _phase(
+    trainer: Trainer,
+    session: BranchSession,
+    described: tuple[Sequence[TensorSpec], Sequence[TensorSpec], Sequence[str]],
+    epoch: int,
+    learned: frozenset[int],
+    constant: frozenset[str] | None,
+) -> _Phase:
+    """Trace a model as it trains in a phase; `constant` are the layers that no phase before has changed."""
+    read, inputs, columns = described
     module = capture_training(trainer.model, read, training=True)
     measures = [measure(module, read, batch, learning=True) for batch in BATCHES]
     traced = TorchModel(module, read, str(session.device), original=trainer.model)
-    graph = layer_graph(module, read, measures, session.learning)
+    graph = layer_graph(module, read, measures, learned)
     traced.know(graph, common_strides(*measures))
     moving = _moving(module, measures[0])
     for first in (True, False) if len(session.losses) == 1 else (False,):
         outputs = traced.returned_layers(first=first)
-        shown = LayerGraph(graph.layers, outputs)
+        shown = _unchanged(with_columns(LayerGraph(graph.layers, outputs), inputs, columns), constant)
         feeds = frontier(shown)
         training = traced.branch(feeds, first=first)
         idle = _effectful(measures[0]) - training.meta["nodes"]
@@ -70,20 +126,36 @@ def _opened(
         raise UntraceableModelError(
             f"{min(idle)} draws random numbers or moves a buffer, and nothing of what the model returns reads it"
         )
-    shown = with_columns(shown, inputs, columns)
-    frozen = frozen_hash(shown, feeds)
     if set(feeds) == set(shown.inputs):
-        branch = None
-        feeds = tuple(name for name in shown.inputs)
-    else:
-        evaluated = TorchModel(
-            capture_training(trainer.model, read, training=False), read, str(session.device), original=trainer.model
-        )
-        inference = evaluated.branch(_matched(traced, evaluated, feeds), first=first)
-        check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
-        branch = Branch(traced, feeds, training, inference)
-    session.open(branch, moving, frozen)
-    return OpenedModel(shown, feeds, slots, "", trainer.model, session, trainer, traced=traced)
+        return _Phase(Cut(epoch, shown, shown.inputs, traced), None, moving)
+    evaluated = TorchModel(
+        capture_training(trainer.model, read, training=False), read, str(session.device), original=trainer.model
+    )
+    inference = evaluated.branch(_matched(traced, evaluated, feeds), first=first)
+    check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
+    return _Phase(Cut(epoch, shown, feeds, traced), Branch(traced, feeds, training, inference), moving)
+
+
+def _unchanged(graph: LayerGraph, constant: frozenset[str] | None) -> LayerGraph:
+    """Take for frozen only what was in all phases before: a block that learned or moved is another one in each run."""
+    if constant is None:
+        return graph
+    layers = [
+        replace(layer, frozen=layer.frozen and (layer.op == "input" or graph.expression(layer.name) in constant))
+        for layer in graph
+    ]
+    return LayerGraph(layers, graph.outputs)
+
+
+def _check_own(phase: _Phase, trainer: Trainer) -> None:
+    """Refuse weights that a norm computed as the model was opened, of a module that learns before it is frozen."""
+    own = {id(parameter) for parameter in trainer.model.parameters()}
+    branch = phase.branch
+    modules = () if branch is None else (branch.training, branch.inference)
+    for module in modules:
+        odd = next((name for name, held in module.named_parameters() if id(held) not in own), None)
+        if odd is not None:
+            raise UntraceableModelError(f"freeze_until freezes what has learned, and {odd} is computed from weights")
 
 
 def _effectful(measured: Measure) -> set[str]:

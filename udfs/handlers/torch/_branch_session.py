@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from udfs.handlers._adapted import check_frozen
+from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers.torch._session import TorchSession
 from udfs.packing import StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import nn
 
     from udfs.handlers import Trainer
+    from udfs.handlers._protocol import TensorSpec
     from udfs.handlers.torch._model import TorchModel
 
 __all__ = ["Branch", "BranchSession"]
@@ -58,10 +62,12 @@ class BranchSession(TorchSession):
         super().__init__(trainer, device)
         for group in trainer.optimizer.param_groups:
             group["params"] = [parameter for parameter in group["params"] if parameter.requires_grad]
+        self._branches: tuple[Branch | None, ...] = ()
         self._branch: Branch | None = None
         self._inputs: frozenset[str] = frozenset()
         self._moving: frozenset[int] = frozenset()
         self._frozen: str | None = None
+        self._adopted = False
 
     @property
     def learning(self) -> frozenset[int]:
@@ -70,22 +76,78 @@ class BranchSession(TorchSession):
             id(parameter) for group in self._trainer.optimizer.param_groups for parameter in group["params"]
         )
 
-    def open(self, branch: Branch | None, moving: frozenset[int], frozen: str) -> None:
+    @contextmanager
+    def phase(self, epoch: int, inputs: Sequence[TensorSpec]) -> Iterator[frozenset[int]]:
+        """Freeze what does not learn in an epoch while a block runs, which gets the ids of the parameters that do.
+
+        Raises
+        ------
+        TrainerError
+            Nothing learns in it, or the model does not call a layer of its schedule.
+        UntraceableModelError
+            The model does not run on zeros.
+        """
+
+        def evaluate() -> Any:
+            zeros = [np.zeros((1, *spec.shape), spec.dtype) for spec in inputs]
+            try:
+                return self.forward(zeros, training=False)
+            except Exception as error:
+                raise UntraceableModelError(
+                    f"it does not run on zeros, to see what freeze_until freezes ({error})"
+                ) from error
+
+        modes = {module: module.training for module in self.model.modules()}
+        self._freezing.begin(epoch, evaluate)
+        try:
+            yield (
+                frozenset(id(parameter) for parameter in self.model.parameters() if parameter.requires_grad)
+                & self.learning
+            )
+        finally:
+            self._freezing.end()
+            for module, training in modes.items():
+                module.training = training
+
+    def open(self, branches: Sequence[Branch | None], moving: frozenset[int], frozen: str) -> None:
         """Train a part of the model from now on, and keep only what of it changes.
 
         Parameters
         ----------
-        branch : Branch, or None
-            ``None`` where that part begins at the inputs: the model's own forward runs it.
+        branches : sequence of Branch or None
+            One for each phase of the freezing schedule, or one alone. ``None`` where that part begins at the inputs:
+            the model's own forward runs it.
         moving : frozenset of int
             Ids of the buffers that training moves.
         frozen : str
             Hash of all that does not change, without which a checkpoint is of no use.
         """
-        self._branch, self._moving, self._frozen = branch, moving, frozen
-        if branch is not None:
-            self._inputs = frozenset(branch.traced.graph.inputs)
+        self._branches, self._moving, self._frozen = tuple(branches), moving, frozen
+        self.follow(0)
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are over."""
+        return self._epoch
+
+    @property
+    def adopted(self) -> bool:
+        """Whether it began with weights of another configuration, or of an earlier run."""
+        return self._adopted
+
+    def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
+        """Begin from the checkpoint of another configuration."""
+        super().adopt(state, optimizer=optimizer)
+        self._adopted = True
+
+    def follow(self, place: int) -> None:
+        """Train the part of another phase from now on."""
+        self._branch = self._branches[place]
+        if self._branch is not None:
+            self._inputs = frozenset(self._branch.traced.graph.inputs)
             self.model.eval()
+        # A unit that is open would go on in the modes of another part.
+        self._modes_are_set = False
 
     @property
     def weight_bytes(self) -> int:
@@ -105,6 +167,7 @@ class BranchSession(TorchSession):
         if self._frozen is None:
             super().load(saved)
             return
+        self._adopted = bool(saved.get("adopted"))
         own, given = self.held(), saved["model"]
         check_frozen(self._frozen, saved)
         if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in given.items()}:
@@ -116,15 +179,23 @@ class BranchSession(TorchSession):
 
     def state(self) -> dict[str, Any]:
         """Collect what a checkpoint holds."""
-        return {**super().state(), "frozen": self._frozen}
+        told = {"adopted": self._adopted} if len(self._branches) > 1 else {}
+        return {**super().state(), "frozen": self._frozen, **told}
 
     def forward(self, inputs: Sequence[NDArray[Any]], *, training: bool) -> Any:
         """Run the branch on a batch of its feeds."""
         if self._branch is None:
             return super().forward(inputs, training=training)
+        if training and not self._modes_are_set:
+            self._freezing.begin(self._epoch, self._not_seen)
+        self._modes_are_set = training
         tensors = [
             self._tensor(array) if name in self._inputs else self._branch.traced.lent(name, array)
             for name, array in zip(self._branch.feeds, inputs, strict=True)
         ]
         module = self._branch.training if training else self._branch.inference
         return module.forward(*tensors)
+
+    @staticmethod
+    def _not_seen() -> None:
+        """Nothing: :meth:`phase` has found what lies below each layer of the schedule."""

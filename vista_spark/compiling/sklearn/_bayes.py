@@ -90,5 +90,4 @@ def _posterior(model: Any, build: Builder, joint: str) -> dict[str, Output]:
         "predict": Output(build.add(ArgMax(), joint), flat=True, labels=np.asarray(model.classes_)),
         "predict_proba": Output(build.add(Function("exp"), logarithms)),
         "predict_log_proba": Output(logarithms),
-        "predict_joint_log_proba": Output(joint),
     }

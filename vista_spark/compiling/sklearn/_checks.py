@@ -11,7 +11,7 @@ from optimizer.compiling import Above, ArgMax, Cast, Finite, Function, Output, U
 if TYPE_CHECKING:
     from optimizer.compiling import Builder
 
-__all__ = ["checked", "classes_of_scores", "outliers", "plain", "probabilities", "refuse", "widened"]
+__all__ = ["checked", "classes_of_scores", "knot_side", "outliers", "plain", "probabilities", "refuse", "widened"]
 
 
 def checked(model: Any, build: Builder, table: str, dtype: str = "as given") -> str:
@@ -51,9 +51,15 @@ def probabilities(build: Builder, shares: str) -> dict[str, Output]:
     return {"predict_proba": Output(shares), "predict_log_proba": Output(build.add(Function("log"), shares))}
 
 
-def outliers(build: Builder, scores: str, *, or_equal: bool = True) -> dict[str, Output]:
+def outliers(build: Builder, scores: str, *, labels: np.ndarray[Any, Any] | None = None) -> dict[str, Output]:
     """Give the results of an outlier detector: its scores, and -1 for a row below zero, else 1."""
+    names = np.array([-1, 1]) if labels is None else labels
     return {
-        "predict": Output(build.add(Above(0.0, or_equal), scores), flat=True, labels=np.array([-1, 1])),
+        "predict": Output(build.add(Above(0.0, or_equal=True), scores), flat=True, labels=names),
         "decision_function": Output(scores, flat=True),
     }
+
+
+def knot_side(knots: np.ndarray[Any, Any]) -> str:
+    """Tell whose line gives the value at a knot: scipy leaves float64 to numpy, and takes the left one of float32."""
+    return "right" if knots.dtype == np.float64 else "left"

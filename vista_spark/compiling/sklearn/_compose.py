@@ -9,13 +9,14 @@ import numpy as np
 from optimizer.compiling import Arithmetic, Concatenate, Output, Select
 from vista_spark.compiling._registry import lower, parser
 from vista_spark.compiling.sklearn._checks import refuse
+from vista_spark.compiling.sklearn._members import available
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from optimizer.compiling import Builder
 
-__all__ = ["lower_column_transformer", "lower_function", "lower_pipeline", "lower_search", "lower_union"]
+__all__ = ["lower_column_transformer", "lower_pipeline", "lower_union"]
 
 
 @parser("sklearn.Pipeline")
@@ -26,7 +27,7 @@ def lower_pipeline(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
         if step is None or step == "passthrough":
             continue
         outputs = lower(step, build, _transformed(model, name, outputs))
-    return outputs
+    return available(model, outputs)
 
 
 @parser("sklearn.FeatureUnion")
@@ -41,7 +42,7 @@ def lower_union(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
         if name in weights:
             part = build.add(Arithmetic("multiply", np.full(build.width(part), float(weights[name]))), part)
         parts.append(part)
-    return {"transform": Output(build.add(Concatenate(), *parts))}
+    return {"transform": Output(_beside(build, table, parts))}
 
 
 @parser("sklearn.ColumnTransformer")
@@ -59,25 +60,12 @@ def lower_column_transformer(model: Any, build: Builder, table: str) -> Mapping[
         if weight is not None:
             part = build.add(Arithmetic("multiply", np.full(build.width(part), float(weight))), part)
         parts.append(part)
-    return {"transform": Output(build.add(Concatenate(), *parts))}
+    return {"transform": Output(_beside(build, table, parts))}
 
 
-@parser("sklearn.FunctionTransformer")
-def lower_function(model: Any, build: Builder, table: str) -> Mapping[str, Output]:  # noqa: ARG001 - nothing is added
-    """Lower the identity, which the library puts in the place of "passthrough"; another function is refused."""
-    if model.func is not None:
-        raise refuse(model, f"func={model.func!r}")
-    return {"transform": Output(table)}
-
-
-@parser(
-    "sklearn.GridSearchCV", "sklearn.HalvingGridSearchCV", "sklearn.HalvingRandomSearchCV", "sklearn.RandomizedSearchCV"
-)
-def lower_search(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
-    """Lower the best model of a search."""
-    if not model.refit:
-        raise refuse(model, "refit=False", "has no fitted model: search again with refit=True")
-    return lower(model.best_estimator_, build, table)
+def _beside(build: Builder, table: str, parts: list[str]) -> str:
+    """Put the parts side by side; of none, a table without columns."""
+    return build.add(Concatenate(), *parts) if parts else build.add(Select(np.zeros(0, np.int64)), table)
 
 
 def _transformed(model: Any, name: str, outputs: Mapping[str, Output]) -> str:

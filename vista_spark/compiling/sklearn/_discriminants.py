@@ -15,7 +15,6 @@ from optimizer.compiling import (
     Concatenate,
     Distances,
     Function,
-    Impute,
     Linear,
     LogSoftmax,
     Output,
@@ -48,10 +47,8 @@ def lower_linear_discriminant(model: Any, build: Builder, table: str) -> Mapping
     single = build.width(scores) == 1
     shares = build.add(Complement(), build.add(Sigmoid(), scores)) if single else build.add(Softmax(), scores)
     outputs["predict_proba"] = Output(shares)
-    if plain(model.coef_).dtype == np.float64:
-        # The library takes a probability of zero for the least normal number. Of float32, it depends on the table.
-        least = np.full(build.width(shares), np.finfo(np.float64).smallest_normal)
-        outputs["predict_log_proba"] = Output(build.add(Function("log"), build.add(Impute(least, 0.0), shares)))
+    # The library takes a probability of zero for the least normal number.
+    outputs["predict_log_proba"] = Output(build.add(Function("log"), build.add(Function("nonzero"), shares)))
     if model.solver != "lsqr":
         scalings = plain(model.scalings_)[:, : model._max_components]  # noqa: SLF001
         rows = checked(model, build, table)
@@ -76,8 +73,9 @@ def lower_quadratic_discriminant(model: Any, build: Builder, table: str) -> Mapp
         parts.append(build.add(Reduce("sum"), build.add(Function("square"), rotated)))
     volume = np.array([np.log(plain(scaling)).sum() for scaling in model.scalings_])
     scores = build.add(Arithmetic("add", volume), build.add(Concatenate(), *parts))
+    scores = build.add(Cast("float64"), scaled(build, scores, -0.5))
     with np.errstate(divide="ignore"):
-        scores = build.add(Arithmetic("add", np.log(plain(model.priors_))), scaled(build, scores, -0.5))
+        scores = build.add(Arithmetic("add", np.log(plain(model.priors_))), scores)
     return _discriminant(model, build, scores)
 
 

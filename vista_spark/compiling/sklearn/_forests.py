@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import ArgMax, Arithmetic, Cast, Complement, Output, Sigmoid, Softmax, Trees
+from optimizer.compiling import ArgMax, Arithmetic, Cast, Complement, Leaves, Output, Sigmoid, Softmax, Trees
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import checked, classes_of_scores, refuse
+from vista_spark.compiling.sklearn._members import column, joined, with_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Builder
 
-__all__ = ["lower_boosting_classifier", "lower_boosting_regressor", "lower_forest_classifier", "lower_forest_regressor"]
+__all__ = [
+    "joined_trees",
+    "local_leaves",
+    "lower_boosting_classifier",
+    "lower_boosting_regressor",
+    "lower_forest_classifier",
+    "lower_forest_regressor",
+]
 
 
 @parser(
@@ -27,15 +35,29 @@ __all__ = ["lower_boosting_classifier", "lower_boosting_regressor", "lower_fores
     "sklearn.RandomForestClassifier",
 )
 def lower_forest_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
-    """Lower a tree or a forest: the mean of the shares of the classes in the leaves."""
-    if model.n_outputs_ != 1:
-        raise refuse(model, f"{model.n_outputs_} outputs")
+    """Lower a tree or a forest: the mean of the shares of the classes in the leaves, output after output."""
+    single = model.n_outputs_ == 1
+    classes = [np.asarray(own) for own in ([model.classes_] if single else model.classes_)]
+    sizes = tuple(len(own) for own in classes)
     rows = checked(model, build, table, "float32")
     trees = _members(model)
-    mean = _trees(model, trees, lambda tree: tree.value[:, 0, :], np.zeros(len(model.classes_)), divisor=len(trees))
+
+    def value(tree: Any) -> NDArray[np.float64]:
+        return np.concatenate([tree.value[:, place, :size] for place, size in enumerate(sizes)], axis=1)
+
+    mean = joined_trees(model, trees, value, np.zeros(sum(sizes)), divisor=len(trees))
     shares = build.add(mean, build.add(Cast("float32"), rows))
-    best = build.add(ArgMax(), shares)
-    return {"predict": Output(best, flat=True, labels=np.asarray(model.classes_)), "predict_proba": Output(shares)}
+    starts = np.cumsum([0, *sizes]).tolist()
+    parts = [column(build, shares, *range(start, start + size)) for start, size in zip(starts, sizes, strict=False)]
+    best = joined(build, [build.add(ArgMax(), part) for part in parts])
+    # The library's array has the type of the first output's classes.
+    labels = tuple(own.astype(classes[0].dtype) for own in classes)
+    outputs = {
+        "predict": Output(best, flat=True, labels=labels[0]) if single else Output(best, labels=labels),
+        "predict_proba": Output(shares, split=None if single else sizes),
+    }
+    outputs["apply"] = _leaves(model, build, shares)
+    return with_logs(build, outputs)
 
 
 @parser(
@@ -48,15 +70,18 @@ def lower_forest_regressor(model: Any, build: Builder, table: str) -> Mapping[st
     """Lower a tree or a forest: the mean of the leaves, of several outputs too."""
     rows = checked(model, build, table, "float32")
     trees = _members(model)
-    mean = _trees(model, trees, lambda tree: tree.value[:, :, 0], np.zeros(model.n_outputs_), divisor=len(trees))
+    mean = joined_trees(model, trees, lambda tree: tree.value[:, :, 0], np.zeros(model.n_outputs_), divisor=len(trees))
     values = build.add(mean, build.add(Cast("float32"), rows))
-    return {"predict": Output(values, flat=model.n_outputs_ == 1)}
+    return {"predict": Output(values, flat=model.n_outputs_ == 1), "apply": _leaves(model, build, values)}
 
 
 @parser("sklearn.GradientBoostingRegressor")
 def lower_boosting_regressor(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower gradient boosting: leaves times the learning rate, added to the first guess."""
-    return {"predict": Output(_boosted(model, build, table), flat=True)}
+    scores = _boosted(model, build, table)
+    grown = [tree.tree_ for tree in model.estimators_.ravel()]
+    leaves = build.add(Leaves(local_leaves(grown), len(grown)), scores)
+    return {"predict": Output(scores, flat=True), "apply": Output(leaves)}
 
 
 @parser("sklearn.GradientBoostingClassifier")
@@ -64,6 +89,8 @@ def lower_boosting_classifier(model: Any, build: Builder, table: str) -> Mapping
     """Lower gradient boosting: scores as the regressor's, one column a class, or one of two classes."""
     scores = _boosted(model, build, table)
     flat = build.width(scores) == 1
+    grown = [tree.tree_ for tree in model.estimators_.ravel()]
+    leaves = build.add(Leaves(local_leaves(grown), len(grown), model.estimators_.shape[1]), scores)
     if not flat:
         shares = build.add(Softmax(), scores)
     elif model.loss == "exponential":
@@ -72,11 +99,13 @@ def lower_boosting_classifier(model: Any, build: Builder, table: str) -> Mapping
         )
     else:
         shares = build.add(Complement(), build.add(Sigmoid(), scores))
-    return {
+    outputs = {
         "predict": classes_of_scores(model, build, scores, or_equal=True),
         "predict_proba": Output(shares),
         "decision_function": Output(scores, flat=flat),
+        "apply": Output(leaves),
     }
+    return with_logs(build, outputs)
 
 
 def _boosted(model: Any, build: Builder, table: str) -> str:
@@ -86,7 +115,7 @@ def _boosted(model: Any, build: Builder, table: str) -> str:
     base = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))[0]  # noqa: SLF001 - a constant
     columns = model.estimators_.shape[1]
     grown = [tree.tree_ for tree in model.estimators_.ravel()]
-    own = _trees(
+    own = joined_trees(
         model,
         grown,
         lambda tree: model.learning_rate * tree.value[:, 0, :],
@@ -96,11 +125,22 @@ def _boosted(model: Any, build: Builder, table: str) -> str:
     return build.add(own, build.add(Cast("float32"), rows))
 
 
+def local_leaves(grown: Sequence[Any]) -> NDArray[np.int64]:
+    """Number the nodes of each tree by themselves, as the library does."""
+    return np.concatenate([np.arange(tree.node_count) for tree in grown]).astype(np.int64)
+
+
+def _leaves(model: Any, build: Builder, sums: str) -> Output:
+    grown = _members(model)
+    leaves = build.add(Leaves(local_leaves(grown), len(grown)), sums)
+    return Output(leaves, flat=not hasattr(model, "estimators_"))
+
+
 def _members(model: Any) -> list[Any]:
     return [tree.tree_ for tree in model.estimators_] if hasattr(model, "estimators_") else [model.tree_]
 
 
-def _trees(
+def joined_trees(
     model: Any,
     grown: Sequence[Any],
     value: Callable[[Any], NDArray[np.float64]],
@@ -108,10 +148,12 @@ def _trees(
     *,
     divisor: float = 1.0,
     target: NDArray[np.int64] | None = None,
+    columns: Sequence[NDArray[np.int64]] | None = None,
 ) -> Trees:
     """Put trees of scikit-learn into one table. It compares float32 values with float64 thresholds.
 
-    A threshold rounded down to float32 decides the same for every float32.
+    A threshold rounded down to float32 decides the same for every float32. A tree that was given some columns alone
+    reads its features among `columns`.
     """
     starts = np.cumsum([0, *(tree.node_count for tree in grown)])[:-1]
 
@@ -123,7 +165,9 @@ def _trees(
         return np.concatenate([np.where(child < 0, -1, child + start) for child, start in places])
 
     return Trees.of_nodes(
-        feature=joined(lambda tree: tree.feature),
+        feature=joined(lambda tree: tree.feature)
+        if columns is None
+        else np.concatenate([own[tree.feature] for own, tree in zip(columns, grown, strict=True)]),
         threshold=_rounded_down(joined(lambda tree: tree.threshold)),
         left=children("children_left"),
         right=children("children_right"),

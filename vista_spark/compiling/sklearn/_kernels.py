@@ -54,7 +54,9 @@ def kernel(
     raise refuse(model, f"kernel={name!r}")
 
 
-def covariance(model: Any, build: Builder, rows: str, points: NDArray[np.float64], form: Any) -> str:
+def covariance(  # noqa: PLR0911 - a return a kernel
+    model: Any, build: Builder, rows: str, points: NDArray[np.float64], form: Any
+) -> str:
     """Lower a kernel of a Gaussian process: a column for each point."""
     name = type(form).__name__
     if name in {"Sum", "Product"}:

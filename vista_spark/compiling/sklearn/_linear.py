@@ -121,7 +121,8 @@ def lower_sgd_one_class(model: Any, build: Builder, table: str) -> Mapping[str, 
     weights = np.atleast_2d(plain(model.coef_)).T
     shift = -np.atleast_1d(plain(model.offset_))
     scores = build.add(Linear(weights.copy(), shift), checked(model, build, table))
-    return outliers(build, scores)
+    samples = build.add(Arithmetic("add", -shift), scores)
+    return {**outliers(build, scores, labels=np.array([-1, 1], np.int32)), "score_samples": Output(samples, flat=True)}
 
 
 @parser("sklearn.GammaRegressor", "sklearn.PoissonRegressor", "sklearn.TweedieRegressor")

@@ -17,6 +17,7 @@ from optimizer.compiling import (
     Coupling,
     Function,
     Linear,
+    OrderedSum,
     Output,
     Sigmoid,
 )
@@ -26,8 +27,6 @@ from vista_spark.compiling.sklearn._kernels import kernel, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
     from optimizer.compiling import Builder
 
@@ -58,11 +57,8 @@ def lower_one_class(model: Any, build: Builder, table: str) -> Mapping[str, Outp
 def lower_kernel_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the classifiers: a score for each pair of classes, votes, and probabilities if they were fitted."""
     classes = np.asarray(model.classes_)
-    weights, pairs = _pair_weights(model), _pairs(len(classes))
-    values = _kernel(model, build, table)
-    # scikit-learn turns the sign of both for two classes; libsvm's own scores vote.
-    intercept = plain(model._intercept_)
-    scores = build.add(Linear(weights, intercept), values)
+    pairs = _pairs(len(classes))
+    scores = build.add(_pair_sums(model, pairs), _kernel(model, build, table))
     if len(classes) == 2:  # noqa: PLR2004
         turned = scaled(build, scores, -1.0)
         decision = Output(turned, flat=True)
@@ -142,18 +138,21 @@ def _kernel(model: Any, build: Builder, table: str) -> str:
 
 
 def _score(model: Any, build: Builder, table: str) -> str:
-    weights = plain(model._dual_coef_).reshape(1, -1).T
-    return build.add(Linear(weights.copy(), plain(model._intercept_)), _kernel(model, build, table))
+    weights = plain(model._dual_coef_).reshape(-1)
+    own = OrderedSum(np.arange(len(weights)), np.array([0, len(weights)]), weights, plain(model._intercept_))
+    return build.add(own, _kernel(model, build, table))
 
 
-def _pair_weights(model: Any) -> NDArray[np.float64]:
-    """Weights of the support vectors, a column for each pair of classes: a vector counts in the pairs of its class."""
-    dual = plain(model._dual_coef_)
-    ends = np.cumsum([0, *model.n_support_])
-    pairs = _pairs(len(model.classes_))
-    weights = np.zeros((dual.shape[1], len(pairs)))
-    for place, (one, other) in enumerate(pairs):
-        own, rival = slice(ends[one], ends[one + 1]), slice(ends[other], ends[other + 1])
-        weights[own, place] = dual[other - 1, own]
-        weights[rival, place] = dual[one, rival]
-    return weights
+def _pair_sums(model: Any, pairs: list[tuple[int, int]]) -> OrderedSum:
+    """Sum for each pair of classes the vectors of the first and then of the second, as libsvm does.
+
+    scikit-learn turns the signs that it shows for two classes; libsvm's own vote.
+    """
+    dual, ends = plain(model._dual_coef_), np.cumsum([0, *model.n_support_])
+    columns, weights = [], []
+    for one, other in pairs:
+        own, rival = np.arange(ends[one], ends[one + 1]), np.arange(ends[other], ends[other + 1])
+        columns.append(np.concatenate([own, rival]))
+        weights.append(np.concatenate([dual[other - 1, own], dual[one, rival]]))
+    starts = np.cumsum([0, *(len(part) for part in columns)])
+    return OrderedSum(np.concatenate(columns), starts, np.concatenate(weights), plain(model._intercept_))

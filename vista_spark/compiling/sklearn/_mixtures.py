@@ -41,10 +41,10 @@ def lower_mixture(model: Any, build: Builder, table: str) -> Mapping[str, Output
     width = means.shape[1]
     # What the library adds: numbers of Python first, which stay in the table's type, then its arrays.
     shifted = build.add(Arithmetic("add", np.full(len(means), width * log(2 * pi)), rounded=True), squares)
-    density = build.add(
-        Linear(np.eye(len(means)), _volumes(factors, model.covariance_type, means)), scaled(build, shifted, -0.5)
-    )
-    joint = build.add(Arithmetic("add", _weights(model)), density)
+    halved = scaled(build, shifted, -0.5)
+    volumes, weights = _volumes(factors, model.covariance_type, means), _weights(model)
+    density = build.add(Arithmetic("add", volumes), widened(build, halved, volumes))
+    joint = build.add(Arithmetic("add", weights), widened(build, density, weights))
     return {
         "predict": Output(build.add(ArgMax(), joint), flat=True, labels=np.arange(len(means))),
         "predict_proba": Output(build.add(Function("exp"), build.add(LogSoftmax(), joint))),
@@ -68,34 +68,32 @@ def _squares(build: Builder, rows: str, means: NDArray[Any], factors: NDArray[An
         square = np.repeat(precisions[None], means.shape[1], axis=0)
         product, own = means.T * precisions, (means**2).sum(axis=1) * precisions
     crossed = build.add(Linear(-2 * product, own), rows)
-    return build.add(
-        Combine("add"),
-        crossed,
-        build.add(Linear(square.copy(), np.zeros(len(means))), build.add(Function("square"), rows)),
-    )
+    squares = build.add(Linear(square.copy(), np.zeros(len(means), means.dtype)), build.add(Function("square"), rows))
+    return build.add(Combine("add"), crossed, squares)
 
 
-def _volumes(factors: NDArray[Any], kind: str, means: NDArray[Any]) -> NDArray[np.float64]:
+def _volumes(factors: NDArray[Any], kind: str, means: NDArray[Any]) -> NDArray[Any]:
     """Logarithms of the determinants."""
     if kind == "full":
-        return np.array([np.log(np.diag(factor)).sum() for factor in factors])
+        return np.array([np.log(np.diag(factor)).sum() for factor in factors], factors.dtype)
     if kind == "tied":
-        return np.full(len(means), np.log(np.diag(factors)).sum())
+        return np.full(len(means), np.log(np.diag(factors)).sum(), factors.dtype)
     if kind == "diag":
-        return np.asarray(np.log(factors).sum(axis=1), np.float64)
-    return np.asarray(means.shape[1] * np.log(factors), np.float64)
+        return np.asarray(np.log(factors).sum(axis=1), factors.dtype)
+    return np.asarray(means.shape[1] * np.log(factors), factors.dtype)
 
 
-def _weights(model: Any) -> NDArray[np.float64]:
+def _weights(model: Any) -> NDArray[Any]:
     """Logarithms of the weights, and of a Bayesian mixture what it adds for not knowing the precisions."""
-    start: NDArray[np.float64] = np.asarray(model._estimate_log_weights(), np.float64)  # noqa: SLF001 - constants
+    start = plain(model._estimate_log_weights())  # noqa: SLF001 - constants
     if not hasattr(model, "degrees_of_freedom_"):
         return start
     # With its mean as the row, a component's density is what is constant in it.
     width = model.means_.shape[1]
     constant = [float(model._estimate_log_prob(mean[None])[0, place]) for place, mean in enumerate(model.means_)]  # noqa: SLF001
     volumes = _volumes(plain(model.precisions_cholesky_), model.covariance_type, plain(model.means_))
-    return start + np.array(constant) + 0.5 * width * log(2 * pi) - volumes
+    own: NDArray[Any] = start + np.array(constant) + 0.5 * width * log(2 * pi) - volumes
+    return own
 
 
 @parser("sklearn.EllipticEnvelope")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +43,10 @@ def lower_neighbors_regressor(model: Any, build: Builder, table: str) -> Mapping
     values = target.reshape(len(target), -1)
     if values.dtype.kind not in "biuf":
         raise refuse(model, f"values of type {values.dtype}")
-    mean, _ = _neighbors(model, build, table, values.astype(np.float64), np.empty(0, np.int64))
+    mean, number = _neighbors(model, build, table, values.astype(np.float64), np.empty(0, np.int64))
+    if values.dtype.kind != "f":
+        # The library has NaN as a whole number there, which is the least of all.
+        mean = _with_neighbor(model, build, mean, number, "values that are whole numbers")
     return {"predict": Output(mean, flat=target.ndim == 1)}
 
 
@@ -73,10 +77,7 @@ def _outliers(
 ) -> tuple[str, list[str], list[NDArray[Any]]]:
     """Give rows without neighbours the label for them, or hold rows to having some."""
     if model.outlier_label_ is None:
-        # Only rows with a neighbour pass: shares of one that has none are NaN.
-        reason = "no neighbour within the radius, which RadiusNeighborsClassifier without an outlier_label refuses"
-        held = build.add(Within(np.ones(1), np.full(1, np.inf), reason), number)
-        shares = build.add(Select(np.arange(1, starts[-1] + 1)), build.add(Concatenate(), held, shares))
+        shares = _with_neighbor(model, build, shares, number, "no outlier_label")
         return shares, [build.add(Select(np.arange(*ends)), shares) for ends in _ends(starts)], classes
     uniform = model.weights in {None, "uniform"}
     if model._fit_method == "brute" and uniform and model.effective_metric_ != "euclidean":  # noqa: SLF001
@@ -90,15 +91,22 @@ def _outliers(
     shares = build.add(Impute(filled, float("nan")), shares)
     best = []
     for place, ends in enumerate(_ends(starts)):
-        own = build.add(Select(np.arange(*ends)), shares)
+        rivals = build.add(Select(np.arange(*ends)), shares)
         # One more class: it wins where all the others have nothing.
-        spare = build.add(Linear(np.zeros((len(classes[place]), 1)), np.full(1, _LEAST)), own)
-        best.append(build.add(Concatenate(), own, spare))
+        spare = build.add(Linear(np.zeros((len(classes[place]), 1)), np.full(1, _LEAST)), rivals)
+        best.append(build.add(Concatenate(), rivals, spare))
     return shares, best, names
 
 
+def _with_neighbor(model: Any, build: Builder, values: str, number: str, why: str) -> str:
+    """Hold rows to having a neighbour."""
+    reason = f"no neighbour within the radius, which {type(model).__name__} with {why} does not take"
+    held = build.add(Within(np.ones(1), np.full(1, np.inf), reason), number)
+    return build.add(Select(np.arange(1, build.width(values) + 1)), build.add(Concatenate(), held, values))
+
+
 def _ends(starts: NDArray[np.int64]) -> list[tuple[int, int]]:
-    return [(int(start), int(end)) for start, end in zip(starts, starts[1:], strict=False)]
+    return [(int(start), int(end)) for start, end in pairwise(starts)]
 
 
 def _neighbors(
@@ -117,8 +125,13 @@ def _neighbors(
     if points.ndim != 2 or points.dtype.kind not in "biuf":  # noqa: PLR2004
         raise refuse(model, f"training data of type {type(model._fit_X).__name__}")  # noqa: SLF001
     brute = model._fit_method == "brute"  # noqa: SLF001
-    if metric == "cosine" and points.dtype == np.float32:
-        raise refuse(model, "metric='cosine' and training data of float32", "rounds as its table does")
+    rounding = "exact"
+    if brute and metric == "euclidean":
+        rounding = "expanded"
+    elif brute and points.dtype == np.float32:
+        rounding = "float32"
+    elif model._fit_method == "ball_tree":  # noqa: SLF001
+        rounding = "ball"
     radius = type(model).__name__.startswith("Radius")
     p = float(parameters.get("p", 2.0))
     if metric == "minkowski" and p < 1:
@@ -131,7 +144,7 @@ def _neighbors(
         count=0 if radius else int(model.n_neighbors),
         radius=float(model.radius) if radius else 0.0,
         by_distance=model.weights == "distance",
-        expanded=brute and metric == "euclidean",
+        rounding=rounding,
         groups=groups,
     )
     found = build.add(operator, checked(model, build, table))

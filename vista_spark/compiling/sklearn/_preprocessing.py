@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Clip, Compare, Impute, Linear, Normalise, Output, Select
+from optimizer.compiling import Arithmetic, Clip, Compare, Linear, Normalise, Output
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import checked, plain, refuse
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "lower_binarizer",
-    "lower_imputer",
     "lower_max_abs",
     "lower_min_max",
     "lower_normalizer",
@@ -92,23 +91,6 @@ def lower_normalizer(model: Any, build: Builder, table: str) -> Mapping[str, Out
 def lower_binarizer(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the threshold."""
     return {"transform": Output(build.add(Compare(float(model.threshold)), checked(model, build, table)))}
-
-
-@parser("sklearn.SimpleImputer")
-def lower_imputer(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
-    """Lower an imputer of numbers; a column without a statistic is left out, as the library does."""
-    values = np.asarray(model.statistics_)
-    if values.dtype.kind not in "fiu" or not np.isreal(model.missing_values):
-        raise refuse(model, f"values of type {values.dtype} and missing_values={model.missing_values!r}")
-    if model.add_indicator:
-        raise refuse(model, "add_indicator=True")
-    rows = checked(model, build, table)
-    empty = np.isnan(values.astype(np.float64))
-    if empty.any() and not model.keep_empty_features:
-        rows = build.add(Select(np.flatnonzero(~empty)), rows)
-        values = values[~empty]
-    missing = float("nan") if model.missing_values is None else float(model.missing_values)
-    return {"transform": Output(build.add(Impute(values.astype(np.float64), missing), rows))}
 
 
 @parser("sklearn.PCA", "sklearn.IncrementalPCA")

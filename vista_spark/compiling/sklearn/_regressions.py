@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.compiling import Arithmetic, Cast, Clip, Finite, Interpolate, Linear, Output, Within
 from vista_spark.compiling._registry import parser
-from vista_spark.compiling.sklearn._checks import checked, plain, widened
+from vista_spark.compiling.sklearn._checks import checked, knot_side, plain, widened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ def lower_isotonic(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
         if model.out_of_bounds == "raise":
             reason = f"a number outside of {float(x[0])} to {float(x[-1])}, which IsotonicRegression refuses"
             rows = build.add(Within(x[:1].astype(np.float64), x[-1:].astype(np.float64), reason), rows)
-        values = build.add(Interpolate(x, y), rows)
+        values = build.add(Interpolate(x, y, knot_side(x)), rows)
     return {"predict": Output(values, flat=True), "transform": Output(values, flat=True)}
 
 

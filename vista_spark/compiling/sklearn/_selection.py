@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from optimizer.compiling import Output, Select
-from vista_spark.compiling._registry import parser
+from vista_spark.compiling._registry import lower, parser
 from vista_spark.compiling.sklearn._checks import checked
+from vista_spark.compiling.sklearn._members import available
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from optimizer.compiling import Builder
 
-__all__ = ["lower_selection"]
+__all__ = ["lower_elimination", "lower_selection"]
 
 
 @parser(
     "sklearn.GenericUnivariateSelect",
-    "sklearn.RFE",
-    "sklearn.RFECV",
     "sklearn.SelectFdr",
     "sklearn.SelectFpr",
     "sklearn.SelectFromModel",
@@ -31,5 +30,15 @@ __all__ = ["lower_selection"]
 )
 def lower_selection(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the columns that are kept."""
-    rows = checked(model, build, table)
-    return {"transform": Output(build.add(Select(model.get_support(indices=True)), rows))}
+    return {"transform": Output(_selected(model, build, table))}
+
+
+@parser("sklearn.RFE", "sklearn.RFECV")
+def lower_elimination(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower the columns that are kept, and the model that was fitted on them."""
+    rows = _selected(model, build, table)
+    return {**available(model, lower(model.estimator_, build, rows)), "transform": Output(rows)}
+
+
+def _selected(model: Any, build: Builder, table: str) -> str:
+    return build.add(Select(model.get_support(indices=True)), checked(model, build, table))

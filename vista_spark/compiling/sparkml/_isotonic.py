@@ -32,7 +32,7 @@ def lower_isotonic(model: Any, columns: Columns) -> None:
         line = last
     else:
         held = columns.add(Clip(float(bounds[0]), float(bounds[-1])), node)
-        line = columns.add(Interpolate(bounds.copy(), values.copy()), held)
+        line = columns.add(Interpolate(bounds.copy(), values.copy(), "right", "clip"), held)
         # The search of the library finds NaN after the last boundary.
         line = columns.add(Choose(), columns.add(Function("is_nan"), node), last, line)
     columns.give(model.getPredictionCol(), line, flat=True, role="predict")

@@ -1,0 +1,28 @@
+"""From scores to the quantity that a model was fitted for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._operator import Operator, check_choice
+
+__all__ = ["Link"]
+
+_KINDS = ("exp", "exp2", "softplus", "signed square", "logistic of float32", "softmax of float32")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Link(Operator):
+    """A function of each number, or of each row.
+
+    Parameters
+    ----------
+    kind : {"exp", "exp2", "softplus", "signed square", "logistic of float32", "softmax of float32"}
+        ``exp(x)``, ``2 ** x``, ``log(1 + exp(x))``, ``x * |x|``; and two that round each step to float32, so that
+        scores which are all but equal come out equal where a library that computes so has it.
+    """
+
+    kind: str
+
+    def __post_init__(self) -> None:
+        check_choice("Link", "kind", self.kind, _KINDS)

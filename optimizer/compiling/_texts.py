@@ -1,0 +1,175 @@
+"""Operators on whole texts: counts of their terms, as rows that are all but empty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ._errors import ProgramError
+from ._operator import Operator, check_choice, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Bag", "Damped", "HasText", "SparseRows"]
+
+
+class SparseRows:
+    """A table whose zeros are left out, row by row.
+
+    Parameters
+    ----------
+    starts : int64 array of shape (rows + 1,)
+        Where the numbers of each row begin, and where the last ones end.
+    columns : int64 array of shape (numbers,)
+        Ascending in each row.
+    values : array of shape (numbers,)
+    width : int
+        Columns of the table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = SparseRows(np.array([0, 1, 1, 3]), np.array([2, 0, 1]), np.array([5.0, 6.0, 7.0]), 3)
+    >>> rows[1:].columns.tolist(), len(rows)
+    ([0, 1], 3)
+    """
+
+    def __init__(self, starts: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[Any], width: int) -> None:
+        self.starts, self.columns, self.values, self.width = starts, columns, values, width
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.starts) - 1
+
+    def __getitem__(self, rows: slice) -> SparseRows:
+        """Some rows, one after the other."""
+        first, last, _ = rows.indices(len(self))
+        starts = self.starts[first : max(last, first) + 1]
+        numbers = slice(int(starts[0]), int(starts[-1]))
+        return SparseRows(starts - starts[0], self.columns[numbers], self.values[numbers], self.width)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Bag(Operator):
+    """How often each term is in a text, and what becomes of the counts.
+
+    The host does it, and gives :class:`SparseRows`. A text is made lower case, loses accents, becomes tokens and
+    n-grams, which are counted. A row without a text has NaN in its first column.
+
+    Parameters
+    ----------
+    columns : int64 array of shape (1,)
+        Column of the program's input.
+    lowercase : bool
+    accents : {"", "ascii", "unicode"}
+        How accents are taken off.
+    pattern : str
+        Regular expression of a token, for words.
+    analyzer : {"word", "char", "char_wb"}
+    least, most : int
+        Tokens, or characters, of an n-gram.
+    stop_words : sequence of str
+        Tokens that do not count.
+    encoding, errors : str
+        How bytes are decoded.
+    terms : sequence of str
+        What each column counts. None, where terms are hashed.
+    buckets : int
+        Columns that terms are hashed to by MurmurHash3, or 0.
+    signs : bool
+        Whether the sign of its hash is that of a term.
+    binary : bool
+        Whether a term counts once.
+    sublinear : bool
+        Whether counts become ``log(count) + 1``.
+    weights : array of shape (width,), or (0,)
+        What each column is multiplied by, if anything.
+    norm : {"", "l1", "l2", "max"}
+        What each row is divided by.
+    dtype : {"float32", "float64"}
+    """
+
+    arity: ClassVar[int | None] = 0
+    host: ClassVar[bool] = True
+
+    columns: NDArray[np.int64]
+    lowercase: bool
+    accents: str
+    pattern: str
+    analyzer: str
+    least: int
+    most: int
+    stop_words: Sequence[str]
+    encoding: str
+    errors: str
+    terms: Sequence[str]
+    buckets: int
+    signs: bool
+    binary: bool
+    sublinear: bool
+    weights: NDArray[Any]
+    norm: str
+    dtype: str
+
+    def __post_init__(self) -> None:
+        check_choice("Bag", "accents", self.accents, ("", "ascii", "unicode"))
+        check_choice("Bag", "analyzer", self.analyzer, ("word", "char", "char_wb"))
+        check_choice("Bag", "norm", self.norm, ("", "l1", "l2", "max"))
+        check_choice("Bag", "dtype", self.dtype, ("float32", "float64"))
+        if bool(self.terms) == bool(self.buckets) or len(self.columns) != 1:
+            raise ProgramError(f"Bag of {len(self.terms)} terms, {self.buckets} buckets, {len(self.columns)} columns")
+        if len(self.weights) not in {0, len(self.terms)}:
+            raise ProgramError(f"Bag of {len(self.terms)} terms and {len(self.weights)} weights")
+
+    def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - it reads a column, not tables
+        """Columns of the result."""
+        return self.buckets or len(self.terms)
+
+    def explain(self) -> str:
+        """Describe the operator in a few words."""
+        what = f"{self.buckets:,} buckets" if self.buckets else f"{len(self.terms):,} terms"
+        grams = f"{self.analyzer} {self.least} to {self.most}"
+        return f"Bag(column {int(self.columns[0])}, {grams}, {what}, norm={self.norm!r})"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HasText(Operator):
+    """Hold rows to texts: a row in which :class:`Bag` found none is bad. The numbers pass unchanged.
+
+    Parameters
+    ----------
+    who : str
+        The model that the message names.
+    """
+
+    who: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Damped(Operator):
+    """Counts, weighted: ``log(count) + 1`` of those that are not zero, times a weight; rows over their norm.
+
+    Parameters
+    ----------
+    sublinear : bool
+        Whether counts are damped.
+    weights : array of shape (width,), or (0,)
+        None, where they do not count.
+    norm : {"", "l1", "l2", "max"}
+    """
+
+    sublinear: bool
+    weights: NDArray[Any]
+    norm: str
+
+    def __post_init__(self) -> None:
+        check_choice("Damped", "norm", self.norm, ("", "l1", "l2", "max"))
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        return width_of(self, inputs[0], len(self.weights)) if len(self.weights) else inputs[0]

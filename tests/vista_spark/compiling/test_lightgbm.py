@@ -1,0 +1,203 @@
+"""Compiled models of LightGBM against the library: equal classes and leaves, equal values."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+lightgbm = pytest.importorskip("lightgbm")
+
+from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from tree_agreement import agree, holes, near_thresholds, strange
+
+from optimizer.compiling import STRATEGIES, UnsupportedOperatorError
+from vista_spark.compiling import compile_pipeline, read_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from vista_spark.compiling import CompiledPipeline
+
+# Of the library: parameters with two names, and eval_set=, which its older releases want.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore:The argument 'eval_set':FutureWarning")
+
+DRAW = np.random.default_rng(0)
+IRIS, SPECIES = (np.concatenate([part] * 3) for part in load_iris(return_X_y=True))
+ROWS = len(IRIS)
+# Four lengths, categories of forty and of six, and a number that is often zero.
+TABLE = np.column_stack(
+    [
+        IRIS + DRAW.normal(size=IRIS.shape) * 0.3,
+        DRAW.integers(0, 40, ROWS),
+        DRAW.integers(0, 6, ROWS),
+        np.where(DRAW.random(ROWS) < 0.4, 0, DRAW.normal(size=ROWS)),
+    ]
+)
+MISSING = holes(TABLE)
+ASKED = np.concatenate([MISSING, strange(TABLE, more=(np.inf, -np.inf, 1e39))])
+SMALL = {"n_estimators": 6, "num_leaves": 9, "min_child_samples": 3, "verbose": -1, "n_jobs": 1}
+Classifier = partial(lightgbm.LGBMClassifier, **SMALL)
+Regressor = partial(lightgbm.LGBMRegressor, **SMALL)
+
+
+def held(model: Any, table: NDArray[Any] = ASKED, **options: Any) -> CompiledPipeline:
+    compiled = compile_pipeline(model)
+    leaves = {"apply": partial(model.predict, pred_leaf=True)}
+    return agree(model, near_thresholds(compiled, table), truth=leaves, compiled=compiled, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"boosting_type": "dart"},
+        {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.6},
+        {"data_sample_strategy": "goss"},
+        {"zero_as_missing": True},
+        {"use_missing": False},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+@pytest.mark.parametrize("categories", ["auto", [4, 5]], ids=["numbers", "categories"])
+def test_every_kind_of_boosting_and_of_missing(options: dict[str, Any], categories: Any) -> None:
+    for table in (TABLE, MISSING):
+        held(Classifier(**options).fit(table, SPECIES, categorical_feature=categories))
+    names = np.array(["no", "yes"])[(SPECIES > 0).astype(int)]
+    held(Classifier(**options).fit(MISSING, names, categorical_feature=categories))
+    held(Regressor(**options).fit(MISSING, SPECIES, categorical_feature=categories))
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        "regression_l1",
+        "huber",
+        "fair",
+        "poisson",
+        "quantile",
+        "mape",
+        "gamma",
+        "tweedie",
+        "cross_entropy",
+        "cross_entropy_lambda",
+    ],
+)
+def test_every_objective(objective: str) -> None:
+    target = DRAW.random(ROWS) if "cross" in objective else SPECIES + 1.0
+    held(Regressor(objective=objective).fit(MISSING, target))
+
+
+def test_objectives_with_options() -> None:
+    held(Regressor(reg_sqrt=True).fit(MISSING, SPECIES - 1.0))
+    held(Classifier(objective="multiclassova", sigmoid=0.7).fit(MISSING, SPECIES))
+    held(Classifier(sigmoid=2.3).fit(MISSING, SPECIES > 0))
+    held(lightgbm.LGBMRanker(**SMALL).fit(MISSING, SPECIES, group=[90] * 5))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_takes_categories_and_missing(strategy: str) -> None:
+    model = Classifier(zero_as_missing=True).fit(MISSING, SPECIES, categorical_feature=[4, 5])
+    held(model, strategies=(strategy,))
+
+
+@pytest.mark.parametrize("table", [TABLE, MISSING], ids=["whole", "missing"])
+def test_leaves_with_linear_models(table: NDArray[Any]) -> None:
+    """A row with NaN in one of a leaf's columns gets the leaf's plain value."""
+    compiled = held(Regressor(linear_tree=True).fit(table, SPECIES))
+    assert "LinearLeaves" in compiled.explain()
+    held(Classifier(linear_tree=True).fit(table, SPECIES))
+
+
+def test_a_threshold_is_not_rounded_to_float32() -> None:
+    """Rounded, one of two doubles that are one float32 would be on the wrong side."""
+    low, high = 0.1, 0.1 + 1e-12
+    table = np.where(np.arange(40) % 2, high, low)[:, None]
+    model = lightgbm.LGBMRegressor(n_estimators=1, min_child_samples=1, min_data_in_bin=1, verbose=-1)
+    model.fit(table, np.arange(40) % 2)
+    compiled = held(model, table)
+    assert len(np.unique(compiled.predict(table))) == 2
+
+
+def test_what_is_all_but_zero_is_zero() -> None:
+    """LightGBM drops numbers within 1e-35 of zero before it compares: at a threshold there, they go as zero does."""
+    table = np.repeat([-1.0, 0.0], 30)[:, None]
+    model = lightgbm.LGBMRegressor(n_estimators=1, min_child_samples=1, verbose=-1).fit(
+        table, np.repeat([0.0, 1.0], 30)
+    )
+    tiny = float(np.float32(1e-35))
+    edges = [end * np.nextafter(tiny, side) for end in (-1, 1) for side in (0, tiny, 1)]
+    held(model, np.array([*edges, -1.0, 0.0, -0.0, 5e-324])[:, None])
+
+
+def test_a_category_is_cut_to_a_whole_number() -> None:
+    """Toward zero: minus one half is category 0, and minus one is none."""
+    codes = np.arange(120) % 6
+    model = Regressor(min_data_per_group=1, cat_smooth=0, cat_l2=0, max_cat_to_onehot=1)
+    model.fit(codes[:, None], (codes % 5 == 0) * 1.0, categorical_feature=[0])
+    compiled = held(model, np.array([-0.5, -1.0, -0.999, 0.0, 0.9, 5.5, 6.0, 1e10, -1e10, 2.0**32, np.nan])[:, None])
+    assert compiled.predict([[-0.5]]) == compiled.predict([[0.0]]) != compiled.predict([[-1.0]])
+
+
+def test_the_best_iteration_is_the_last() -> None:
+    model = Classifier(learning_rate=0.5).set_params(n_estimators=60)
+    stop = lightgbm.early_stopping(3, verbose=False)
+    model.fit(MISSING[:300], SPECIES[:300], eval_set=[(MISSING[300:], SPECIES[:150])], callbacks=[stop])
+    compiled = held(model)
+    assert compiled.apply(ASKED).shape[1] == 3 * model.best_iteration_ < 180
+
+
+def test_trees_of_one_leaf_and_one_tree() -> None:
+    held(Regressor().fit(TABLE, np.ones(ROWS)))
+    held(Regressor(objective="poisson").set_params(n_estimators=1).fit(TABLE, SPECIES))
+
+
+def test_boosters_and_their_files(tmp_path: Path) -> None:
+    booster = lightgbm.train(
+        {"objective": "multiclass", "num_class": 3, "verbose": -1, "num_threads": 1},
+        lightgbm.Dataset(MISSING, SPECIES, categorical_feature=[4, 5]),
+        4,
+    )
+    held(booster)
+    booster.save_model(tmp_path / "model.txt")
+    compiled = compile_pipeline(read_model(tmp_path / "model.txt"))
+    np.testing.assert_array_equal(compiled.apply(ASKED), booster.predict(ASKED, pred_leaf=True))
+    np.testing.assert_allclose(compiled.predict(ASKED), booster.predict(ASKED), rtol=1e-9)
+    text = (tmp_path / "model.txt").read_text()
+    for wrong in (text[: len(text) // 4], text.replace("leaf_value=", "leaf_value=1 "), "tree\nversion=v4\n"):
+        (tmp_path / "model.txt").write_text(wrong)
+        with pytest.raises(UnsupportedOperatorError, match="model text of LightGBM"):
+            read_model(tmp_path / "model.txt")
+
+
+def test_inside_a_pipeline_of_scikit_learn_and_with_names() -> None:
+    frame = pd.DataFrame(MISSING, columns=list("abcdefg"))
+    model = make_pipeline(StandardScaler(), Classifier()).fit(MISSING, SPECIES)
+    assert "apply" not in agree(model, MISSING).outputs
+    named = Classifier().fit(frame, SPECIES)
+    compiled = compile_pipeline(named)
+    assert compiled.columns == tuple("abcdefg")
+    assert (compiled.predict(frame[frame.columns[::-1]]) == named.predict(frame)).all()
+    assert compile_pipeline(Classifier().fit(MISSING, SPECIES)).columns is None
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(UnsupportedOperatorError, match="LGBMRegressor with an objective of your own"):
+        compile_pipeline(
+            Regressor(objective=lambda truth, found: (found - truth, np.ones_like(truth))).fit(TABLE, SPECIES)
+        )
+    coded, texts = (
+        pd.DataFrame({"a": pd.Categorical(values[:ROWS]), "b": TABLE[:, 0]})
+        for values in (np.arange(ROWS) % 4, np.array(["x", "y", "z"])[np.arange(ROWS) % 3])
+    )
+    with pytest.raises(UnsupportedOperatorError, match="whose first category is 'x'"):
+        compile_pipeline(Classifier().fit(texts, SPECIES))
+    model = Classifier().fit(coded, SPECIES)
+    assert (compile_pipeline(model).predict(coded.astype(float)) == model.predict(coded)).all()

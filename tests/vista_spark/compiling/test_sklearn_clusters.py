@@ -1,0 +1,67 @@
+"""Clusterings, against scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.cluster import AffinityPropagation, Birch, BisectingKMeans, KMeans, MeanShift, MiniBatchKMeans
+from sklearn.datasets import load_digits, load_iris, load_wine
+
+from optimizer.compiling import UnsupportedOperatorError
+from tests.support.agreement import agree
+from vista_spark import compile_pipeline
+
+MODELS = (
+    KMeans(4, n_init=2, random_state=0),
+    MiniBatchKMeans(3, n_init=1, random_state=0),
+    BisectingKMeans(7, random_state=0),
+    BisectingKMeans(1, random_state=0),
+    MeanShift(),
+    AffinityPropagation(random_state=0),
+    Birch(n_clusters=3),
+    Birch(n_clusters=None, threshold=0.8),
+)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize("data", [load_iris, load_wine], ids=["iris", "wine"])
+def test_clusters(model: Any, data: Any) -> None:
+    table = data().data
+    table = table / table.std(axis=0)
+    # The library's own distances lose digits beside a centre: its root of an error of 1e-16 is 1e-8.
+    compiled = agree(model.fit(table[::2]), table, 20 * table, near=1e-6)
+    assert compiled.predict(table).dtype == model.predict(table).dtype
+
+
+@pytest.mark.parametrize("model", [KMeans(3, n_init=1), BisectingKMeans(4), Birch(n_clusters=2), MeanShift()], ids=str)
+def test_of_float32(model: Any) -> None:
+    table = load_iris().data.astype(np.float32)
+    agree(model.fit(table[::2]), table)
+
+
+@pytest.mark.parametrize("model", [KMeans(5, n_init=1, random_state=0), BisectingKMeans(9, random_state=0)], ids=str)
+def test_many_columns(model: Any) -> None:
+    table = load_digits().data
+    agree(model.fit(table[::4]), table, near=1e-6)
+
+
+def test_a_row_between_centres_goes_to_the_first() -> None:
+    rows = np.array([[0.0, 0], [0, 8], [8, 0], [8, 8]])
+    between = np.array([[4.0, 4], [4, 0], [0, 4], [4, 8], [4, 2**20], [2**20, 4]])
+    for model in (KMeans(4, n_init=1, random_state=0), BisectingKMeans(4, random_state=0), Birch(n_clusters=None)):
+        agree(model.fit(rows), between)
+
+
+def test_distances_are_exact_beside_a_centre() -> None:
+    centres = np.array([[1e6, 1e6], [1e6 + 1, 1e6]])
+    compiled = compile_pipeline(KMeans(2, init=centres, n_init=1).fit(centres))
+    np.testing.assert_array_equal(compiled.transform(centres + np.array([0, 2.0**-20])).min(axis=1), 2.0**-20)
+
+
+def test_what_predicts_nothing_is_refused() -> None:
+    table = load_iris().data
+    model = AffinityPropagation(affinity="precomputed", random_state=0).fit(-np.abs(table @ table.T))
+    with pytest.raises(UnsupportedOperatorError, match="AffinityPropagation with no centres"):
+        compile_pipeline(model)

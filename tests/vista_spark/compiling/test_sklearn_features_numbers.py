@@ -1,0 +1,210 @@
+"""Featurizers of numbers against scikit-learn: curves, bins, products, imputers, projections, kernel maps."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.datasets import load_diabetes
+from sklearn.decomposition import NMF, PCA, FactorAnalysis, FastICA, IncrementalPCA, KernelPCA
+from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
+from sklearn.kernel_approximation import (
+    AdditiveChi2Sampler,
+    Nystroem,
+    PolynomialCountSketch,
+    RBFSampler,
+    SkewedChi2Sampler,
+)
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    KernelCenterer,
+    PolynomialFeatures,
+    PowerTransformer,
+    QuantileTransformer,
+    SplineTransformer,
+)
+from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
+
+from optimizer.compiling import UnsupportedOperatorError
+from vista_spark import compile_pipeline
+from vista_spark.errors import InvalidArgumentError
+
+# IterativeImputer asks for this import before its own.
+importlib.import_module("sklearn.experimental.enable_iterative_imputer")
+IterativeImputer = importlib.import_module("sklearn.impute").IterativeImputer
+
+TABLE = (load_diabetes().data[:, :5] * 30).astype(np.float32).astype(np.float64)
+FAR = np.concatenate([TABLE, 5 * TABLE, 100 * TABLE[:1], np.zeros((1, 5)), -np.zeros((1, 5))])
+HOLES = np.where(np.random.default_rng(0).random(TABLE.shape) < 0.2, np.nan, TABLE)
+GRID = np.round(TABLE)
+ABOVE = np.abs(FAR) + 0.01
+
+
+def name(value: Any) -> str:
+    return repr(value)[:60] if hasattr(value, "fit") else ""
+
+
+def same(model: Any, train: Any, table: Any) -> None:
+    model.fit(train)
+    compiled = compile_pipeline(model)
+    for dtype in (np.float64, np.float32):
+        given = table.astype(dtype)
+        truth, ours = model.transform(given), compiled.transform(given)
+        truth = truth.toarray() if hasattr(truth, "toarray") else truth
+        assert ours.shape == truth.shape
+        assert (ours.dtype.kind == "b") == (truth.dtype.kind == "b")
+        tolerance = 1e-9 if dtype == np.float64 else 1e-5
+        scale = max(1.0, float(np.nanmax(np.abs(truth.astype(float)))))
+        np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("function", [np.log1p, np.abs, np.exp, np.cbrt, np.sign, np.isnan, np.rint, np.sqrt, np.cos])
+def test_functions_of_numpy(function: Any) -> None:
+    table = np.array([[0.0, 1.0, 8.0, 27.0, -0.0], [0.5, 1.5, 2.5, 1e-300, np.nan], [3.0, 1e30, 0.1, np.inf, 1e-5]])
+    with np.errstate(all="ignore"):
+        model = FunctionTransformer(function).fit(table)
+        np.testing.assert_allclose(compile_pipeline(model).transform(table), model.transform(table), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("model", "train", "table"),
+    [
+        (PowerTransformer(), TABLE, FAR),
+        (PowerTransformer(standardize=False), HOLES, HOLES),
+        (PowerTransformer("box-cox"), ABOVE, ABOVE),
+        *((QuantileTransformer(n_quantiles=30), TABLE, near) for near in (FAR, HOLES)),
+        (QuantileTransformer(n_quantiles=30, output_distribution="normal"), TABLE, FAR),
+        # Repeated quantiles: the mean of both ends.
+        (QuantileTransformer(n_quantiles=100), GRID, FAR),
+        (QuantileTransformer(n_quantiles=100, output_distribution="normal"), GRID, GRID),
+        (SimpleImputer(add_indicator=True), HOLES, HOLES),
+        (SimpleImputer(missing_values=0, strategy="median"), GRID, GRID),
+        (SimpleImputer(strategy="constant", fill_value=7, add_indicator=True), HOLES, HOLES),
+        (MissingIndicator(), HOLES, HOLES),
+        (MissingIndicator(missing_values=-1, features="all"), GRID, GRID),
+        (IterativeImputer(max_iter=4, tol=10), HOLES, HOLES[:200]),
+        (
+            IterativeImputer(Ridge(), max_iter=2, tol=10, add_indicator=True, min_value=-1, max_value=1),
+            HOLES,
+            HOLES[:200],
+        ),
+        (PCA(2, whiten=True), TABLE, FAR),
+        (IncrementalPCA(2, whiten=True), TABLE, FAR),
+        (FastICA(3, whiten="unit-variance", random_state=0, max_iter=1000), TABLE, TABLE),
+        (FactorAnalysis(2), TABLE, TABLE),
+        *((KernelPCA(3, kernel=kind, gamma=0.05), TABLE[:90], TABLE) for kind in ("linear", "poly", "rbf", "cosine")),
+        *((Nystroem(kind, n_components=20), TABLE, TABLE) for kind in ("linear", "cosine", "laplacian")),
+        (Nystroem("rbf", gamma=0.1, n_components=20), TABLE, TABLE),
+        (RBFSampler(random_state=0), TABLE, TABLE),
+        (SkewedChi2Sampler(random_state=0), ABOVE, ABOVE),
+        *((AdditiveChi2Sampler(sample_steps=steps), np.abs(GRID), np.abs(GRID)) for steps in (1, 2, 3)),
+        *((PolynomialCountSketch(degree=3, coef0=c, n_components=16, random_state=0), TABLE, TABLE) for c in (0, 1)),
+        (GaussianRandomProjection(3), TABLE, TABLE),
+        (SparseRandomProjection(3), TABLE, TABLE),
+        (KernelCenterer(), TABLE[:50] @ TABLE[:50].T, TABLE[:80] @ TABLE[:50].T),
+    ],
+    ids=name,
+)
+def test_rows_are_transformed_as_by_the_library(model: Any, train: Any, table: Any) -> None:
+    same(model, train, table)
+
+
+@pytest.mark.parametrize("encode", ["ordinal", "onehot", "onehot-dense"])
+@pytest.mark.parametrize("strategy", ["uniform", "quantile", "kmeans"])
+def test_bins(encode: str, strategy: str) -> None:
+    train = TABLE[:, [0, 2, 3, 4]]
+    more = {"quantile_method": "averaged_inverted_cdf"} if strategy == "quantile" else {}
+    model = KBinsDiscretizer(4, encode=encode, strategy=strategy, subsample=None, **more).fit(train)
+    edges = np.full((9, 4), 0.0)
+    for column, own in enumerate(model.bin_edges_):
+        edges[: 3 * len(own[1:-1]), column] = np.concatenate(
+            [np.nextafter(own[1:-1], -np.inf), own[1:-1], np.nextafter(own[1:-1], np.inf)]
+        )
+    same(model, train, np.concatenate([FAR[:, [0, 2, 3, 4]], edges]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"degree": (2, 3)},
+        {"degree": (0, 2), "order": "F"},
+        {"degree": 3, "interaction_only": True},
+        {"degree": (2, 4), "include_bias": False},
+        {"degree": 1},
+        {"degree": 0},
+        {"degree": (3, 3), "interaction_only": True},
+        {"degree": 7, "interaction_only": True},
+    ],
+    ids=str,
+)
+def test_polynomials(options: dict[str, Any]) -> None:
+    same(PolynomialFeatures(**options), TABLE, TABLE[:50])
+
+
+@pytest.mark.parametrize("extrapolation", ["constant", "linear", "continue", "periodic"])
+@pytest.mark.parametrize("degree", [1, 2, 3])
+@pytest.mark.parametrize("knots", ["uniform", "quantile"])
+def test_splines(extrapolation: Any, degree: int, knots: Any) -> None:
+    model = SplineTransformer(5, degree, knots=knots, extrapolation=extrapolation, include_bias=degree > 1)
+    same(model, TABLE, FAR[:-3])
+
+
+def test_other_splines() -> None:
+    same(SplineTransformer(handle_missing="zeros"), HOLES, HOLES)
+    same(SplineTransformer(sparse_output=True), TABLE, TABLE)
+    same(SplineTransformer(degree=0, extrapolation="linear"), TABLE, FAR[:-3])
+    own = np.array([[-9.0], [-1.0], [0.5], [9.0]]).repeat(5, axis=1)
+    same(SplineTransformer(knots=own, degree=2), TABLE, TABLE)
+
+
+@pytest.mark.parametrize(
+    ("model", "train", "wrong", "message"),
+    [
+        (PowerTransformer("box-cox"), ABOVE, 0.0, "not positive"),
+        (SkewedChi2Sampler(skewedness=1.0), ABOVE, -1.0, r"at or below -1.0"),
+        (AdditiveChi2Sampler(), ABOVE, -1e-300, "below zero"),
+        (SplineTransformer(extrapolation="error"), TABLE, 1e5, "beyond its knots"),
+        (MissingIndicator(missing_values=0.0), np.array([[0.0, 1], [1, 1]]).repeat(3, axis=0), 0.0, "none in training"),
+        (QuantileTransformer(n_quantiles=9), TABLE, np.inf, "an infinity"),
+    ],
+    ids=name,
+)
+def test_rows_that_the_library_refuses(model: Any, train: Any, wrong: float, message: str) -> None:
+    compiled = compile_pipeline(model.fit(train))
+    table = train[:4].copy()
+    table[2, 1] = wrong
+    with pytest.raises(ValueError):  # noqa: PT011 - the library's own words
+        model.transform(table)
+    with pytest.raises(InvalidArgumentError, match=f"row 2 .*{message}"):
+        compiled.transform(table)
+
+
+def test_a_row_of_nothing_for_the_iterative_imputer() -> None:
+    compiled = compile_pipeline(IterativeImputer(max_iter=2, tol=10).fit(HOLES))
+    with pytest.raises(InvalidArgumentError, match="depends on the other rows"):
+        compiled.transform(np.full((1, 5), np.nan))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (NMF(2, max_iter=500), "NMF .*solves a problem for each row"),
+        (KNNImputer(), "KNNImputer .*order of numpy's partition"),
+        (FunctionTransformer(lambda x: x), "FunctionTransformer with func="),
+        (FunctionTransformer(np.reciprocal), "reciprocal"),
+        (FunctionTransformer(np.sqrt, kw_args={"dtype": float}), "kw_args"),
+        (IterativeImputer(sample_posterior=True, max_iter=2, tol=10), "sample_posterior=True"),
+        (SplineTransformer(degree=0), "degree=0"),
+    ],
+    ids=lambda given: type(given).__name__ if isinstance(given, BaseEstimator) else "",
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_what_is_refused(model: Any, message: str) -> None:
+    with pytest.raises(UnsupportedOperatorError, match=message):
+        compile_pipeline(model.fit(ABOVE[:50]))

@@ -1,0 +1,215 @@
+"""Compiled models of XGBoost against the library: equal classes and leaves, values within its float32."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+xgboost = pytest.importorskip("xgboost")
+
+from sklearn.datasets import load_iris
+from tree_agreement import agree, holes, near_thresholds, strange
+
+from optimizer.compiling import STRATEGIES, Trees, UnsupportedOperatorError
+from vista_spark.compiling import compile_pipeline, read_model
+from vista_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from vista_spark.compiling import CompiledPipeline
+
+DRAW = np.random.default_rng(0)
+IRIS, SPECIES = (np.concatenate([part] * 3) for part in load_iris(return_X_y=True))
+ROWS = len(IRIS)
+TABLE = np.column_stack(
+    [
+        IRIS + DRAW.normal(size=IRIS.shape) * 0.3,
+        DRAW.integers(0, 40, ROWS),
+        DRAW.integers(0, 6, ROWS),
+        np.where(DRAW.random(ROWS) < 0.4, 0, DRAW.normal(size=ROWS)),
+    ]
+)
+MISSING = holes(TABLE)
+ASKED = np.concatenate([MISSING, strange(TABLE)])
+BOTH = np.stack([SPECIES, SPECIES * 2.0 + 1], axis=1)
+SMALL = {"n_estimators": 6, "max_depth": 4, "n_jobs": 1}
+CODES = {"feature_types": [*"qqqqccq"], "enable_categorical": True, "max_cat_to_onehot": 3}
+Classifier = partial(xgboost.XGBClassifier, **SMALL)
+Regressor = partial(xgboost.XGBRegressor, **SMALL)
+
+
+def held(model: Any, table: NDArray[Any] = ASKED, **options: Any) -> CompiledPipeline:
+    compiled = compile_pipeline(model)
+    rows = near_thresholds(compiled, table)
+    return agree(model, rows, **{"relative": 1e-5, "absolute": 1e-7, "compiled": compiled, **options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"booster": "dart", "rate_drop": 0.3},
+        {"num_parallel_tree": 3, "subsample": 0.5},
+        {"missing": 0.0},
+        {"tree_method": "exact", "gamma": 1.5},
+        {"base_score": 0.3, "grow_policy": "lossguide", "max_leaves": 9},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+@pytest.mark.parametrize("categories", [{}, CODES], ids=["numbers", "categories"])
+def test_every_kind_of_trees(options: dict[str, Any], categories: dict[str, Any]) -> None:
+    if categories and options.get("tree_method") == "exact":
+        categories = {}  # the library takes none there; pruned nodes stay in the document
+    held(Classifier(**options, **categories).fit(MISSING, SPECIES))
+    held(Classifier(**options, **categories).fit(MISSING, SPECIES > 0))
+    held(Regressor(**options, **categories).fit(MISSING, SPECIES))
+    held(Classifier(**options, **categories).fit(MISSING, np.stack([SPECIES > 0, SPECIES > 1], axis=1)))
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        "reg:squaredlogerror",
+        "reg:logistic",
+        "reg:pseudohubererror",
+        "reg:absoluteerror",
+        "count:poisson",
+        "reg:gamma",
+        "reg:tweedie",
+        "survival:cox",
+        "binary:logitraw",
+        "binary:hinge",
+    ],
+)
+def test_every_objective(objective: str) -> None:
+    whole = "log" in objective or "hinge" in objective
+    held(Regressor(objective=objective).fit(MISSING, (SPECIES > 0) * 1.0 if whole else SPECIES + 1.0))
+
+
+def test_objectives_of_classes() -> None:
+    held(Classifier(objective="multi:softmax").fit(MISSING, SPECIES))
+    held(Classifier(objective="binary:hinge").fit(MISSING, SPECIES > 0))
+    held(Classifier(objective="binary:logitraw").fit(MISSING, SPECIES > 0))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_takes_vectors_in_leaves(strategy: str) -> None:
+    vectors = partial(Regressor, multi_strategy="multi_output_tree", tree_method="hist")
+    held(vectors().fit(MISSING, BOTH), strategies=(strategy,))
+    held(
+        Classifier(multi_strategy="multi_output_tree", tree_method="hist").fit(MISSING, SPECIES), strategies=(strategy,)
+    )
+
+
+def test_several_targets_have_a_base_score_each() -> None:
+    held(Regressor().fit(MISSING, BOTH))
+    held(Regressor(objective="reg:quantileerror", quantile_alpha=[0.1, 0.6]).fit(MISSING, SPECIES))
+
+
+def test_sums_are_of_float32_in_the_order_of_the_trees() -> None:
+    """The same bits, without which classes that are all but equal may change places."""
+    model = Regressor().set_params(n_estimators=80).fit(MISSING, SPECIES + 1000.0)
+    compiled = compile_pipeline(model)
+    np.testing.assert_array_equal(compiled.predict(ASKED), model.predict(ASKED))
+    trees = next(node.operator for node in compiled.program.nodes if isinstance(node.operator, Trees))
+    assert trees.value.dtype == np.float32
+
+
+def test_probabilities_that_round_to_one_half_are_of_the_first_class() -> None:
+    """The margin is above zero, yet the library's float32 has one half for its probability."""
+    model = Classifier(base_score=0.5).set_params(n_estimators=1, max_depth=1, learning_rate=1e-8)
+    model.fit(TABLE, SPECIES > 0)
+    assert (model.get_booster().predict(xgboost.DMatrix(TABLE), output_margin=True) > 0).any()
+    held(model)
+
+
+def test_infinities_are_numbers_for_estimators_and_refused_by_boosters() -> None:
+    model = Classifier(**CODES).fit(MISSING, SPECIES)
+    rows = strange(TABLE, more=(np.inf, -np.inf, 1e39) * 4)
+    np.testing.assert_array_equal(compile_pipeline(model).predict(rows), model.predict(rows))
+    booster = compile_pipeline(model.get_booster())
+    for wrong in (np.inf, -np.inf, 1e39):
+        rows = TABLE.copy()
+        rows[3, 1] = wrong
+        with pytest.raises(InvalidArgumentError, match="row 3 has an infinity in float32, which XGBoost does not take"):
+            booster.predict(rows)
+
+
+def test_random_forests_rankers_and_linear_boosters() -> None:
+    held(xgboost.XGBRFClassifier(**SMALL).fit(MISSING, SPECIES))
+    held(xgboost.XGBRFRegressor(**SMALL).fit(MISSING, SPECIES))
+    held(xgboost.XGBRanker(**SMALL).fit(MISSING, SPECIES, group=[90] * 5))
+    linear = xgboost.XGBRegressor(n_estimators=4, booster="gblinear", n_jobs=1).fit(MISSING, SPECIES)
+    assert compile_pipeline(linear).outputs == ("predict",)
+    # Products of 1e30 and sums in another order have no digits in common.
+    agree(linear, MISSING, relative=1e-5, absolute=1e-6)
+    agree(
+        xgboost.XGBClassifier(n_estimators=4, booster="gblinear", n_jobs=1).fit(MISSING, SPECIES),
+        MISSING,
+        absolute=1e-6,
+    )
+
+
+def test_estimators_stop_at_the_best_iteration_and_boosters_do_not() -> None:
+    model = Classifier(early_stopping_rounds=3, num_parallel_tree=2, learning_rate=0.9).set_params(n_estimators=60)
+    model.fit(MISSING[:300], SPECIES[:300], eval_set=[(MISSING[300:], SPECIES[:150])], verbose=False)
+    assert held(model).apply(ASKED).shape[1] == 6 * (model.best_iteration + 1)
+    booster, rows = model.get_booster(), xgboost.DMatrix(ASKED)
+    compiled = compile_pipeline(booster)
+    np.testing.assert_array_equal(compiled.apply(ASKED), booster.predict(rows, pred_leaf=True))
+    np.testing.assert_allclose(compiled.predict(ASKED), booster.predict(rows), rtol=1e-5)
+
+
+def test_trees_of_one_leaf() -> None:
+    held(Regressor().fit(TABLE, np.ones(ROWS)))
+    held(Regressor(objective="count:poisson").set_params(n_estimators=1).fit(TABLE, np.full(ROWS, 3.0)))
+
+
+@pytest.mark.parametrize("kind", ["json", "ubj"])
+def test_files(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"model.{kind}"
+    for model in (
+        Classifier(**CODES, booster="dart").fit(MISSING, SPECIES),
+        Regressor(objective="reg:gamma").fit(MISSING, BOTH[:, 1]),
+    ):
+        booster = model.get_booster()
+        booster.save_model(path)
+        compiled = compile_pipeline(read_model(path))
+        rows = xgboost.DMatrix(ASKED, feature_types=model.feature_types, enable_categorical=True)
+        np.testing.assert_array_equal(compiled.apply(ASKED), booster.predict(rows, pred_leaf=True))
+        np.testing.assert_allclose(compiled.predict(ASKED), booster.predict(rows), rtol=1e-5)
+        data = path.read_bytes()
+        for wrong in (data[: len(data) // 2], data[:-1], data.replace(b"split_indices", b"split_indixes")):
+            path.write_bytes(wrong)
+            with pytest.raises(UnsupportedOperatorError, match="cut off"):
+                compile_pipeline(read_model(path))
+    path.write_bytes(b"\x80\x04K\x01.")
+    with pytest.raises(UnsupportedOperatorError, match="is no model text of LightGBM, JSON or UBJ"):
+        read_model(path)
+
+
+def test_names_of_columns() -> None:
+    frame = pd.DataFrame(MISSING, columns=list("abcdefg"))
+    model = Classifier().fit(frame, SPECIES)
+    compiled = compile_pipeline(model)
+    assert compiled.columns == tuple("abcdefg")
+    assert (compiled.predict(frame[frame.columns[::-1]]) == model.predict(frame)).all()
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(UnsupportedOperatorError, match="XGBRegressor with an objective of your own"):
+        compile_pipeline(
+            Regressor(objective=lambda truth, found: (found - truth, np.ones_like(truth))).fit(TABLE, SPECIES)
+        )
+    frame = pd.DataFrame({"a": pd.Categorical(np.array(["x", "y"])[np.arange(ROWS) % 2]), "b": TABLE[:, 0]})
+    with pytest.raises(UnsupportedOperatorError, match="categories of its own in column 0"):
+        compile_pipeline(Classifier(enable_categorical=True).fit(frame, SPECIES))
+    with pytest.raises(InvalidArgumentError, match="fit it first"):
+        compile_pipeline(Classifier())

@@ -1,0 +1,226 @@
+"""Texts as counts of their terms, tokenised as scikit-learn does."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from optimizer.compiling import SparseRows
+from optimizer.errors import ColumnError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from optimizer.compiling import Bag
+
+__all__ = ["BagReader"]
+
+# Hashes that are remembered: a language has fewer words.
+_REMEMBERED = 1_000_000
+_SPACES = re.compile(r"\s\s+")
+
+
+class BagReader:
+    """Count the terms of texts.
+
+    Parameters
+    ----------
+    bag : Bag
+    """
+
+    def __init__(self, bag: Bag) -> None:
+        self._bag, self._width = bag, bag.width([])
+        self._pattern = re.compile(bag.pattern)
+        self._stop = frozenset(bag.stop_words)
+        self._places = {term: place for place, term in enumerate(bag.terms)}
+        self._hashes: dict[str, int] = {}
+
+    def read(self, column: Any, place: int) -> SparseRows:
+        """Read a column of texts.
+
+        Parameters
+        ----------
+        column : numpy array of objects or texts, or Arrow array
+        place : int
+            The column's, for messages.
+
+        Raises
+        ------
+        ColumnError
+            The column holds numbers.
+        """
+        values = column.to_pylist() if isinstance(column, pa.Array | pa.ChunkedArray) else column.tolist()
+        if not isinstance(column, pa.Array | pa.ChunkedArray) and column.dtype.kind in "biuf" and len(column):
+            raise ColumnError(f"column {place} is {column.dtype}, and the model was fitted on texts")
+        terms = [self._terms(value) for value in values]
+        absent = np.array([own is None for own in terms], np.bool_)
+        found = [own or [] for own in terms]
+        columns, signs, lengths = self._hashed(found, absent) if self._bag.buckets else self._known(found)
+        rows = np.repeat(np.arange(len(found), dtype=np.int64), lengths)
+        keys, inverse = np.unique(rows * self._width + columns, return_inverse=True)
+        counts = np.bincount(inverse, signs, len(keys)).astype(np.float64)
+        return self._weighted(keys // self._width, keys % self._width, counts, absent)
+
+    def _terms(self, text: object) -> list[str] | None:
+        """Split a text into terms, or give none where it is none."""
+        bag = self._bag
+        if isinstance(text, bytes):
+            try:
+                text = text.decode(bag.encoding, bag.errors)
+            except UnicodeDecodeError:
+                return None
+        if not isinstance(text, str):
+            return None
+        text = text.lower() if bag.lowercase else text
+        text = _without_accents(text, bag.accents)
+        if bag.analyzer == "word":
+            tokens = self._pattern.findall(text)
+            tokens = [token for token in tokens if token not in self._stop] if self._stop else tokens
+            return _grams(tokens, bag.least, bag.most, " ".join) if bag.most != 1 else tokens
+        text = _SPACES.sub(" ", text)
+        if bag.analyzer == "char":
+            return _grams(list(text), bag.least, bag.most, "".join)
+        return [gram for word in text.split() for gram in _within(f" {word} ", bag.least, bag.most)]
+
+    def _known(self, found: list[list[str]]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        places = self._places
+        known = [[places[term] for term in own if term in places] for own in found]
+        lengths = np.array([len(own) for own in known], np.int64)
+        columns = np.fromiter(chain.from_iterable(known), np.int64, int(lengths.sum()))
+        return columns, np.ones(len(columns)), lengths
+
+    def _hashed(
+        self, found: list[list[str]], absent: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        if len(self._hashes) > _REMEMBERED:
+            self._hashes.clear()
+        fresh = list({term for own in found for term in own if term not in self._hashes})
+        encoded = [_encoded(term) for term in fresh]
+        self._hashes |= dict(zip(fresh, _murmur(encoded).tolist(), strict=True))
+        for row, own in enumerate(found):
+            # Half of a pair of surrogates: the library cannot encode the term, and refuses the text.
+            if any(_encoded(term) is None for term in own if not term.isascii()):
+                absent[row] = True
+        lengths = np.array([len(own) for own in found], np.int64)
+        values = np.fromiter((self._hashes[term] for own in found for term in own), np.int64, int(lengths.sum()))
+        # The library has 2^31 - (buckets - 1) - 1 for the one number that has no magnitude of 32 bits.
+        magnitude = np.where(values == -(2**31), 2**31 - 1 - (self._width - 1), np.abs(values))
+        signs = np.where(values >= 0, 1.0, -1.0) if self._bag.signs else np.ones(len(values))
+        return magnitude % self._width, signs, lengths
+
+    def _weighted(
+        self,
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        counts: NDArray[np.float64],
+        absent: NDArray[np.bool_],
+    ) -> SparseRows:
+        bag = self._bag
+        values = (np.ones_like(counts) if bag.binary else counts).astype(bag.dtype)
+        if bag.sublinear:
+            np.log(values, values)
+            values += 1.0
+        if len(bag.weights):
+            values *= bag.weights[columns]
+        if bag.norm:
+            norms = _norms(rows, values.astype(np.float64), len(absent), bag.norm)[rows]
+            values = np.divide(values, norms, out=values.copy(), where=norms != 0, casting="same_kind")
+        missing = np.flatnonzero(absent)
+        if len(missing):
+            kept = ~absent[rows]
+            rows, columns, values = rows[kept], columns[kept], values[kept]
+            at = np.searchsorted(rows, missing)
+            rows, columns = np.insert(rows, at, missing), np.insert(columns, at, 0)
+            values = np.insert(values, at, np.nan)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(absent)))]).astype(np.int64)
+        return SparseRows(starts, columns, values, self._width)
+
+
+def _norms(rows: NDArray[np.int64], values: NDArray[np.float64], count: int, norm: str) -> NDArray[np.float64]:
+    if norm == "max":
+        greatest = np.zeros(count)
+        np.maximum.at(greatest, rows, np.abs(values))
+        return greatest
+    # bincount adds in order, as the library does.
+    if norm == "l1":
+        return np.bincount(rows, np.abs(values), count).astype(np.float64)
+    return np.sqrt(np.bincount(rows, values * values, count))
+
+
+def _without_accents(text: str, kind: str) -> str:
+    if not kind or text.isascii():
+        return text
+    parts = unicodedata.normalize("NFKD", text)
+    if kind == "ascii":
+        return parts.encode("ascii", "ignore").decode("ascii")
+    return "".join([one for one in parts if not unicodedata.combining(one)])
+
+
+def _grams(tokens: list[str], least: int, most: int, join: Any) -> list[str]:
+    found = list(tokens) if least == 1 else []
+    for size in range(max(least, 2), min(most, len(tokens)) + 1):
+        found += [join(tokens[at : at + size]) for at in range(len(tokens) - size + 1)]
+    return found
+
+
+def _within(word: str, least: int, most: int) -> Iterable[str]:
+    """Give the n-grams of a word between spaces; one that is longer than the word counts once, as the word."""
+    for size in range(least, most + 1):
+        yield from (word[at : at + size] for at in range(max(len(word) - size, 0) + 1))
+        if size >= len(word):
+            break
+
+
+def _encoded(term: str) -> bytes | None:
+    try:
+        return term.encode()
+    except UnicodeEncodeError:
+        return None
+
+
+def _murmur(terms: list[bytes | None]) -> NDArray[np.int64]:
+    """MurmurHash3 of 32 bits with seed 0, signed; 0 for what is none. Terms of one length at once."""
+    hashes = np.zeros(len(terms), np.int64)
+    lengths = np.array([-1 if term is None else len(term) for term in terms], np.int64)
+    for length in np.unique(lengths[lengths >= 0]).tolist():
+        chosen = np.flatnonzero(lengths == length)
+        data = np.frombuffer(b"".join(terms[at] or b"" for at in chosen), np.uint8).reshape(len(chosen), length)
+        hashes[chosen] = _of_length(data, length)
+    return hashes
+
+
+def _of_length(data: NDArray[np.uint8], length: int) -> NDArray[np.int64]:
+    state = np.zeros(len(data), np.uint32)
+    blocks = length // 4
+    words = np.ascontiguousarray(data[:, : 4 * blocks]).view("<u4")
+    with np.errstate(over="ignore"):
+        for block in range(blocks):
+            state ^= _mixed(words[:, block])
+            state = _turned(state, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+        tail = np.zeros(len(data), np.uint32)
+        for at in range(length % 4):
+            tail |= data[:, 4 * blocks + at].astype(np.uint32) << np.uint32(8 * at)
+        if length % 4:
+            state ^= _mixed(tail)
+        state ^= np.uint32(length)
+        state ^= state >> np.uint32(16)
+        state *= np.uint32(0x85EBCA6B)
+        state ^= state >> np.uint32(13)
+        state *= np.uint32(0xC2B2AE35)
+        state ^= state >> np.uint32(16)
+    return state.view(np.int32).astype(np.int64)
+
+
+def _mixed(word: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    return _turned(word * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+
+
+def _turned(word: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
+    return (word << np.uint32(bits)) | (word >> np.uint32(32 - bits))

@@ -1,0 +1,89 @@
+"""Modules of the operators that give numbers another meaning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+import optimizer.compiling as ops
+from udfs.compiling.torch._numbers import tensor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from optimizer.compiling import CodeLookup, Operator, Replace
+
+__all__ = ["MODULES", "CodeLookupModule", "ReplaceModule"]
+
+_ROUNDINGS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "none": lambda x: x,
+    "down": torch.floor,
+    "toward zero": torch.trunc,
+}
+
+
+class ReplaceModule(torch.nn.Module):
+    """Put a value in the place of those between two bounds."""
+
+    low: torch.Tensor
+    high: torch.Tensor
+    value: torch.Tensor
+
+    def __init__(self, operator: Replace) -> None:
+        super().__init__()
+        for name, array in operator.arrays().items():
+            self.register_buffer(name, tensor_of(array))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        inside = torch.logical_and(x >= self.low, x <= self.high)
+        return torch.where(inside, self.value.to(x.dtype), x)
+
+
+class CodeLookupModule(torch.nn.Module):
+    """Look numbers up: per column of the input, sorted keys and one table of answers for all results that read it."""
+
+    order: torch.Tensor
+
+    def __init__(self, operator: CodeLookup) -> None:
+        super().__init__()
+        self.rounding = _ROUNDINGS[operator.rounding]
+        ends = np.cumsum(operator.count)
+        self.columns = sorted({int(column) for column in operator.column})
+        found: list[int] = []
+        for place, column in enumerate(self.columns):
+            own = np.flatnonzero(operator.column == column)
+            spans = [slice(int(ends[one] - operator.count[one]), int(ends[one])) for one in own]
+            keys = np.unique(np.concatenate([operator.key[span] for span in spans]))
+            # The last two rows are for what is no key, and for NaN. The last key is infinite: each number has a place.
+            table = np.repeat(operator.other[own][None], len(keys) + 2, axis=0)
+            table[-1] = np.nan
+            for answer, span in enumerate(spans):
+                table[np.searchsorted(keys, operator.key[span]), answer] = operator.value[span]
+            self.register_buffer(f"key_{place}", tensor_of(np.append(keys, np.nan)))
+            self.register_buffer(f"table_{place}", tensor_of(table))
+            found += own.tolist()
+        self.sorted = found == sorted(found)
+        self.register_buffer("order", tensor_of(np.argsort(np.asarray(found, np.int64))))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        parts = []
+        for place, column in enumerate(self.columns):
+            keys, table = getattr(self, f"key_{place}"), getattr(self, f"table_{place}")
+            number = self.rounding(x[:, column].to(torch.float64)).contiguous()
+            at = torch.searchsorted(keys[:-1], number).clamp(max=len(keys) - 1)
+            at = torch.where(keys[at] == number, at, len(keys) - 1)
+            parts.append(table[torch.where(torch.isnan(number), len(keys), at)])
+        results = torch.cat(parts, dim=1) if parts else x[:, :0]
+        return (results if self.sorted else results.index_select(1, self.order)).to(x.dtype)
+
+
+MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    ops.CodeLookup: CodeLookupModule,
+    ops.Replace: ReplaceModule,
+}
+"""How to make the module of an operator, by its class."""

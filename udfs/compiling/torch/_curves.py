@@ -1,0 +1,294 @@
+"""Operators that bend each column."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+import optimizer.compiling as ops
+from udfs.compiling.torch._numbers import tensor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from optimizer.compiling import Bins, Missing, Monomials, Operator, Patch, PowerTransform, Quantiles, Splines, Ufunc
+
+__all__ = [
+    "MODULES",
+    "BinsModule",
+    "MissingModule",
+    "MonomialsModule",
+    "PatchModule",
+    "PowerTransformModule",
+    "QuantilesModule",
+    "SplinesModule",
+    "UfuncModule",
+]
+
+_OTHER_NAMES = {"degrees": "rad2deg", "fabs": "abs", "radians": "deg2rad", "rint": "round"}
+
+
+class UfuncModule(torch.nn.Module):
+    """Compute a function of numpy."""
+
+    def __init__(self, operator: Ufunc) -> None:
+        super().__init__()
+        self.name = operator.name
+        known = _OTHER_NAMES.get(operator.name, operator.name)
+        self.function = None if known == "cbrt" else getattr(torch, known)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        if self.function is None:
+            root = torch.sign(x) * x.abs().to(torch.float64).pow(1 / 3)
+            # One step of Newton's makes the roots of cubes exact.
+            wide = x.to(torch.float64)
+            refined = root - (root * root * root - wide) / (3 * root * root)
+            return torch.where(torch.isfinite(refined), refined, root).to(x.dtype)
+        if self.name == "sign":
+            return torch.where(torch.isnan(x), x, torch.sign(x))
+        own: torch.Tensor = self.function(x)
+        return own.to(x.dtype)
+
+
+class PowerTransformModule(torch.nn.Module):
+    """Compute in the wider type, and round to the input's."""
+
+    lambdas: torch.Tensor
+
+    def __init__(self, operator: PowerTransform) -> None:
+        super().__init__()
+        self.method = operator.method
+        self.register_buffer("lambdas", tensor_of(operator.lambdas))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        own = self._box_cox(x) if self.method == "box-cox" else self._yeo_johnson(x)
+        return own.to(x.dtype)
+
+    def _yeo_johnson(self, x: torch.Tensor) -> torch.Tensor:
+        eps = torch.finfo(torch.promote_types(x.dtype, self.lambdas.dtype)).eps
+        other = 2 - self.lambdas
+        near, far = self.lambdas.abs() < eps, (self.lambdas - 2).abs() <= eps
+        above, below = torch.log1p(x.clamp_min(0)), torch.log1p(-x.clamp_max(0))
+        upper = torch.where(near, above, torch.expm1(self.lambdas * above) / torch.where(near, 1.0, self.lambdas))
+        lower = torch.where(far, -below, -torch.expm1(other * below) / torch.where(far, 1.0, other))
+        return torch.where(x >= 0, upper, lower)
+
+    def _box_cox(self, x: torch.Tensor) -> torch.Tensor:
+        wide, lambdas = x.to(torch.float64), self.lambdas.to(torch.float64)
+        logs = torch.log(wide)
+        zero = lambdas.abs() < _NO_POWER
+        exponent = lambdas * logs
+        safe = torch.where(zero, 1.0, lambdas)
+        small = torch.expm1(exponent) / safe
+        large = torch.sign(safe) * torch.exp(exponent - torch.log(safe.abs())) - 1 / safe
+        return torch.where(zero, logs, torch.where(exponent < _OVERFLOW, small, large))
+
+
+# Where scipy's boxcox takes a power for zero, and where it goes through logarithms.
+_NO_POWER, _OVERFLOW = 1e-19, 709.78
+
+
+class QuantilesModule(torch.nn.Module):
+    """Interpolate in both directions, and take the mean."""
+
+    references: torch.Tensor
+    backwards: torch.Tensor
+    first: torch.Tensor
+    last: torch.Tensor
+
+    def __init__(self, operator: Quantiles) -> None:
+        super().__init__()
+        self.normal, self.columns = operator.normal, operator.quantiles.shape[1]
+        for place in range(self.columns):
+            column = operator.quantiles[:, place].astype(np.float64)
+            self.register_buffer(f"up_{place}", tensor_of(column))
+            self.register_buffer(f"down_{place}", tensor_of(-column[::-1]))
+        self.register_buffer("references", tensor_of(operator.references))
+        self.register_buffer("backwards", tensor_of(-operator.references[::-1]))
+        self.register_buffer("first", tensor_of(operator.quantiles[0]))
+        self.register_buffer("last", tensor_of(operator.quantiles[-1]))
+        # The library clips before the quantiles of 1e-7 and of 1 - 1e-7, less a step.
+        edge = torch.tensor(_BOUND - np.spacing(1), dtype=torch.float64)
+        self.low, self.high = float(torch.special.ndtri(edge)), float(torch.special.ndtri(1 - edge))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        wide = x.to(torch.float64)
+        columns = []
+        for place in range(self.columns):
+            own = wide[:, place].contiguous()
+            up = _interpolated(own, getattr(self, f"up_{place}"), self.references)
+            down = _interpolated(-own, getattr(self, f"down_{place}"), self.backwards)
+            columns.append(torch.where(torch.isnan(own), own, 0.5 * (up - down)))
+        share = torch.stack(columns, dim=1).to(x.dtype)
+        below = x - _BOUND < self.first if self.normal else x == self.first
+        above = x + _BOUND > self.last if self.normal else x == self.last
+        share = torch.where(below, torch.zeros_like(share), torch.where(above, torch.ones_like(share), share))
+        if not self.normal:
+            return share
+        scores: torch.Tensor = torch.special.ndtri(share.to(torch.float64))
+        return scores.clamp(self.low, self.high).to(x.dtype)
+
+
+_BOUND = 1e-7
+
+
+def _interpolated(x: torch.Tensor, known: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """``numpy.interp``, bit by bit."""
+    last = len(known) - 1
+    at = torch.searchsorted(known, x, right=True) - 1
+    left = at.clamp(0, max(last - 1, 0))
+    right = (left + 1).clamp_max(last)
+    slope = (values[right] - values[left]) / (known[right] - known[left])
+    inside = slope * (x - known[left]) + values[left]
+    inside = torch.where(x == known[left], values[left], inside)
+    return torch.where(at < 0, values[0], torch.where(at >= last, values[last], inside))
+
+
+class BinsModule(torch.nn.Module):
+    """Count the edges that are not above."""
+
+    def __init__(self, operator: Bins) -> None:
+        super().__init__()
+        ends = np.cumsum(operator.sizes)
+        self.columns = len(ends)
+        for place, (end, size) in enumerate(zip(ends, operator.sizes, strict=True)):
+            self.register_buffer(f"edges_{place}", tensor_of(operator.edges[end - size : end]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        wide = x.to(torch.float64)
+        columns = [
+            torch.searchsorted(getattr(self, f"edges_{place}"), wide[:, place].contiguous(), right=True)
+            for place in range(self.columns)
+        ]
+        return torch.stack(columns, dim=1)
+
+
+class MonomialsModule(torch.nn.Module):
+    """Multiply columns, round by round."""
+
+    def __init__(self, operator: Monomials) -> None:
+        super().__init__()
+        ends = np.cumsum(operator.rounds)
+        self.rounds = len(ends)
+        for number, (end, size) in enumerate(zip(ends, operator.rounds, strict=True)):
+            self.register_buffer(f"left_{number}", tensor_of(operator.left[end - size : end]))
+            self.register_buffer(f"right_{number}", tensor_of(operator.right[end - size : end]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        known = torch.cat([torch.ones_like(x[:, :1]) if x.shape[1] else x.new_ones((len(x), 1)), x], dim=1)
+        for number in range(self.rounds):
+            left = known.index_select(1, getattr(self, f"left_{number}"))
+            known = torch.cat([known, left * x.index_select(1, getattr(self, f"right_{number}"))], dim=1)
+        return known
+
+
+class SplinesModule(torch.nn.Module):
+    """Find the interval of each number, and compute the splines that are not zero there."""
+
+    knots: torch.Tensor
+    ends: torch.Tensor
+    low: torch.Tensor
+    high: torch.Tensor
+
+    def __init__(self, operator: Splines) -> None:
+        super().__init__()
+        self.degree, self.splines, self.extrapolation = operator.degree, operator.splines, operator.extrapolation
+        self.register_buffer("knots", tensor_of(np.ascontiguousarray(operator.knots.T)))
+        self.register_buffer("ends", tensor_of(operator.ends))
+        self.register_buffer("low", tensor_of(operator.low))
+        self.register_buffer("high", tensor_of(operator.high))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        wide = x.to(torch.float64)
+        missing = torch.isnan(wide)
+        below, above = (wide < self.low).unsqueeze(2), (wide > self.high).unsqueeze(2)
+        if self.extrapolation == "periodic":
+            period = self.high - self.low
+            turned = self.low + torch.remainder(wide - self.low, period)
+            wide = torch.where(period > 0, turned, torch.zeros_like(wide))
+        basis = torch.stack([self._column(wide[:, place], place) for place in range(wide.shape[1])], dim=1)
+        first, first_slope, last, last_slope = self.ends
+        if self.extrapolation == "error":
+            basis = torch.where(below | above, float("nan"), basis)
+        elif self.extrapolation == "constant":
+            basis = torch.where(below, first, torch.where(above, last, basis))
+        elif self.extrapolation == "linear":
+            under = first + (wide - self.low).unsqueeze(2) * first_slope
+            over = last + (wide - self.high).unsqueeze(2) * last_slope
+            basis = torch.where(below, under, torch.where(above, over, basis))
+        basis = torch.where(missing.unsqueeze(2), torch.zeros_like(basis), basis)
+        return basis.to(x.dtype).flatten(1)
+
+    def _column(self, x: torch.Tensor, place: int) -> torch.Tensor:
+        knots, degree = self.knots[place], self.degree
+        last = len(knots) - degree - 2
+        at = (torch.searchsorted(knots, x.contiguous(), right=True) - 1).clamp(degree, last)
+        # De Boor: of a degree, from those of the degree below, in the order of scipy.
+        values = [torch.ones_like(x)]
+        for order in range(1, degree + 1):
+            own = [torch.zeros_like(x) for _ in range(order + 1)]
+            for number in range(1, order + 1):
+                upper, lower = knots[at + number], knots[at + number - order]
+                same = upper == lower
+                weight = values[number - 1] / torch.where(same, torch.ones_like(upper), upper - lower)
+                own[number - 1] = torch.where(same, own[number - 1], own[number - 1] + weight * (upper - x))
+                own[number] = torch.where(same, torch.zeros_like(x), weight * (x - lower))
+            values = own
+        places = torch.stack([at - degree + number for number in range(degree + 1)], dim=1) % self.splines
+        full = torch.zeros((len(x), self.splines), dtype=torch.float64)
+        return full.scatter_add_(1, places, torch.stack(values, dim=1))
+
+
+class MissingModule(torch.nn.Module):
+    """One where a number is missing."""
+
+    def __init__(self, operator: Missing) -> None:
+        super().__init__()
+        self.mark = operator.mark
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        return _holes(x, self.mark).to(torch.float64)
+
+
+class PatchModule(torch.nn.Module):
+    """Fill one column where it is missing."""
+
+    def __init__(self, operator: Patch) -> None:
+        super().__init__()
+        self.column, self.mark = operator.column, operator.mark
+        self.low, self.high = operator.low, operator.high
+
+    def forward(self, x: torch.Tensor, marked: torch.Tensor, filling: torch.Tensor) -> torch.Tensor:
+        """Run on the table to fill, the table with the marks, and the column that fills."""
+        place = slice(self.column, self.column + 1)
+        own = torch.where(
+            _holes(marked[:, place], self.mark), filling.clamp(self.low, self.high).to(x.dtype), x[:, place]
+        )
+        return torch.cat([x[:, : self.column], own, x[:, self.column + 1 :]], dim=1)
+
+
+def _holes(x: torch.Tensor, mark: float) -> torch.Tensor:
+    return torch.isnan(x) if mark != mark else x == mark  # noqa: PLR0124 - NaN is not itself
+
+
+MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    ops.Bins: BinsModule,
+    ops.Missing: MissingModule,
+    ops.Monomials: MonomialsModule,
+    ops.Patch: PatchModule,
+    ops.PowerTransform: PowerTransformModule,
+    ops.Quantiles: QuantilesModule,
+    ops.Splines: SplinesModule,
+    ops.Ufunc: UfuncModule,
+}
+"""How to make the module of an operator, by its class."""

@@ -1,0 +1,173 @@
+"""Operators that combine members of ensembles, and constants."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+import optimizer.compiling as ops
+from udfs.compiling.torch._numbers import tensor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from optimizer.compiling import (
+        Average,
+        Constant,
+        LogMean,
+        Operator,
+        Pairwise,
+        Relabel,
+        Votes,
+        WeightedMedian,
+    )
+
+__all__ = [
+    "MODULES",
+    "AverageModule",
+    "ConstantModule",
+    "LogMeanModule",
+    "PairwiseModule",
+    "RelabelModule",
+    "VotesModule",
+    "WeightedMedianModule",
+]
+
+
+class AverageModule(torch.nn.Module):
+    """Add tables one after the other: the library's order gives the library's bits."""
+
+    def __init__(self, operator: Average) -> None:
+        super().__init__()
+        self.weights, self.divisor = operator.weights.tolist(), operator.divisor
+
+    def forward(self, *tables: torch.Tensor) -> torch.Tensor:
+        """Run on batches of shape (rows, columns)."""
+        own = tables
+        if self.weights:
+            own = tuple(table.to(torch.float64) * weight for table, weight in zip(tables, self.weights, strict=True))
+        total = own[0]
+        for table in own[1:]:
+            total = total + table
+        return total / self.divisor
+
+
+class VotesModule(torch.nn.Module):
+    """Count votes, voter after voter."""
+
+    hits: torch.Tensor
+    misses: torch.Tensor
+    classes: torch.Tensor
+
+    def __init__(self, operator: Votes) -> None:
+        super().__init__()
+        self.register_buffer("hits", tensor_of(operator.hits))
+        self.register_buffer("misses", tensor_of(operator.misses))
+        self.register_buffer("classes", torch.arange(operator.classes))
+        self.voters = len(operator.hits)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on places of shape (rows, voters)."""
+        total = torch.zeros((len(x), len(self.classes)), dtype=self.hits.dtype)
+        for voter in range(self.voters):
+            named = x[:, voter : voter + 1] == self.classes
+            total = total + torch.where(named, self.hits[voter], self.misses[voter])
+        return total
+
+
+class PairwiseModule(torch.nn.Module):
+    """Count the pairs that a class wins, and break ties by confidences."""
+
+    def __init__(self, operator: Pairwise) -> None:
+        super().__init__()
+        self.classes = operator.classes
+
+    def forward(self, decisions: torch.Tensor, confidences: torch.Tensor) -> torch.Tensor:
+        """Run on batches of shape (rows, pairs)."""
+        nothing = torch.zeros(len(decisions), dtype=torch.float64)
+        votes, sums = [nothing] * self.classes, [nothing] * self.classes
+        pair = 0
+        for first in range(self.classes):
+            for second in range(first + 1, self.classes):
+                sums[first] = sums[first] - confidences[:, pair]
+                sums[second] = sums[second] + confidences[:, pair]
+                votes[first] = votes[first] + (decisions[:, pair] == 0)
+                votes[second] = votes[second] + (decisions[:, pair] == 1)
+                pair += 1
+        confidence = torch.stack(sums, dim=1)
+        return torch.stack(votes, dim=1) + confidence / (3 * (confidence.abs() + 1))
+
+
+class WeightedMedianModule(torch.nn.Module):
+    """Sort each row, and go up to half of the weights."""
+
+    weights: torch.Tensor
+
+    def __init__(self, operator: WeightedMedian) -> None:
+        super().__init__()
+        self.register_buffer("weights", tensor_of(operator.weights))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        ordered, order = torch.sort(x.to(torch.float64), dim=1, stable=True)
+        reached = self.weights[order].cumsum(dim=1)
+        half = (reached >= 0.5 * reached[:, -1:]).to(torch.int8).argmax(dim=1, keepdim=True)
+        return ordered.gather(1, half)
+
+
+class ConstantModule(torch.nn.Module):
+    """The same row for all."""
+
+    values: torch.Tensor
+
+    def __init__(self, operator: Constant) -> None:
+        super().__init__()
+        self.register_buffer("values", tensor_of(operator.values))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of any table."""
+        return self.values.expand(len(x), -1)
+
+
+class RelabelModule(torch.nn.Module):
+    """Look up the number of a class."""
+
+    values: torch.Tensor
+
+    def __init__(self, operator: Relabel) -> None:
+        super().__init__()
+        self.register_buffer("values", tensor_of(operator.values))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on places of shape (rows, columns)."""
+        return self.values[x]
+
+
+class LogMeanModule(torch.nn.Module):
+    """Add what the logarithms are of, one table after the other."""
+
+    def __init__(self, operator: LogMean) -> None:
+        super().__init__()
+        self.divisor = math.log(operator.divisor)
+
+    def forward(self, *tables: torch.Tensor) -> torch.Tensor:
+        """Run on batches of shape (rows, columns)."""
+        total = tables[0]
+        for table in tables[1:]:
+            total = torch.logaddexp(total, table)
+        return total - self.divisor
+
+
+MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    ops.Average: AverageModule,
+    ops.Constant: ConstantModule,
+    ops.LogMean: LogMeanModule,
+    ops.Pairwise: PairwiseModule,
+    ops.Relabel: RelabelModule,
+    ops.Votes: VotesModule,
+    ops.WeightedMedian: WeightedMedianModule,
+}
+"""How to make the module of an operator, by its class."""

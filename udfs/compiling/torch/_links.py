@@ -1,0 +1,60 @@
+"""The module of functions from scores to quantities."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+import optimizer.compiling as ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from optimizer.compiling import Link, Operator
+
+__all__ = ["MODULES", "LinkModule"]
+
+# Beyond it float32 has no exponential.
+_LARGEST = 88.7
+
+
+def _exp_rounded(x: torch.Tensor) -> torch.Tensor:
+    """The exponential, correctly rounded to float32: torch's own is off by a step here and there."""
+    return torch.exp(x.to(torch.float64)).to(torch.float32)
+
+
+def _logistic(x: torch.Tensor) -> torch.Tensor:
+    return 1 / (_exp_rounded(torch.clamp(-x, max=_LARGEST)) + 1)
+
+
+def _softmax(x: torch.Tensor) -> torch.Tensor:
+    shares = _exp_rounded(x - x.amax(dim=1, keepdim=True))
+    return shares / shares.to(torch.float64).sum(dim=1, keepdim=True).to(torch.float32)
+
+
+_FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "exp": torch.exp,
+    "exp2": torch.exp2,
+    "softplus": lambda x: torch.log1p(torch.exp(x)),
+    "signed square": lambda x: x * torch.abs(x),
+    "logistic of float32": _logistic,
+    "softmax of float32": _softmax,
+}
+
+
+class LinkModule(torch.nn.Module):
+    """Apply the function."""
+
+    def __init__(self, operator: Link) -> None:
+        super().__init__()
+        self.function = _FUNCTIONS[operator.kind]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run on a batch of shape (rows, columns)."""
+        return self.function(x)
+
+
+MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {ops.Link: LinkModule}
+"""How to make the module of an operator, by its class."""

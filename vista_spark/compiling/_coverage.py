@@ -1,0 +1,91 @@
+"""The table of docs/compiling.md: which classes of scikit-learn and Spark ML are compiled, from the registry.
+
+``python -m vista_spark.compiling._coverage`` writes it anew.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from vista_spark.compiling._refusals import LATER, LIMITS, REASONS
+from vista_spark.compiling._registry import is_compiled
+
+__all__ = ["BEGIN", "END", "Row", "between_marks", "sklearn_rows", "spark_rows", "table"]
+
+BEGIN, END = "<!-- coverage: begin -->", "<!-- coverage: end -->"
+
+_SPARK = ("classification", "regression", "clustering", "feature")
+_COVERED = Path("docs") / "compiling.md"
+
+
+class Row(NamedTuple):
+    """A class, and whether it is compiled.
+
+    Parameters
+    ----------
+    name : str
+        As the registry has it.
+    compiled : bool
+    remark : str
+        Why not, or what of it is not.
+    """
+
+    name: str
+    compiled: bool
+    remark: str
+
+
+def sklearn_rows() -> list[Row]:
+    """List the classes of ``sklearn.utils.all_estimators``, those that are experimental too."""
+    from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401, PLC0415
+    from sklearn.utils import all_estimators  # noqa: PLC0415 - imports the whole library
+
+    return [_row(f"sklearn.{name}") for name, _ in all_estimators()]
+
+
+def spark_rows() -> list[Row]:
+    """List the fitted stages of ``pyspark.ml``: models, and transformers that have no fit."""
+    from pyspark.ml import Transformer  # noqa: PLC0415 - an optional extra
+
+    rows = []
+    for name in _SPARK:
+        module = importlib.import_module(f"pyspark.ml.{name}")
+        kinds = [getattr(module, public) for public in module.__all__]
+        rows += [
+            _row(f"pyspark.{kind.__name__}")
+            for kind in kinds
+            if isinstance(kind, type) and issubclass(kind, Transformer)
+        ]
+    return sorted(set(rows))
+
+
+def table() -> str:
+    """Write the table, as Markdown."""
+    lines = []
+    for title, rows in (("scikit-learn", sklearn_rows()), ("Spark ML", spark_rows())):
+        count = sum(row.compiled for row in rows)
+        lines += ["", f"### {title}: {count} of {len(rows)} classes", "", "| class | compiled | |", "|---|---|---|"]
+        lines += [
+            f"| `{row.name.partition('.')[2]}` | {'yes' if row.compiled else 'no'} | {row.remark} |" for row in rows
+        ]
+    return "\n".join([*lines, ""])
+
+
+def between_marks(document: str) -> str:
+    """Put the table of today between the marks of a document."""
+    before, _, rest = document.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+def _row(name: str) -> Row:
+    compiled = is_compiled(name)
+    return Row(name, compiled, LIMITS.get(name, "") if compiled else REASONS.get(name, LATER))
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else _COVERED
+    path.write_text(between_marks(path.read_text()))

@@ -1,0 +1,85 @@
+"""Why a class is not compiled: one line each, for the message and for the table of docs/compiling.md."""
+
+from __future__ import annotations
+
+__all__ = ["LATER", "LIMITS", "REASONS"]
+
+_SOLVES = "solves a problem for each row"
+_SEES = "has results for the rows of its fit alone"
+_GRAPH = "gives a graph of its neighbours among the rows of its fit"
+_COVARIANCE = "estimates a covariance, and predicts nothing"
+_SEARCH = "searches the rows of its fit in trees that may stop early"
+
+REASONS: dict[str, str] = {
+    "pyspark.BucketedRandomProjectionLSHModel": "joins rows by similarity",
+    "pyspark.CountVectorizerModel": "counts lists of words",
+    "pyspark.DistributedLDAModel": "is made for the rows of its fit",
+    "pyspark.FeatureHasher": "hashes texts of any column",
+    "pyspark.HashingTF": "hashes lists of words",
+    "pyspark.IndexToString": "gives texts",
+    "pyspark.Interaction": "takes columns of several vectors",
+    "pyspark.LDAModel": _SOLVES,
+    "pyspark.LocalLDAModel": _SOLVES,
+    "pyspark.MinHashLSHModel": "joins rows by similarity",
+    "pyspark.NGram": "gives lists of words",
+    "pyspark.RFormulaModel": "holds a pipeline: replace_stages looks at its stages",
+    "pyspark.RegexTokenizer": "gives lists of words",
+    "pyspark.SQLTransformer": "is a query",
+    "pyspark.StopWordsRemover": "gives lists of words",
+    "pyspark.StringIndexerModel": "takes texts",
+    "pyspark.TargetEncoderModel": "takes categories",
+    "pyspark.Tokenizer": "gives lists of words",
+    "pyspark.Word2VecModel": "takes lists of words",
+    "sklearn.AgglomerativeClustering": _SEES,
+    "sklearn.ClassicalMDS": _SEES,
+    "sklearn.DBSCAN": _SEES,
+    "sklearn.DictionaryLearning": _SOLVES,
+    "sklearn.EmpiricalCovariance": _COVARIANCE,
+    "sklearn.GraphicalLasso": _COVARIANCE,
+    "sklearn.GraphicalLassoCV": _COVARIANCE,
+    "sklearn.HDBSCAN": _SEES,
+    "sklearn.Isomap": "looks for shortest paths for each row",
+    "sklearn.KNeighborsTransformer": _GRAPH,
+    "sklearn.KernelDensity": _SEARCH,
+    "sklearn.LabelPropagation": "weighs all rows of its fit",
+    "sklearn.LabelSpreading": "weighs all rows of its fit",
+    "sklearn.LatentDirichletAllocation": _SOLVES,
+    "sklearn.LedoitWolf": _COVARIANCE,
+    "sklearn.LocalOutlierFactor": "measures the neighbours of neighbours",
+    "sklearn.LocallyLinearEmbedding": _SOLVES,
+    "sklearn.MDS": _SEES,
+    "sklearn.MinCovDet": _COVARIANCE,
+    "sklearn.MiniBatchDictionaryLearning": _SOLVES,
+    "sklearn.MiniBatchNMF": _SOLVES,
+    "sklearn.MiniBatchSparsePCA": _SOLVES,
+    "sklearn.NMF": _SOLVES,
+    "sklearn.NearestNeighbors": _GRAPH,
+    "sklearn.OAS": _COVARIANCE,
+    "sklearn.OPTICS": _SEES,
+    "sklearn.PatchExtractor": "takes images",
+    "sklearn.RadiusNeighborsTransformer": _GRAPH,
+    "sklearn.ShrunkCovariance": _COVARIANCE,
+    "sklearn.SparseCoder": _SOLVES,
+    "sklearn.SparsePCA": _SOLVES,
+    "sklearn.SpectralBiclustering": _SEES,
+    "sklearn.SpectralClustering": _SEES,
+    "sklearn.SpectralCoclustering": _SEES,
+    "sklearn.SpectralEmbedding": _SEES,
+    "sklearn.TSNE": _SEES,
+}
+"""By the name that the registry has. A class with a parser is compiled, whatever stands here."""
+
+LATER = "is not translated yet"
+"""The reason of a class that has neither a parser nor a reason."""
+
+LIMITS: dict[str, str] = {
+    "sklearn.BaggingClassifier": "no predict_log_proba if a member has none that is compiled",
+    "sklearn.BernoulliRBM": "no score_samples, which draws random numbers",
+    "sklearn.CalibratedClassifierCV": "no temperature over OneVsRestClassifier",
+    "sklearn.DummyClassifier": "no strategy that draws numbers",
+    "sklearn.FeatureAgglomeration": "means of columns",
+    "sklearn.FunctionTransformer": "functions of numpy",
+    "sklearn.TransformedTargetRegressor": "functions of numpy, and scalers",
+    "sklearn.VotingClassifier": "no negative weight of votes",
+}
+"""What is refused of a class that is compiled."""

@@ -1,0 +1,148 @@
+"""Categories of a model as codes: by the host where they are texts, in the program where they are numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from optimizer.compiling import (
+    INPUT,
+    Concatenate,
+    Encode,
+    Entry,
+    Filled,
+    Known,
+    Match,
+    Recode,
+    Select,
+    UnsupportedOperatorError,
+)
+from vista_spark.compiling.sklearn._checks import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from optimizer.compiling import Builder
+
+__all__ = ["codes_of", "entry_of", "sources"]
+
+
+class Refused(NamedTuple):
+    """What takes the place of a value that a model refuses.
+
+    Parameters
+    ----------
+    who : str
+        The model.
+    """
+
+    who: str
+
+
+Source = tuple[int, tuple[tuple[Entry, Entry | Refused], ...]]
+"""A column of the program's input, and what is replaced in it by what."""
+
+
+def sources(build: Builder, table: str) -> list[Source | None]:
+    """Find the columns of the program's input that a table has, where texts can still be looked up in them."""
+    if table == INPUT:
+        return [(column, ()) for column in range(build.width(INPUT))]
+    node = build.node(table)
+    if node is None or not isinstance(node.operator, Select | Filled | Concatenate):
+        return [None] * build.width(table)
+    own = [one for name in node.inputs for one in sources(build, name)]
+    if isinstance(node.operator, Select):
+        return [own[column] for column in node.operator.columns.tolist()]
+    if isinstance(node.operator, Filled):
+        wrong = () if node.operator.nan else ((float("nan"), Refused(node.operator.who)),)
+        pairs = zip(node.operator.marks, node.operator.fills, strict=True)
+        return [one and (one[0], (*one[1], *wrong, pair)) for one, pair in zip(own, pairs, strict=True)]
+    return own
+
+
+def codes_of(
+    model: Any, build: Builder, table: str, categories: Sequence[NDArray[Any]]
+) -> tuple[str, NDArray[np.int64]]:
+    """Give the place of each value among the categories of its column, and how many those are: the code of the unknown.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        Texts are computed by an earlier step, not read.
+    """
+    sizes = np.array([len(own) for own in categories], np.int64)
+    texts = [column for column, own in enumerate(categories) if own.dtype.kind in "OUS"]
+    numbers = [column for column, own in enumerate(categories) if own.dtype.kind not in "OUS"]
+    parts = []
+    if texts:
+        found = sources(build, table)
+        read = [one for one in (found[column] for column in texts) if one is not None]
+        if len(read) < len(texts):
+            raise refuse(model, "categories that an earlier step computes")
+        parts.append(_looked_up(build, read, [categories[column] for column in texts]))
+    if numbers:
+        own = table if not texts else build.add(Select(np.asarray(numbers, np.int64)), table)
+        values = [np.asarray(categories[column]) for column in numbers]
+        for column in values:
+            if (
+                column.dtype.kind in "iu"
+                and len(column)
+                and max(abs(int(column.min())), abs(int(column.max()))) > 2**53
+            ):
+                raise refuse(model, "whole numbers beyond 2^53 as categories")
+        joined = np.concatenate([column.astype(np.float64) for column in values])
+        parts.append(build.add(Match(joined, sizes[numbers]), own))
+    if len(parts) == 1:
+        return parts[0], sizes
+    order = np.argsort(np.array([*texts, *numbers]), kind="stable")
+    return build.add(Select(order), build.add(Concatenate(), *parts)), sizes
+
+
+def _looked_up(build: Builder, found: list[Source], categories: list[NDArray[Any]]) -> str:
+    """Look values up as they are read; what an imputer replaces gets the code of what takes its place."""
+    vocabularies, tables = [], []
+    refused = [fill for _, fills in found for _, fill in fills if isinstance(fill, Refused)]
+    for (_, fills), own in zip(found, categories, strict=True):
+        known = [entry_of(value) for value in own.tolist()]
+        # Marks that are no category become entries of their own, behind the others.
+        values = list(known)
+        for mark, _ in fills:
+            values += [] if any(_same(mark, value) for value in values) else [mark]
+        places = []
+        for value in values:
+            final: Entry | Refused = value
+            for mark, fill in fills:
+                final = fill if _same(final, mark) else final
+            wrong = len(known) + isinstance(final, Refused)
+            places.append(next((place for place, one in enumerate(known) if _same(one, final)), wrong))
+        vocabularies.append(tuple(values))
+        tables.append(np.array([*places, len(known)], np.int64))
+    columns = np.array([column for column, _ in found], np.int64)
+    codes = build.add(Encode(columns, tuple(vocabularies)))
+    if all(np.array_equal(table, np.arange(len(table))) for table in tables):
+        return codes
+    sizes = np.array([len(table) for table in tables], np.int64)
+    codes = build.add(Recode(np.concatenate(tables)[:, None], sizes), codes)
+    limits = np.array([len(own) + 1 for own in categories], np.int64)
+    return build.add(Known(limits, refused[0].who), codes) if refused else codes
+
+
+def entry_of(value: Any) -> Entry:
+    """Give a category as plain data.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        It is neither a text, bytes, a number nor missing.
+    """
+    own = value.item() if isinstance(value, np.generic) else value
+    if own is None or isinstance(own, str | bytes | bool | int | float):
+        return own
+    raise UnsupportedOperatorError(f"a category {own!r} of type {type(own).__name__} has no translation")
+
+
+def _same(one: object, other: object) -> bool:
+    return one == other or (one != one and other != other)  # noqa: PLR0124 - NaN is itself

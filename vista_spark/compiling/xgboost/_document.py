@@ -1,0 +1,157 @@
+"""XGBoost's model document, from JSON or UBJ."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.compiling import UnsupportedOperatorError
+from vista_spark.compiling.xgboost._ubjson import parse_ubjson
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["ModelDocument"]
+
+# The objectives whose base score is a probability, or the exponential of a score.
+_LOGISTIC = frozenset({"binary:logistic", "reg:logistic"})
+_LOGARITHMIC = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival:aft", "survival:cox"})
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ModelDocument:
+    """A model of XGBoost. Data: nothing in it is run.
+
+    Parameters
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : tuple of str or None
+    objective : str
+    base : float32 array of shape (columns,)
+        Scores that the sums begin with.
+    trees : list of dict
+        As the document has them.
+    target : int64 array of shape (trees,)
+        Column of scores of each tree.
+    scale : float32 array of shape (trees,)
+        Factors of the trees' leaves, of dart.
+    rounds : int64 array of shape (iterations + 1,)
+        First tree of each iteration, and the end.
+    weights : float32 array of shape (features + 1, columns), or None
+        Of a linear booster; the bias comes last.
+    missing : float
+        What counts as missing beside NaN.
+    refuses_infinities : bool
+        Whether rows pass a ``DMatrix``, which takes none.
+    best : int or None
+        The best iteration, if training stopped early.
+    """
+
+    n_features_in_: int
+    feature_names_in_: tuple[str, ...] | None
+    objective: str
+    base: NDArray[np.float32]
+    trees: list[Mapping[str, Any]]
+    target: NDArray[np.int64]
+    scale: NDArray[np.float32]
+    rounds: NDArray[np.int64]
+    weights: NDArray[np.float32] | None
+    missing: float = float("nan")
+    refuses_infinities: bool = True
+    best: int | None = None
+
+    @classmethod
+    def parse(cls, data: bytes) -> ModelDocument:
+        """Read a document in JSON or UBJ.
+
+        Raises
+        ------
+        UnsupportedOperatorError
+            It is no model of XGBoost, is cut off, or numbers categories of its own.
+        """
+        # Both begin with a brace; JSON goes on with a quotation mark, UBJ with the type of a length.
+        text = data[1:].lstrip()[:1] == b'"'
+        try:
+            document = json.loads(data) if text else parse_ubjson(data)
+            return _read(document["learner"])
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            if isinstance(error, UnsupportedOperatorError):
+                raise
+            raise UnsupportedOperatorError(f"not a model of XGBoost, or cut off: {error!r}") from error
+
+    def until(self, iterations: int) -> ModelDocument:
+        """The model of the first iterations alone."""
+        end = int(self.rounds[iterations])
+        return replace(
+            self,
+            trees=self.trees[:end],
+            target=self.target[:end],
+            scale=self.scale[:end],
+            rounds=self.rounds[: iterations + 1],
+        )
+
+
+def _read(learner: Mapping[str, Any]) -> ModelDocument:
+    sizes, objective = learner["learner_model_param"], learner["objective"]["name"]
+    width = int(sizes["num_feature"])
+    columns = max(int(sizes["num_class"]), int(sizes.get("num_target", "1")), 1)
+    given = np.array(json.loads(sizes["base_score"]), np.float32).reshape(-1)
+    base = np.broadcast_to(_margin(objective, given), columns).copy()
+    booster, scale = learner["gradient_booster"], None
+    if booster["name"] == "dart":
+        scale = np.array(booster["weight_drop"], np.float32)
+        booster = booster["gbtree"]
+    names = tuple(learner.get("feature_names", ())) or None
+    best = learner.get("attributes", {}).get("best_iteration")
+    model = booster["model"]
+    if booster["name"] == "gblinear":
+        weights = np.array(model["weights"], np.float32).reshape(width + 1, columns)
+        nothing = np.zeros(0, np.int64)
+        return ModelDocument(
+            width, names, objective, base, [], nothing, np.zeros(0, np.float32), np.zeros(1, np.int64), weights
+        )
+    _check_categories(model.get("cats", {}))
+    trees = list(model["trees"])
+    target = np.array(model["tree_info"], np.int64)
+    vectors = bool(trees) and int(trees[0]["tree_param"].get("size_leaf_vector", "1")) > 1
+    parallel = int(model["gbtree_model_param"]["num_parallel_tree"]) * (1 if vectors else columns)
+    return ModelDocument(
+        width,
+        names,
+        objective,
+        base,
+        trees,
+        np.zeros(len(trees), np.int64) if vectors else target,
+        np.ones(len(trees), np.float32) if scale is None else scale,
+        # Releases before 2.0 do not write where iterations begin.
+        np.array(model.get("iteration_indptr", np.arange(0, len(trees) + 1, parallel)), np.int64),
+        None,
+        best=None if best is None else int(best),
+    )
+
+
+def _margin(objective: str, base: NDArray[np.float32]) -> NDArray[np.float32]:
+    with np.errstate(divide="ignore"):
+        if objective in _LOGISTIC:
+            return -_logarithm(np.float32(1) / base - np.float32(1))
+        return _logarithm(base) if objective in _LOGARITHMIC else base
+
+
+def _logarithm(x: NDArray[Any]) -> NDArray[np.float32]:
+    # Rounded once: numpy's own of float32 is off by a step here and there.
+    return np.log(x.astype(np.float64)).astype(np.float32)
+
+
+def _check_categories(container: Mapping[str, Any]) -> None:
+    for column, held in enumerate(container.get("enc", ())):
+        values = list(held.get("values", ()))
+        if values and ("type" not in held or values != list(range(len(values)))):
+            raise UnsupportedOperatorError(
+                f"XGBoost with categories of its own in column {column}, which it numbers itself: fit on the codes "
+                "(series.cat.codes) with feature_types='c'"
+            )
