@@ -21,7 +21,7 @@ from vista_spark.attribution import (
     tensor_attributor,
     text_attributor,
 )
-from vista_spark.compiling import CompiledPipeline, TensorPipeline, compile_pipeline
+from vista_spark.compiling import CompiledPipeline, TensorPipeline, compile_pipeline, replace_stages
 from vista_spark.features import (
     CNNFeaturizer,
     TextFeaturizer,
@@ -86,6 +86,7 @@ __all__ = [
     "open_explainer",
     "plan_feature_transfer",
     "profile",
+    "replace_stages",
     "roster",
     "session",
     "tensor_attributor",

@@ -24,6 +24,7 @@ from ._columns import Concatenate, Finite, Impute, Select
 from ._constants import Constant, Relabel
 from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
 from ._distances import METRICS, Coupling, Distances, Neighbors
+from ._elementwise import Broadcast, Choose, Products
 from ._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
 from ._functions import (
@@ -38,10 +39,12 @@ from ._functions import (
     Shares,
     Within,
 )
+from ._geometry import FromCentres, OverNorm
 from ._interpolate import Interpolate
 from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
 from ._leaves import Indicators, Leaves, LinearLeaves
 from ._links import Link
+from ._lookup import Buckets, FirstGreatest, Member, Reject, Translate
 from ._operator import OPERATORS, Operator
 from ._output import Output
 from ._program import INPUT, Node, Program
@@ -64,8 +67,11 @@ __all__ = [
     "Average",
     "Bag",
     "Bins",
+    "Broadcast",
+    "Buckets",
     "Builder",
     "Cast",
+    "Choose",
     "Clip",
     "CodeLookup",
     "Combine",
@@ -82,6 +88,8 @@ __all__ = [
     "Entry",
     "Filled",
     "Finite",
+    "FirstGreatest",
+    "FromCentres",
     "Function",
     "HasText",
     "Impute",
@@ -98,6 +106,7 @@ __all__ = [
     "LogSoftmax",
     "Lookup",
     "Match",
+    "Member",
     "Missing",
     "Monomials",
     "Neighbors",
@@ -107,15 +116,18 @@ __all__ = [
     "Operator",
     "OrderedSum",
     "Output",
+    "OverNorm",
     "Pairwise",
     "Patch",
     "Power",
     "PowerTransform",
+    "Products",
     "Program",
     "ProgramError",
     "Quantiles",
     "Recode",
     "Reduce",
+    "Reject",
     "Relabel",
     "Replace",
     "Select",
@@ -124,6 +136,7 @@ __all__ = [
     "Softmax",
     "SparseRows",
     "Splines",
+    "Translate",
     "Trees",
     "Ufunc",
     "UnsupportedOperatorError",

@@ -79,11 +79,16 @@ class Finite(Operator):
         Whether NaN may pass.
     who : str
         The model that the message names.
+    infinite : bool
+        Whether infinities may pass. Default false; not together with `nan`.
     """
 
     dtype: str
     nan: bool
     who: str
+    infinite: bool = False
 
     def __post_init__(self) -> None:
         check_choice("Finite", "dtype", self.dtype, ("as given", "float32", "float64"))
+        if self.nan and self.infinite:
+            raise ProgramError("Finite: NaN and infinities may pass, so there is nothing to hold")

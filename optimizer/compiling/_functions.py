@@ -28,9 +28,15 @@ __all__ = [
     "Within",
 ]
 
-_FUNCTIONS = ("abs", "erf", "exp", "log", "negative", "nonzero", "relu", "sin", "sqrt", "square", "tanh")
-_COMBINATIONS = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
-_REDUCTIONS = ("sum", "mean", "max", "min", "logsumexp")
+_FUNCTIONS = (
+    *("abs", "erf", "exp", "log", "negative", "nonzero", "relu", "sin", "sqrt", "square", "tanh"),
+    *("ceil", "expm1", "floor", "is_nan", "log1p", "not", "reciprocal", "round", "sign"),
+)
+_COMBINATIONS = (
+    *("add", "subtract", "multiply", "divide", "maximum", "minimum"),
+    *("and", "equal", "greater", "greater_equal", "less", "less_equal", "or", "power"),
+)
+_REDUCTIONS = ("sum", "mean", "max", "min", "logsumexp", "product", "sum_square")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -39,7 +45,9 @@ class Function(Operator):
 
     Parameters
     ----------
-    kind : {"abs", "erf", "exp", "log", "negative", "nonzero", "relu", "sin", "sqrt", "square", "tanh"}
+    kind : {"abs", "erf", "exp", "log", "negative", "nonzero", "relu", "sin", "sqrt", "square", "tanh", ...}
+        Also ``"ceil"``, ``"expm1"``, ``"floor"``, ``"log1p"``, ``"reciprocal"``, ``"round"`` (halves to the even
+        number), ``"sign"``; ``"is_nan"`` and ``"not"`` give 0 and 1.
     """
 
     kind: str
@@ -66,7 +74,9 @@ class Combine(Operator):
 
     Parameters
     ----------
-    kind : {"add", "subtract", "multiply", "divide", "maximum", "minimum"}
+    kind : {"add", "subtract", "multiply", "divide", "maximum", "minimum", "power", ...}
+        Also ``"and"``, ``"or"`` and the comparisons ``"equal"``, ``"greater"``, ``"greater_equal"``, ``"less"`` and
+        ``"less_equal"``, which give 0 and 1.
     """
 
     arity: ClassVar[int | None] = 2
@@ -95,7 +105,7 @@ class Reduce(Operator):
 
     Parameters
     ----------
-    kind : {"sum", "mean", "max", "min", "logsumexp"}
+    kind : {"sum", "mean", "max", "min", "logsumexp", "product", "sum_square"}
     groups : int
         Columns of the result: the groups are equally wide.
     """

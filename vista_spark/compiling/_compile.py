@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.compiling import INPUT, Builder, UnsupportedOperatorError
 from vista_spark.compiling._columns import names_of, width_of
 from vista_spark.compiling._compiled import CompiledPipeline
-from vista_spark.compiling._registry import lower
+from vista_spark.compiling._registry import lower, lower_whole, opened
 from vista_spark.errors import InvalidArgumentError
 
 __all__ = ["compile_pipeline"]
@@ -24,12 +24,14 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     Parameters
     ----------
     model : object
-        A fitted model or pipeline of scikit-learn, LightGBM, XGBoost or CatBoost; or what :func:`read_model` gives.
+        A fitted model or pipeline of scikit-learn, LightGBM, XGBoost, CatBoost or Spark ML; what :func:`read_model`
+        gives; or an ONNX model, its bytes, or a path that ends in ``.onnx``.
     tree_strategy : {"auto", "gemm", "traversal", "perfect"}
         How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: GEMM up to depth 3, perfect trees up to depth 10,
         traversal beyond (section 5.5.1).
     example : array of shape (rows, columns), or pandas DataFrame, optional
-        Some rows, where a model does not say how many columns it takes, or what their names are. One row will do.
+        Some rows, where a model does not say how many columns it takes, or what their names are. One row will do. Of
+        Spark ML, a DataFrame that the model reads, which tells vectors from numbers.
 
     Returns
     -------
@@ -56,6 +58,10 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     >>> bool((compiled.predict(X) == fitted.predict(X)).all())
     True
     """
+    model = opened(model)
+    whole = lower_whole(model, example)
+    if whole is not None:
+        return CompiledPipeline(whole, tree_strategy=tree_strategy)
     width, names = _columns(model, example)
     build = Builder(width, names)
     try:

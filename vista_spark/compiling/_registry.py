@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from optimizer.compiling import Builder, Output, UnsupportedOperatorError
+from optimizer.compiling import Builder, Output, Program, UnsupportedOperatorError
 from optimizer.errors import nearest
 from vista_spark.compiling._refusals import REASONS
 
-__all__ = ["Parser", "is_compiled", "lower", "parsed_classes", "parser", "register"]
+__all__ = ["Parser", "is_compiled", "lower", "lower_whole", "opened", "parsed_classes", "parser", "register"]
 
 Parser = Callable[[Any, Builder, str], Mapping[str, Output]]
 """From a fitted model, the program under way and the name of its table, to results by the name of their method."""
@@ -18,9 +19,12 @@ Parser = Callable[[Any, Builder, str], Mapping[str, Output]]
 _LIBRARIES = {
     "catboost": ("vista_spark.compiling.catboost",),
     "lightgbm": ("vista_spark.compiling.lightgbm",),
+    "pyspark": ("vista_spark.compiling.sparkml",),
     "sklearn": ("vista_spark.compiling.sklearn",),
     "xgboost": ("vista_spark.compiling.xgboost",),
 }
+# Libraries whose models say themselves which table they read.
+_WHOLE = {"onnx": "vista_spark.compiling.onnx", "pyspark": "vista_spark.compiling.sparkml"}
 _PARSERS: dict[str, Parser] = {}
 
 
@@ -79,6 +83,28 @@ def lower(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
             "leave it out of the pipeline, or register(type, parser) one"
         )
     return found(model, build, table)
+
+
+def opened(model: Any) -> Any:
+    """Read a model of bytes, or of a path that ends in ``.onnx``; anything else is given back."""
+    if isinstance(model, bytes) or (isinstance(model, (str, Path)) and str(model).endswith(".onnx")):
+        return importlib.import_module("vista_spark.compiling.onnx").opened(model)
+    return model
+
+
+def lower_whole(model: Any, example: Any) -> Program | None:
+    """Lower a model that says itself which table it reads, of libraries that are no scikit-learn; ``None`` for others.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        As :func:`lower`.
+    """
+    module = _WHOLE.get(type(model).__module__.partition(".")[0])
+    if module is None:
+        return None
+    program: Program = importlib.import_module(module).program_of(model, example)
+    return program
 
 
 def is_compiled(name: str) -> bool:

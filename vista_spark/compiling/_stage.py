@@ -40,6 +40,7 @@ __all__ = ["TensorPipeline"]
 
 # The program travels inside the query: Spark Connect takes messages of 128 MiB.
 _LARGEST_CONNECT = 120 * 2**20
+_NAMED = "column:"
 
 
 class TensorPipeline(
@@ -228,6 +229,8 @@ class TensorPipeline(
             )
         given = {"predict": self.getPredictionCol(), "predict_proba": self.getProbabilityCol()}
         given["transform"] = self.getOutputCol()
+        # Of replaced stages: columns under names of their own.
+        given |= {name: name.removeprefix(_NAMED) for name in compiled.outputs if name.startswith(_NAMED)}
         columns = tuple((name, given[name]) for name in compiled.outputs if given.get(name))
         reads = self._reads(dataset, compiled)
         reason = self.getErrorCol() if self.getErrors() == "null" else None

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from optimizer.compiling import Finite, HasText, Known, Linear, SparseRows, Trees, Within, sparse_nodes, strategies_of
+from optimizer.compiling import (
+    Finite,
+    HasText,
+    Known,
+    Linear,
+    Reject,
+    SparseRows,
+    Trees,
+    Within,
+    sparse_nodes,
+    strategies_of,
+)
 from udfs.compiling.torch._program import ProgramModule
 from udfs.compiling.torch._texts import sparse_tensor
 
@@ -85,7 +96,7 @@ class Engine:
             outputs[name] = output.answer(torch.cat([given[name] for given, _ in parts]).numpy())
         bad, reasons = np.zeros(len(table), np.bool_), []
         for node in self.program.nodes:
-            if isinstance(node.operator, Finite | HasText | Known | Within):
+            if isinstance(node.operator, Finite | HasText | Known | Reject | Within):
                 fails = torch.cat([rules[node.name] for _, rules in parts]).numpy()
                 bad |= fails
                 if fails.any():
@@ -104,13 +115,15 @@ def _tensor(part: NDArray[Any] | SparseRows) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(part))
 
 
-def reason_of(rule: Finite | HasText | Known | Within) -> str:
+def reason_of(rule: Finite | HasText | Known | Reject | Within) -> str:
     """Say what a row must not have."""
     if isinstance(rule, Known):
         return f"a category that {rule.who} does not know"
     if isinstance(rule, HasText):
         return f"no text, which {rule.who} does not take"
-    if isinstance(rule, Within):
+    if isinstance(rule, Reject | Within):
         return rule.reason
+    if rule.infinite:
+        return f"NaN, which {rule.who} does not take"
     held = "an infinity" if rule.nan else "NaN or an infinity"
     return f"{held}{' in float32' if rule.dtype == 'float32' else ''}, which {rule.who} does not take"

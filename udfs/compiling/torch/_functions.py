@@ -45,6 +45,15 @@ _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "sqrt": torch.sqrt,
     "square": torch.square,
     "tanh": torch.tanh,
+    "ceil": torch.ceil,
+    "expm1": torch.expm1,
+    "floor": torch.floor,
+    "is_nan": lambda x: torch.isnan(x).to(x.dtype),
+    "log1p": torch.log1p,
+    "not": lambda x: (x == 0).to(x.dtype),
+    "reciprocal": torch.reciprocal,
+    "round": torch.round,
+    "sign": torch.sign,
 }
 _COMBINATIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "add": torch.add,
@@ -53,6 +62,14 @@ _COMBINATIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] =
     "divide": torch.div,
     "maximum": torch.maximum,
     "minimum": torch.minimum,
+    "and": torch.logical_and,
+    "equal": torch.eq,
+    "greater": torch.gt,
+    "greater_equal": torch.ge,
+    "less": torch.lt,
+    "less_equal": torch.le,
+    "or": torch.logical_or,
+    "power": torch.pow,
 }
 _REDUCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "sum": torch.sum,
@@ -60,6 +77,8 @@ _REDUCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "max": torch.amax,
     "min": torch.amin,
     "logsumexp": torch.logsumexp,
+    "product": torch.prod,
+    "sum_square": lambda x, dim: (x * x).sum(dim=dim),
 }
 
 
@@ -96,7 +115,8 @@ class CombineModule(torch.nn.Module):
 
     def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         """Run on two batches of shape (rows, columns) or (rows, 1)."""
-        return self.operation(left, right)
+        dtype = torch.promote_types(left.dtype, right.dtype)
+        return self.operation(left.to(dtype), right.to(dtype)).to(dtype)
 
 
 class LikeModule(torch.nn.Module):

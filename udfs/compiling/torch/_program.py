@@ -11,12 +11,14 @@ from udfs.compiling.torch import _categories as categories
 from udfs.compiling.torch import _codes as codes
 from udfs.compiling.torch import _curves as curves
 from udfs.compiling.torch import _distances as distances
+from udfs.compiling.torch import _elementwise as elementwise
 from udfs.compiling.torch import _ensembles as ensembles
 from udfs.compiling.torch import _functions as functions
 from udfs.compiling.torch import _interpolate as interpolate
 from udfs.compiling.torch import _kernel_maps as kernel_maps
 from udfs.compiling.torch import _leaves as leaves
 from udfs.compiling.torch import _links as links
+from udfs.compiling.torch import _lookup as lookup
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch import _texts as texts
 from udfs.compiling.torch._numbers import tensor_of
@@ -33,6 +35,8 @@ __all__ = ["ProgramModule"]
 _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **ensembles.MODULES,
     **interpolate.MODULES,
+    **elementwise.MODULES,
+    **lookup.MODULES,
     **numbers.MODULES,
     **functions.MODULES,
     **distances.MODULES,
@@ -97,6 +101,8 @@ class ProgramModule(torch.nn.Module):
                 bad[node.name] = texts.rows_with(values[node.name], torch.isnan)
             elif isinstance(node.operator, ops.Known):
                 bad[node.name] = (values[node.inputs[0]] >= tensor_of(node.operator.sizes)).any(dim=1)
+            elif isinstance(node.operator, ops.Reject):
+                bad[node.name] = (values[node.inputs[1]] != 0).any(dim=1)
             elif isinstance(node.operator, ops.Within):
                 bad[node.name] = _outside(values[node.name], node.operator)
         results = {name: values[output.node] for name, output in self.program.outputs.items()}
@@ -118,9 +124,12 @@ def _run(step: torch.nn.Module, operator: Operator, tables: list[torch.Tensor]) 
 
 def _fails(x: torch.Tensor, rule: ops.Finite) -> torch.Tensor:
     seen = x if rule.dtype == "as given" else x.to(getattr(torch, rule.dtype))
-    return texts.rows_with(
-        seen, torch.isinf if rule.nan else lambda numbers: torch.logical_not(torch.isfinite(numbers))
-    )
+    wrong = torch.isinf if rule.nan else torch.isnan if rule.infinite else _not_finite
+    return texts.rows_with(seen, wrong)
+
+
+def _not_finite(x: torch.Tensor) -> torch.Tensor:
+    return torch.logical_not(torch.isfinite(x))
 
 
 def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:

@@ -1,0 +1,71 @@
+"""Operators on tables number by number: the same row everywhere, and a choice between two tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ._errors import ProgramError
+from ._operator import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Broadcast", "Choose", "Products"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Choose(Operator):
+    """Where the first table is not zero the second's number, else the third's. One column meets every column."""
+
+    arity: ClassVar[int | None] = 3
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        return _common(self, inputs)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Broadcast(Operator):
+    """The same row, once for each row of the input.
+
+    Parameters
+    ----------
+    row : array of shape (width,)
+    """
+
+    row: NDArray[Any]
+
+    def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - any table has rows
+        """Columns of the result."""
+        return len(self.row)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Products(Operator):
+    """Products of columns, factor by factor; one that has become zero stays zero, even times NaN.
+
+    Parameters
+    ----------
+    factors : int64 array of shape (products, most factors)
+        Columns in the order of the multiplication; -1 where there are fewer.
+    """
+
+    factors: NDArray[np.int64]
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        if self.factors.size and not -1 <= int(self.factors.min()) <= int(self.factors.max()) < inputs[0]:
+            raise ProgramError(f"Products takes columns up to {int(self.factors.max())} of {inputs[0]}")
+        return len(self.factors)
+
+
+def _common(operator: Operator, inputs: Sequence[int]) -> int:
+    most = max(inputs)
+    if any(width not in {1, most} for width in inputs):
+        raise ProgramError(f"{operator.explain()} of tables of {', '.join(map(str, inputs))} columns")
+    return most

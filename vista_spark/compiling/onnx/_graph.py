@@ -1,0 +1,191 @@
+"""Values of an ONNX graph while its nodes are lowered: constants, and tables with a row for each row of the input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.compiling import Broadcast, Builder, Cast, Combine, Select, UnsupportedOperatorError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from optimizer.compiling import Operator
+
+__all__ = ["Dimensions", "Graph", "Table", "Value", "attributes_of", "refuse"]
+
+_FLOATS = {"float32", "float64"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A value with the rows leading.
+
+    Parameters
+    ----------
+    node : str
+        Its numbers, a row flattened.
+    shape : tuple of int
+        Of a row: ``()`` for an ONNX tensor of shape (N,), ``(C,)`` for one of shape (N, C).
+    dtype : str
+        ``"float32"``, ``"float64"``, ``"int64"`` or ``"bool"``: whole numbers and truths are computed as floats.
+    labels : array of texts, or None
+        What the numbers are places of.
+    turned : bool
+        Whether ONNX has it as (1, N), as ArrayFeatureExtractor gives it.
+    """
+
+    node: str
+    shape: tuple[int, ...]
+    dtype: str
+    labels: NDArray[Any] | None = None
+    turned: bool = False
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """The shape of a table, as the operator Shape gives it: rows that are not known, and a row's shape."""
+
+    shape: tuple[int, ...]
+
+
+Value = "Table | Dimensions | np.ndarray[Any, Any] | None"
+
+
+def refuse(node: Any, why: str) -> UnsupportedOperatorError:
+    """Make the error that names an operator and what is the matter."""
+    domain = f"{node.domain}." if node.domain else ""
+    named = f" ({node.name})" if node.name else ""
+    return UnsupportedOperatorError(f"ONNX {domain}{node.op_type}{named}: {why}")
+
+
+def attributes_of(node: Any) -> dict[str, Any]:
+    """Give the attributes of a node as numbers, texts, lists and arrays."""
+    from onnx import helper, numpy_helper  # noqa: PLC0415 - an optional package
+
+    found = {}
+    for one in node.attribute:
+        value = helper.get_attribute_value(one)
+        if one.type == one.TENSOR:
+            value = numpy_helper.to_array(value)
+        elif isinstance(value, bytes):
+            value = value.decode()
+        elif isinstance(value, list) and value and isinstance(value[0], bytes):
+            value = [text.decode() for text in value]
+        found[one.name] = value
+    return found
+
+
+@dataclass(slots=True)
+class Graph:
+    """A graph that is being lowered.
+
+    Parameters
+    ----------
+    build : Builder
+    values : dict of str to value
+        By ONNX's names.
+    opsets : dict of str to int
+        Version of each domain.
+    """
+
+    build: Builder
+    values: dict[str, Any] = field(default_factory=dict)
+    opsets: dict[str, int] = field(default_factory=dict)
+
+    def table(self, node: Any, value: Any, *, turned: bool = False) -> Table:
+        """Check that a value is a table of numbers.
+
+        Raises
+        ------
+        UnsupportedOperatorError
+            It is a constant, a shape or texts.
+        """
+        if not isinstance(value, Table):
+            raise refuse(node, "takes a constant, or a shape, where a table is compiled")
+        if value.labels is not None:
+            raise refuse(node, "computes with texts")
+        if value.turned and not turned:
+            raise refuse(node, "takes what ArrayFeatureExtractor gives as one row: Reshape it first")
+        return value
+
+    def add(self, operator: Operator, *tables: Table, like: Table | None = None, **changes: Any) -> Table:
+        """Add an operator; the result is like the first table but for the changes."""
+        name = self.build.add(operator, *(table.node for table in tables))
+        return replace(like or tables[0], node=name, **changes)
+
+    def constant(self, row: Any, like: Table) -> Table:
+        """Give a constant of shape (..., as a row) as a table."""
+        array = np.asarray(row)
+        kind = "bool" if array.dtype == bool else "int64" if array.dtype.kind in "iu" else array.dtype.name
+        if kind not in {"bool", "int64", *_FLOATS}:
+            raise UnsupportedOperatorError(f"ONNX constant of type {array.dtype}")
+        own = array.reshape(-1).astype(array.dtype if kind in _FLOATS else np.float64)
+        return Table(self.build.add(Broadcast(own), like.node), array.shape, kind)
+
+    def take(self, table: Table, places: NDArray[np.int64]) -> Table:
+        """Choose numbers of a row by their places; the result has the places' shape."""
+        places = np.asarray(places, np.int64)
+        if np.array_equal(places.reshape(-1), np.arange(table.width)):
+            return replace(table, shape=places.shape)
+        return self.add(Select(places.reshape(-1).copy()), table, shape=places.shape)
+
+    def places(self, table: Table) -> NDArray[np.int64]:
+        """Give the places of a row's numbers in the shape of ONNX's tensor, with one row."""
+        return np.arange(table.width).reshape(1, *table.shape)
+
+    def widened(self, node: Any, *given: Any) -> list[Table]:
+        """Bring tables and constants to one shape, as ONNX broadcasts.
+
+        Raises
+        ------
+        UnsupportedOperatorError
+            Rows would meet other rows.
+        """
+        tables = [value for value in given if isinstance(value, Table)]
+        if not tables:
+            raise refuse(node, "computes with constants and shapes")
+        tables = [self.table(node, table) for table in tables]
+        rank = max(len(table.shape) for table in tables)
+        shapes = []
+        for value in given:
+            if isinstance(value, Table):
+                if len(value.shape) != rank:
+                    raise refuse(node, f"tables of shapes {[table.shape for table in tables]}")
+                shapes.append(value.shape)
+                continue
+            array = np.asarray(value)
+            if array.ndim > rank + 1 or (array.ndim == rank + 1 and array.shape[0] != 1):
+                raise refuse(node, f"a constant of shape {array.shape} and rows of shape {tables[0].shape}")
+            shapes.append(array.shape[1:] if array.ndim == rank + 1 else array.shape)
+        shape = np.broadcast_shapes(*shapes)
+        if len(shape) > rank:
+            raise refuse(node, f"shapes {shapes}")
+        results = []
+        for value, own in zip(given, shapes, strict=True):
+            if isinstance(value, Table):
+                places = np.broadcast_to(np.arange(value.width).reshape(own), shape)
+                results.append(self.take(value, places))
+            else:
+                row = np.broadcast_to(np.asarray(value).reshape(own), shape)
+                results.append(self.constant(row, tables[0]))
+        return results
+
+    def combine(self, node: Any, kind: str, left: Any, right: Any, dtype: str | None = None) -> Table:
+        """Combine two values number by number."""
+        x, y = self.widened(node, left, right)
+        if x.dtype != y.dtype:
+            raise refuse(node, f"types {x.dtype} and {y.dtype}")
+        return self.add(Combine(kind), x, y, dtype=dtype or x.dtype)
+
+    def cast(self, table: Table, dtype: str) -> Table:
+        """Change the type between floats, or from whole numbers and truths to floats."""
+        return self.add(Cast(dtype), table, dtype=dtype)

@@ -1,0 +1,44 @@
+"""Models of Spark ML, a file a family; importing this registers them.
+
+A stage reads columns of a DataFrame and adds some: :class:`Columns` keeps account of them.
+"""
+
+from . import (
+    _assembling,
+    _bayes,
+    _buckets,
+    _clustering,
+    _expansion,
+    _isotonic,
+    _linear,
+    _networks,
+    _one_vs_rest,
+    _scaling,
+    _trees,
+)
+from ._columns import NAMED, Columns
+from ._compose import stages_of
+from ._program import floats_of, kinds_of, named_program, program_of
+from ._stages import lower_stage
+
+__all__ = [
+    "NAMED",
+    "Columns",
+    "_assembling",
+    "_bayes",
+    "_buckets",
+    "_clustering",
+    "_expansion",
+    "_isotonic",
+    "_linear",
+    "_networks",
+    "_one_vs_rest",
+    "_scaling",
+    "_trees",
+    "floats_of",
+    "kinds_of",
+    "lower_stage",
+    "named_program",
+    "program_of",
+    "stages_of",
+]

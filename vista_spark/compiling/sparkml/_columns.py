@@ -1,0 +1,251 @@
+"""Columns of a DataFrame as results of a program, while the stages that read and add them are lowered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.compiling import (
+    INPUT,
+    Arithmetic,
+    Cast,
+    Concatenate,
+    Finite,
+    Node,
+    Output,
+    Program,
+    Reject,
+    Select,
+    UnsupportedOperatorError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from optimizer.compiling import Operator
+
+__all__ = ["NAMED", "Columns"]
+
+NAMED = "column:"
+"""Begins the name of an output that becomes a column of the name that follows."""
+
+# The table is as wide as the columns that turn out to be read; until then, as wide as none will be.
+_MOST = 2**40
+
+
+@dataclass(slots=True)
+class Columns:
+    """Columns that the stages so far read from the DataFrame, and those that they add.
+
+    Parameters
+    ----------
+    kinds : mapping of str to int
+        Of columns whose kind is known: how many numbers their vectors have, 0 for a column of numbers. Other columns
+        are taken for numbers where a stage reads either.
+    strangers : frozenset of str
+        Columns of which nothing is known, for a stage that is not compiled adds them.
+    doubles : frozenset of str
+        Columns that are known to be floats, not whole numbers.
+    """
+
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    strangers: frozenset[str] = frozenset()
+    doubles: frozenset[str] = frozenset()
+    nodes: list[Node] = field(default_factory=list)
+    widths: dict[str, int] = field(default_factory=lambda: {INPUT: _MOST})
+    read: dict[str, str] = field(default_factory=dict)
+    vectors: set[str] = field(default_factory=set)
+    added: dict[str, Output] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)
+    """Nodes in which NaN cannot come."""
+    policy: str | None = None
+
+    def fork(self) -> Columns:
+        """Copy what a further stage may change."""
+        return replace(
+            self,
+            nodes=list(self.nodes),
+            widths=dict(self.widths),
+            read=dict(self.read),
+            vectors=set(self.vectors),
+            added=dict(self.added),
+            roles=dict(self.roles),
+            whole=set(self.whole),
+        )
+
+    def add(self, operator: Operator, *inputs: str) -> str:
+        """Add an operator, and give the name of its result."""
+        kind = type(operator).__name__.lower()
+        number = sum(node.name.partition("_")[0] == kind for node in self.nodes)
+        name = f"{kind}_{number + 1}" if number else kind
+        self.widths[name] = operator.width([self.widths[one] for one in inputs])
+        self.nodes.append(Node(name, operator, inputs))
+        return name
+
+    def scaled(self, node: str, factor: float, shift: float = 0.0) -> str:
+        """Multiply all columns of a node by a factor, and then add a shift."""
+        width = self.widths[node]
+        node = node if factor == 1 else self.add(Arithmetic("multiply", np.full(width, float(factor))), node)
+        return node if shift == 0 else self.add(Arithmetic("add", np.full(width, float(shift))), node)
+
+    def number(self, column: str) -> str:
+        """Give the node of a column of numbers, one column wide.
+
+        Raises
+        ------
+        UnsupportedOperatorError
+            The column is a vector.
+        """
+        node = self.value(column)
+        if self.is_vector(column):
+            raise UnsupportedOperatorError(f"column {column!r} is a vector, where a column of numbers is compiled")
+        return node
+
+    def vector(self, column: str, width: int) -> str:
+        """Give the node of a column of vectors of a width.
+
+        Raises
+        ------
+        UnsupportedOperatorError
+            The column has another width, or is one of numbers.
+        """
+        if column not in self.added and column not in self.read:
+            known = self.kinds.get(column, width)
+            self._enter(column, known)
+        node = self.added[column].node if column in self.added else self.read[column]
+        if not self.is_vector(column) or self.widths[node] != width:
+            raise UnsupportedOperatorError(
+                f"column {column!r} has {self.widths[node]} numbers, and a stage reads vectors of {width}"
+            )
+        return node
+
+    def value(self, column: str) -> str:
+        """Give the node of a column of numbers or vectors.
+
+        Raises
+        ------
+        UnsupportedOperatorError
+            Nothing is known of the column.
+        """
+        if column in self.added:
+            return self.added[column].node
+        if column not in self.read:
+            if column in self.strangers and column not in self.kinds:
+                raise UnsupportedOperatorError(
+                    f"column {column!r} comes from a stage that is not compiled: example= would say what it holds"
+                )
+            self._enter(column, self.kinds.get(column, 0))
+        return self.read[column]
+
+    def is_vector(self, column: str) -> bool:
+        """Whether a column that was asked for holds vectors."""
+        return column in self.vectors or (column in self.added and not self.added[column].flat)
+
+    def is_read(self, column: str) -> bool:
+        """Whether a column comes from the DataFrame, where nulls may be."""
+        return column not in self.added
+
+    def give(self, column: str, node: str, *, flat: bool = False, role: str | None = None) -> None:
+        """Add a column; none for an empty name.
+
+        Parameters
+        ----------
+        column, node : str
+        flat : bool
+            Whether it holds numbers, not vectors.
+        role : str, optional
+            The method that gives it in this process.
+        """
+        if not column:
+            return
+        if flat:
+            node = self.add(Cast("float64"), node)
+        self.added[column] = Output(node, flat=flat)
+        if role is not None:
+            self.roles[role] = column
+
+    def finite(self, node: str, who: str, policy: str) -> str:
+        """Hold rows to have no NaN."""
+        self.hold(policy)
+        held = self.add(Finite("float64", nan=False, who=who, infinite=True), node)
+        self.whole.add(held)
+        return held
+
+    def reject(self, node: str, flags: str, why: str, policy: str) -> str:
+        """Hold rows to have no flag."""
+        self.hold(policy)
+        return self.add(Reject(why), node, flags)
+
+    def hold(self, policy: str) -> None:
+        """Note what becomes of bad rows.
+
+        Raises
+        ------
+        UnsupportedOperatorError
+            Bad rows of another stage go another way.
+        """
+        if self.policy not in {None, policy}:
+            raise UnsupportedOperatorError("a stage with handleInvalid='skip' beside one with 'error'")
+        self.policy = policy
+
+    def concatenate(self, nodes: Sequence[str]) -> str:
+        """Join columns."""
+        if len(nodes) == 1:
+            return nodes[0]
+        joined = self.add(Concatenate(), *nodes)
+        if all(node in self.whole for node in nodes):
+            self.whole.add(joined)
+        return joined
+
+    def program(self, outputs: Mapping[str, Output]) -> Program:
+        """Finish the program.
+
+        Raises
+        ------
+        UnsupportedOperatorError
+            Columns of numbers and of vectors are read, or several columns of vectors.
+        """
+        vectors = [column for column in self.read if column in self.vectors]
+        if vectors and len(self.read) > 1:
+            raise UnsupportedOperatorError(
+                f"the columns {', '.join(self.read)} are read, of which {', '.join(vectors)} hold vectors: "
+                "one column of vectors is compiled, or columns of numbers; put a VectorAssembler first"
+            )
+        width = self._start()
+        used = {name for node in self.nodes for name in node.inputs} | {output.node for output in outputs.values()}
+        nodes = [node for node in self.nodes if node.name in used]
+        names = None if vectors else list(self.read)
+        return Program(width, names, _without_identities(nodes, outputs, width), outputs)
+
+    def _start(self) -> int:
+        return sum(self.widths[node] for node in self.read.values())
+
+    def _enter(self, column: str, kind: int) -> None:
+        if not self.read:
+            self.add(Cast("float64"), INPUT)
+        start = self._start()
+        self.read[column] = self.add(Select(np.arange(start, start + max(kind, 1))), "cast")
+        if kind:
+            self.vectors.add(column)
+
+
+def _without_identities(nodes: list[Node], outputs: Mapping[str, Output], width: int) -> list[Node]:
+    """Leave out the choice of all columns of the table."""
+    everything = np.arange(width)
+    same = {
+        node.name: node.inputs[0]
+        for node in nodes
+        if isinstance(node.operator, Select)
+        and node.inputs == ("cast",)
+        and np.array_equal(node.operator.columns, everything)
+    }
+    if any(output.node in same for output in outputs.values()):
+        return nodes
+    return [
+        Node(node.name, node.operator, tuple(same.get(name, name) for name in node.inputs))
+        for node in nodes
+        if node.name not in same
+    ]

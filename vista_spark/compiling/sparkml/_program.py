@@ -1,0 +1,85 @@
+"""Programs of Spark ML's models: one with the methods of the last stage, one with all columns that stages add."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from optimizer.compiling import Output, Program, ProgramError, UnsupportedOperatorError
+from vista_spark.compiling.sparkml._columns import NAMED, Columns
+from vista_spark.compiling.sparkml._compose import stages_of
+from vista_spark.compiling.sparkml._stages import lower_stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["floats_of", "kinds_of", "named_program", "program_of"]
+
+
+def program_of(model: Any, example: Any = None) -> Program:
+    """Lower a fitted model or pipeline; its outputs are the methods of its last stage.
+
+    Parameters
+    ----------
+    model : pyspark.ml.Model or Transformer
+    example : pyspark.sql.DataFrame, optional
+        A DataFrame that the model reads: it tells vectors from numbers.
+
+    Raises
+    ------
+    UnsupportedOperatorError
+        A stage, or an option of one, has no translation.
+    """
+    columns = Columns() if example is None else Columns(kinds_of(example), doubles=floats_of(example))
+    columns = _lowered(stages_of(model), columns)
+    outputs = {role: columns.added[column] for role, column in columns.roles.items()}
+    if not outputs:
+        raise UnsupportedOperatorError(f"{type(model).__name__} adds no column that is compiled")
+    return columns.program(outputs)
+
+
+def _lowered(stages: Iterable[Any], columns: Columns) -> Columns:
+    for fitted in stages:
+        columns.roles.clear()
+        try:
+            lower_stage(fitted, columns)
+        except ProgramError as error:
+            raise UnsupportedOperatorError(f"{type(fitted).__name__}: {error}") from error
+    return columns
+
+
+def named_program(columns: Columns) -> Program:
+    """Finish a program with every column that the stages add."""
+    outputs: dict[str, Output] = {f"{NAMED}{name}": output for name, output in columns.added.items()}
+    if not outputs:
+        raise UnsupportedOperatorError("the stages add no column")
+    return columns.program(outputs)
+
+
+def kinds_of(example: Any) -> dict[str, int]:
+    """Find out which columns of a DataFrame hold numbers, and how long the vectors of others are.
+
+    The length comes from the column's metadata, else from the first row.
+    """
+    from pyspark.ml.linalg import VectorUDT  # noqa: PLC0415 - only with Spark
+    from pyspark.sql.types import NumericType  # noqa: PLC0415
+
+    kinds: dict[str, int] = {}
+    unknown = []
+    for field in example.schema:
+        if isinstance(field.dataType, VectorUDT):
+            known = field.metadata.get("ml_attr", {}).get("num_attrs")
+            if known is None:
+                unknown.append(field.name)
+            else:
+                kinds[field.name] = int(known)
+        elif isinstance(field.dataType, NumericType):
+            kinds[field.name] = 0
+    first = example.select(*(f"`{name}`" for name in unknown)).first() if unknown else None
+    if first is not None:
+        kinds |= {name: len(first[name]) for name in unknown if first[name] is not None}
+    return kinds
+
+
+def floats_of(example: Any) -> frozenset[str]:
+    """Name the columns of a DataFrame whose numbers have fractions."""
+    return frozenset(name for name, kind in example.dtypes if kind in {"double", "float"})

@@ -1,0 +1,111 @@
+"""Trees of Spark ML, which only the saved model has in full."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["SavedTrees", "saved_table", "saved_trees"]
+
+
+class SavedTrees(NamedTuple):
+    """Nodes of all trees, tree by tree, in the order of their numbers.
+
+    Parameters
+    ----------
+    tree, left, right, feature, categories : int64 arrays of shape (nodes,)
+        Children are places in this table, -1 for a leaf; categories are -1 for a split at a threshold.
+    prediction : float64 array of shape (nodes,)
+    stats : list of float64 arrays
+        Impurity statistics of each node.
+    limits : list of float64 arrays
+        The threshold, or the categories that go to the left.
+    weights : float64 array of shape (trees,)
+    """
+
+    tree: NDArray[np.int64]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    feature: NDArray[np.int64]
+    categories: NDArray[np.int64]
+    prediction: NDArray[np.float64]
+    stats: list[NDArray[np.float64]]
+    limits: list[NDArray[np.float64]]
+    weights: NDArray[np.float64]
+
+
+def saved_table(model: Any, *parts: str) -> list[Any]:
+    """Save a model, and read parts of it as Arrow tables.
+
+    The folder has no scheme, so that it lies where executors and driver both find it: in the default file system.
+    """
+    folder = Path(tempfile.gettempdir()) / f"compiled-{uuid4().hex}"
+    try:
+        model.write().save(str(folder))
+        session = SparkSession.active()
+        return [session.read.parquet(str(folder / part)).toArrow() for part in parts]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def saved_trees(model: Any, *, several: bool) -> SavedTrees:
+    """Read the trees of a model.
+
+    Parameters
+    ----------
+    model : Model
+    several : bool
+        Whether it is an ensemble.
+    """
+    if several:
+        data, heads = saved_table(model, "data", "treesMetadata")
+        numbers = data.column("treeID").to_numpy()
+        nodes = data.column("nodeData").combine_chunks()
+        # By position: releases name these columns differently.
+        order = np.argsort(heads.column(0).to_numpy(), kind="stable")
+        weights = heads.column(2).to_numpy()[order].astype(np.float64)
+    else:
+        (data,) = saved_table(model, "data")
+        nodes = data.to_struct_array().combine_chunks()
+        numbers, weights = np.zeros(len(nodes), np.int64), np.ones(1)
+    columns = dict(zip(nodes.type.names, nodes.flatten(), strict=True))
+    own = columns["id"].to_numpy(zero_copy_only=False).astype(np.int64)
+    order = np.lexsort([own, numbers])
+    tree, own = numbers[order].astype(np.int64), own[order]
+    starts = np.searchsorted(tree, tree)
+    split = dict(zip(columns["split"].type.names, columns["split"].flatten(), strict=True))
+
+    def ordered(column: Any, kind: Any) -> NDArray[Any]:
+        array: NDArray[Any] = column.to_numpy(zero_copy_only=False)[order].astype(kind)
+        return array
+
+    def child(name: str) -> NDArray[np.int64]:
+        place = ordered(columns[name], np.int64)
+        # Nodes are numbered in preorder from 0 in each tree.
+        return np.where(place < 0, -1, place + starts)
+
+    return SavedTrees(
+        tree=tree,
+        left=child("leftChild"),
+        right=child("rightChild"),
+        feature=ordered(split["featureIndex"], np.int64),
+        categories=ordered(split["numCategories"], np.int64),
+        prediction=ordered(columns["prediction"], np.float64),
+        stats=[np.asarray(one, np.float64) for one in _lists(columns["impurityStats"], order)],
+        limits=[np.asarray(one, np.float64) for one in _lists(split["leftCategoriesOrThreshold"], order)],
+        weights=weights,
+    )
+
+
+def _lists(column: Any, order: NDArray[np.int64]) -> list[Any]:
+    values = column.to_pylist()
+    return [values[place] for place in order.tolist()]
