@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import warnings
 from collections import Counter
@@ -18,18 +19,17 @@ from _fuzz_tables import Table, draw_table, edges, height, mutated, take
 from sklearn.base import clone
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from optimizer.compiling import UnsupportedOperatorError
-from vista_spark.compiling import compile_pipeline
+from optimizer.compiling import Program, UnsupportedOperatorError
+from vista_spark.compiling import CompiledPipeline, compile_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from vista_spark.compiling import CompiledPipeline
 
 __all__ = ["Verdict", "run_seed", "shrunk"]
 
 _ATTEMPTS = 8
 _SECONDS = 60
+_ALIKE = 6
 _METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform", "apply")
 
 
@@ -238,13 +238,37 @@ def compared(model: Any, compiled: CompiledPipeline, rows: Any, name: str) -> li
             continue
         try:
             found += differences(
-                method, rows, getattr(model, method), getattr(compiled, method), narrow=narrow, rounds=rounds
+                method,
+                rows,
+                getattr(model, method),
+                getattr(compiled, method),
+                narrow=narrow,
+                rounds=rounds,
+                alike=lambda method=method: [getattr(other, method) for other in _alike(compiled, narrow=narrow)],
             )
             none = take(rows, np.arange(0))
             if name == "training":
                 getattr(compiled, method)(none)
         except (CrashError, TypeError, RuntimeError, IndexError) as error:
             found.append(Difference("crash", 0, f"{method}: {type(error).__name__}: {error}"[:300]))
+    return found
+
+
+def _alike(compiled: CompiledPipeline, *, narrow: bool) -> list[CompiledPipeline]:
+    """Programs whose products have weights that are an ulp off: their answers say what rounding may do."""
+    document, arrays = compiled.program.document()
+    sums = {node["name"] for node in document["nodes"] if node["operator"] == "Linear"}
+    random = np.random.default_rng(0)
+    size = np.finfo(np.float32 if narrow else np.float64).eps
+    found = []
+    for _ in range(_ALIKE if sums else 0):
+        moved = {
+            name: (array * (1 + size * random.uniform(-1, 1, array.shape))).astype(array.dtype)
+            if name.partition("/")[0] in sums and array.dtype.kind == "f"
+            else array
+            for name, array in arrays.items()
+        }
+        found.append(CompiledPipeline(Program.of_document(document, moved), tree_strategy=compiled.tree_strategy))
     return found
 
 
@@ -354,8 +378,8 @@ _KEPT = frozenset({"random_state", "n_estimators", "n_jobs", "verbose", "silent"
 
 
 def _shown(model: Any) -> str:
-    return (
-        " ".join(repr(model).split())
-        if type(model).__module__.partition(".")[0] != "catboost"
-        else (f"{type(model).__name__}({', '.join(f'{name}={value!r}' for name, value in model.get_params().items())})")
-    )
+    if type(model).__module__.partition(".")[0] == "catboost":
+        options = ", ".join(f"{name}={value!r}" for name, value in model.get_params().items())
+        return f"{type(model).__name__}({options})"
+    # XGBoost names every option.
+    return re.sub(r"\w+=None,? ?", "", " ".join(repr(model).split()))
