@@ -68,7 +68,7 @@ class Augmentation:
     ...     augmentation({"image": image}, Augmentation.generator(seed=0, record_id="17", copy=copy))["image"].tolist()
     ...     for copy in range(2)
     ... ]
-    [[[[3, 2, 1]]], [[[1, 2, 3]]]]
+    [[[[1, 2, 3]]], [[[3, 2, 1]]]]
     """
 
     fn: Callable[[dict[str, NDArray[Any]], np.random.Generator], Mapping[str, Any]]
