@@ -15,6 +15,8 @@ What is fair:
 * Where squares or sums of great numbers overflow in the library (it takes distances as differences of squares), it
   gives NaN or an infinity, or raises further on. There is no answer to hold ours to, which may be the right number:
   counted as an overflow. Where the library has a number, ours has to be that.
+* Ours takes distances without cancellation, as it has to near a point. A number 1e7 times the ordinary leaves the
+  library's difference of squares no digit, and ours is the right one: counted as cancelled.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["HARMLESS", "ROUNDING", "Answers", "CrashError", "Difference", "ask", "differences", "pieces"]
+__all__ = ["CANCELLING", "HARMLESS", "ROUNDING", "Answers", "CrashError", "Difference", "ask", "differences", "pieces"]
 
 # Operators whose last bits depend on the order of sums, or on a library's exp and log. Others have to be exact.
 ROUNDING = frozenset(
@@ -62,8 +64,10 @@ ROUNDING = frozenset(
         "Bag",
     }
 )
-HARMLESS = frozenset({"library fails on the table", "overflow", "refused by ours alone", "toss-up"})
+HARMLESS = frozenset({"cancelled", "library fails on the table", "overflow", "refused by ours alone", "toss-up"})
 _FLOAT64, _FLOAT32 = 1e-6, 1e-5
+# Their library takes a difference of squares, or a Fourier transform: one great number takes all digits of the others.
+CANCELLING = frozenset({"CountSketch", "Distances", "Neighbors"})
 _SHIFTS = 24
 _ULPS = 4.0
 _SLACK = 4.0
@@ -165,6 +169,7 @@ def differences(
     narrow: bool,
     rounds: bool,
     alike: Callable[[], list[Callable[[Any], Any]]],
+    far: float = np.inf,
 ) -> list[Difference]:
     """Compare a method for all rows of a table.
 
@@ -179,6 +184,8 @@ def differences(
         Whether a program has operators whose last bits are nobody's.
     alike : callable
         Gives the method of programs whose weights are an ulp off.
+    far : float
+        Numbers beyond it leave the library's differences of squares no digit.
     """
     truth, own = ask(library, rows, ours=False), ask(compiled, rows, ours=True)
     if truth.refused.all() and len(truth.refused) > 1 and not own.refused.all():
@@ -216,7 +223,9 @@ def differences(
                 others = alike() if others is None else others
                 excused = _reached(others, single, ours[row], given[row].reshape(ours[row].shape), place)
             spilt = rounds and _overflows(ours[row], given[row], single)
-            found.append(Difference("toss-up" if excused else "overflow" if spilt else "value", int(row), what))
+            lost = _greatest(single) > far
+            kind = "toss-up" if excused else "overflow" if spilt else "cancelled" if lost else "value"
+            found.append(Difference(kind, int(row), what))
     return found
 
 
@@ -309,11 +318,14 @@ def _overflows(ours: NDArray[Any], truth: NDArray[Any], row: Any) -> bool:
 
 def _is_great(row: Any) -> bool:
     """Whether the squares of a row's numbers, or sums of them, leave the range of their type."""
+    kind = np.float32 if getattr(row, "dtype", None) == np.float32 else np.float64
+    return _greatest(row) > np.sqrt(np.finfo(kind).max) / _GREAT
+
+
+def _greatest(row: Any) -> float:
+    """The greatest of a row's numbers that are finite."""
     numbers = row.select_dtypes("number").to_numpy() if hasattr(row, "iloc") else row
-    if numbers.dtype.kind != "f":
-        return False
-    greatest = np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)
-    return bool(greatest > np.sqrt(np.finfo(numbers.dtype).max) / _GREAT)
+    return float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) if numbers.dtype.kind == "f" else 0.0
 
 
 def _shifted(row: Any) -> Any:

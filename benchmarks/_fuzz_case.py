@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from _fuzz_agreement import HARMLESS, ROUNDING, CrashError, Difference, differences
+from _fuzz_agreement import CANCELLING, HARMLESS, ROUNDING, CrashError, Difference, differences
 from _fuzz_pipelines import Draw, draw_pipeline, with_imputer
 from _fuzz_tables import Table, draw_table, edges, height, mutated, take
 from sklearn.base import clone
@@ -30,6 +30,7 @@ __all__ = ["Verdict", "run_seed", "shrunk"]
 _ATTEMPTS = 8
 _SECONDS = 60
 _ALIKE = 6
+_FAR = 1e7
 _METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform", "apply")
 
 
@@ -50,6 +51,8 @@ class Verdict:
         Of the program.
     counts : dict of str to int
         Rows that were compared, refused and tossed up; methods that are not compiled.
+    alone : Counter of str
+        Why ours refused rows that the library takes.
     """
 
     seed: int
@@ -59,6 +62,7 @@ class Verdict:
     focus: str = ""
     operators: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    alone: Counter[str] = field(default_factory=Counter)
 
 
 class _LateError(Exception):
@@ -137,7 +141,7 @@ def _judge(draw: Draw, table: Table, verdict: Verdict) -> None:
             return
         verdict.kind, verdict.text = "wrong", f"compile_pipeline: {type(error).__name__}: {error}"[:400]
         return
-    verdict.operators = sorted({type(node.operator).__name__ for node in compiled.program.nodes})
+    verdict.operators = sorted(_operators(compiled))
     missing = [name for name in _METHODS if _has(model, name) and name not in compiled.outputs]
     verdict.counts = {f"no {name}": 1 for name in missing}
     counts: Counter[str] = Counter()
@@ -147,8 +151,8 @@ def _judge(draw: Draw, table: Table, verdict: Verdict) -> None:
             counts[found.kind] += 1
             if found.kind not in HARMLESS:
                 wrong.append(f"{name}, row {found.row}: {found.text} ({found.kind})")
-            elif found.kind == "refused by ours alone" and name == "training":
-                verdict.text = found.text
+            elif found.kind == "refused by ours alone":
+                verdict.alone[found.text.partition(": ")[2]] += 1
         counts["rows"] += height(rows)
     verdict.counts |= counts
     verdict.kind = "wrong" if wrong else "equal"
@@ -229,7 +233,8 @@ def _has(model: Any, name: str) -> bool:
 
 def compared(model: Any, compiled: CompiledPipeline, rows: Any, name: str) -> list[Difference]:
     """Compare every method that the program has."""
-    rounds = any(type(node.operator).__name__ in ROUNDING for node in compiled.program.nodes)
+    rounds = bool(_operators(compiled) & ROUNDING)
+    far = _FAR * _ordinary(rows) if _operators(compiled) & CANCELLING else np.inf
     narrow = _is_narrow(model) or getattr(rows, "dtype", None) == np.float32
     found = []
     for method in compiled.outputs:
@@ -244,6 +249,7 @@ def compared(model: Any, compiled: CompiledPipeline, rows: Any, name: str) -> li
                 getattr(compiled, method),
                 narrow=narrow,
                 rounds=rounds,
+                far=far,
                 alike=lambda method=method: [getattr(other, method) for other in _alike(compiled, narrow=narrow)],
             )
             none = take(rows, np.arange(0))
@@ -252,6 +258,18 @@ def compared(model: Any, compiled: CompiledPipeline, rows: Any, name: str) -> li
         except (CrashError, TypeError, RuntimeError, IndexError) as error:
             found.append(Difference("crash", 0, f"{method}: {type(error).__name__}: {error}"[:300]))
     return found
+
+
+def _operators(compiled: CompiledPipeline) -> set[str]:
+    return {type(node.operator).__name__ for node in compiled.program.nodes}
+
+
+def _ordinary(rows: Any) -> float:
+    """The size of a table's numbers, whatever is to hurt among them."""
+    numbers = rows.select_dtypes("number").to_numpy() if hasattr(rows, "iloc") else rows
+    if numbers.dtype.kind != "f" or not np.isfinite(numbers).any():
+        return 1.0
+    return float(max(np.median(np.abs(numbers[np.isfinite(numbers)])), 1e-3))
 
 
 def _alike(compiled: CompiledPipeline, *, narrow: bool) -> list[CompiledPipeline]:

@@ -198,6 +198,8 @@ def draw_options(kind: type, random: np.random.Generator) -> dict[str, Any]:
     options = {option: _one(choices, random) for option, choices in given.items() if option in wanted or open_ended}
     if name.startswith(("LGBM", "XGB")):
         options["n_jobs"] = 1
+    if options.get("boosting_type") == "rf":
+        options |= {"subsample": 0.7, "subsample_freq": 1}
     constraints = getattr(kind, "_parameter_constraints", {})
     for option, parameter in wanted.items():
         if option in _SKIPPED or option in options or parameter.default is parameter.empty:

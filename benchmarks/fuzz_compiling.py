@@ -78,6 +78,12 @@ def report(verdicts: Sequence[Verdict], seconds: float) -> Report:
     found.table("Rows", ("what", "number", ""), [(name, f"{number:,}", "") for name, number in sorted(counts.items())])
     refused = Counter(_reason(verdict.text) for verdict in verdicts if verdict.kind == "refused")
     found.table("Refused", ("why", "pipelines", ""), [(why, f"{n}", "") for why, n in refused.most_common(40)])
+    alone: Counter[str] = Counter()
+    for verdict in verdicts:
+        alone.update({_reason(text.partition("has ")[2] or text): rows for text, rows in verdict.alone.items()})
+    found.table(
+        "Refused by ours alone", ("why", "answers", ""), [(why, f"{n}", "") for why, n in alone.most_common(15)]
+    )
     operators = Counter(operator for verdict in fitted for operator in verdict.operators)
     found.note("operators: " + ", ".join(f"{name} {number}" for name, number in operators.most_common()))
     for verdict in verdicts:
@@ -91,6 +97,7 @@ def report(verdicts: Sequence[Verdict], seconds: float) -> Report:
     found.fact("seconds", round(seconds, 1))
     found.fact("refusals", dict(refused))
     found.fact("counts", dict(counts))
+    found.fact("refused_by_ours_alone", dict(alone))
     found.fact("operators", dict(operators))
     found.fact("focus", dict(Counter(verdict.focus for verdict in fitted)))
     found.fact("wrong_seeds", [verdict.seed for verdict in verdicts if verdict.kind == "wrong"])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optimizer.compiling import ProgramError
+from optimizer.compiling import ProgramError, UnsupportedOperatorError
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -62,9 +63,12 @@ def compiled_of_file(path: Path) -> CompiledPipeline:
             return CompiledPipeline.load(path)
         except ProgramError as error:
             raise InvalidArgumentError(f"{path}: {error}") from error
-    if path.suffix.lower() == ".onnx":
-        return compile_pipeline(_onnx(path))
-    return compile_pipeline(_catboost(path) if start.startswith(_CATBOOST) else read_model(path))
+    try:
+        if path.suffix.lower() == ".onnx":
+            return compile_pipeline(_onnx(path))
+        return compile_pipeline(_catboost(path) if start.startswith(_CATBOOST) else read_model(path))
+    except UnsupportedOperatorError as error:
+        raise UnsupportedOperatorError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
 
 
 def _start(path: Path) -> bytes:
@@ -96,13 +100,19 @@ def _onnx(path: Path) -> object:
 
 
 def _catboost(path: Path) -> object:
+    """CatBoost's own format, by way of its JSON, which says all that a parser needs."""
+    from vista_spark.compiling import read_model  # noqa: PLC0415 - as above
+
     try:
         from catboost import CatBoost, CatBoostError  # noqa: PLC0415 - an optional package
     except ImportError as error:
         raise InvalidArgumentError(
             f"{path}: reading a .cbm takes catboost (pip install catboost); or save it with format='json'"
         ) from error
-    try:
-        return CatBoost().load_model(str(path))
-    except CatBoostError as error:
-        raise InvalidArgumentError(f"{path}: CatBoost cannot read it: {error}") from error
+    with tempfile.TemporaryDirectory() as folder:
+        document = Path(folder) / "model.json"
+        try:
+            CatBoost().load_model(str(path)).save_model(str(document), format="json")
+        except CatBoostError as error:
+            raise InvalidArgumentError(f"{path}: CatBoost cannot read it: {error}") from error
+        return read_model(document)
