@@ -5,11 +5,13 @@ from __future__ import annotations
 import typer
 
 from udfs.driver.command import run_command
+from vista_spark.cli._compile import compile_command
 from vista_spark.cli._explain import explain_command
 from vista_spark.cli._models import models_command
 from vista_spark.cli._package import package_command
 from vista_spark.cli._plan import plan_command
 from vista_spark.cli._profile import profile_command
+from vista_spark.cli._score import score_command
 from vista_spark.cli._transfer import transfer_command
 
 __all__ = ["app", "main"]
@@ -19,6 +21,8 @@ app.command("transfer")(transfer_command)
 app.command("plan")(plan_command)
 app.command("profile")(profile_command)
 app.command("explain")(explain_command)
+app.command("compile")(compile_command)
+app.command("score")(score_command)
 app.command("models")(models_command)
 app.command("package")(package_command)
 

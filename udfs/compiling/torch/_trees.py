@@ -207,7 +207,7 @@ class TreesModule(torch.nn.Module):
         values = self.value[leaf.index_select(1, self.rounds)].reshape(len(leaf), *self.shape)
         if self.single:
             # cumsum keeps float32 sums in float64, and rounds what it gives; this one rounds each sum.
-            flat = values.reshape(len(leaf), -1)
+            flat = values.reshape(len(leaf), len(self.column))  # of no row, -1 would not be known
             total = self.base[0].repeat(len(leaf), 1).scatter_add(1, self.column.expand(len(leaf), -1), flat)
         else:
             total = torch.cat([self.base.expand(len(leaf), -1, -1), values], dim=1).cumsum(dim=1)[:, -1]

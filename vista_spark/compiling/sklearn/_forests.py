@@ -81,7 +81,7 @@ def lower_boosting_regressor(model: Any, build: Builder, table: str) -> Mapping[
     scores = _boosted(model, build, table)
     grown = [tree.tree_ for tree in model.estimators_.ravel()]
     leaves = build.add(Leaves(local_leaves(grown), len(grown)), scores)
-    return {"predict": Output(scores, flat=True), "apply": Output(leaves)}
+    return {"predict": Output(scores, flat=True), "apply": Output(leaves, dtype="float64")}
 
 
 @parser("sklearn.GradientBoostingClassifier")
@@ -103,7 +103,7 @@ def lower_boosting_classifier(model: Any, build: Builder, table: str) -> Mapping
         "predict": classes_of_scores(model, build, scores, or_equal=True),
         "predict_proba": Output(shares),
         "decision_function": Output(scores, flat=flat),
-        "apply": Output(leaves),
+        "apply": Output(leaves, dtype="float64"),
     }
     return with_logs(build, outputs)
 

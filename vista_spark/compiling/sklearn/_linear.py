@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Clip, Complement, Function, Linear, Output, Shares, Sigmoid, Softmax
+from optimizer.compiling import (
+    Arithmetic,
+    Clip,
+    Compare,
+    Complement,
+    Function,
+    Linear,
+    Output,
+    Shares,
+    Sigmoid,
+    Softmax,
+)
 from vista_spark.compiling._registry import lower, parser
 from vista_spark.compiling.sklearn._checks import checked, classes_of_scores, outliers, plain, probabilities, refuse
 
@@ -75,6 +86,10 @@ _FLAT = frozenset({"LinearSVR", "PassiveAggressiveRegressor", "SGDRegressor"})
 def lower_linear_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower models that take the class of the greatest score."""
     scores = _scores(model, build, table)
+    # Ridge takes several labels too: then a column is zero or one.
+    if getattr(getattr(model, "_label_binarizer", None), "y_type_", "").startswith("multilabel"):
+        places = build.add(Compare(0.0), scores)
+        return {"predict": Output(places, dtype="int64"), "decision_function": Output(scores)}
     return {
         "predict": classes_of_scores(model, build, scores),
         "decision_function": Output(scores, flat=build.width(scores) == 1),

@@ -1,0 +1,357 @@
+"""Whether a compiled pipeline gives what the library gives, row by row: what is equal, near, refused or wrong.
+
+What is fair:
+
+* Where nothing in a program rounds but the sums that it adds in the library's order (trees, scalers, codes), classes,
+  leaves and texts are equal and values within the library's tolerance, at every float.
+* A product of matrices has other last bits for another number of rows, in the library itself. A tree behind it, or a
+  class at its boundary, then has no answer that is the library's own for a number within a few ulp of where it
+  changes. There an answer passes if the library gives it, too, for numbers that are a few ulp off: a toss-up. They are
+  counted. A class from two scores that tie by structure (zeros, equal votes) stays equal under such a shift, or it does
+  not depend on it, and so must be equal.
+* A value near zero that large ones cancelled to has their rounding error. The same shift says how large that is: the
+  library's own answer moves by as much. No tolerance for all has to be guessed. So does an ulp in the weights of a sum
+  say what its terms were: a Gaussian process may add 1e9 and -1e9.
+* Where squares or sums of great numbers overflow in the library (it takes distances as differences of squares), it
+  gives NaN or an infinity, or raises further on. There is no answer to hold ours to, which may be the right number:
+  counted as an overflow. Where the library has a number, ours has to be that.
+* Ours takes distances without cancellation, as it has to near a point. A number 1e7 times the ordinary leaves the
+  library's difference of squares no digit, and ours is the right one: counted as cancelled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from _fuzz_tables import height, take
+
+from optimizer.errors import CerebroError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = ["CANCELLING", "HARMLESS", "ROUNDING", "Answers", "CrashError", "Difference", "ask", "differences", "pieces"]
+
+# Operators whose last bits depend on the order of sums, or on a library's exp and log. Others have to be exact.
+ROUNDING = frozenset(
+    {
+        "AdditiveChi2",
+        "CountSketch",
+        "Coupling",
+        "Damped",
+        "Distances",
+        "Function",
+        "Interpolate",
+        "KernelCentre",
+        "Linear",
+    }
+    | {"Link", "LogMean", "LogSoftmax", "Monomials", "Neighbors", "Normalise", "Pairwise", "Patch", "Power"}
+    | {
+        "PowerTransform",
+        "Quantiles",
+        "Reduce",
+        "Shares",
+        "Sigmoid",
+        "Softmax",
+        "Splines",
+        "Ufunc",
+        "LinearLeaves",
+        "Bag",
+    }
+)
+HARMLESS = frozenset({"cancelled", "library fails on the table", "overflow", "refused by ours alone", "toss-up"})
+_FLOAT64, _FLOAT32 = 1e-6, 1e-5
+# Their library takes a difference of squares, or a Fourier transform: one great number takes all digits of the others.
+CANCELLING = frozenset({"CountSketch", "Distances", "Neighbors"})
+_SHIFTS = 24
+_ULPS = 4.0
+_SLACK = 4.0
+_GREAT = 1e6
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Answers:
+    """What a method gave for each row.
+
+    Parameters
+    ----------
+    pieces : list of arrays, or None
+        One, or one per output; rows that were refused hold nothing of meaning. ``None`` if every row was refused.
+    refused : bool array of shape (rows,)
+    why : str
+        The first refusal.
+    """
+
+    pieces: list[NDArray[Any]] | None
+    refused: NDArray[np.bool_]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A row whose answers differ.
+
+    Parameters
+    ----------
+    kind : str
+        ``"value"``, ``"shape"``, ``"not refused"``; those of :data:`HARMLESS` are counted, and not wrong.
+    row : int
+    text : str
+    """
+
+    kind: str
+    row: int
+    text: str
+
+
+class CrashError(Exception):
+    """An error of ours that is none of those that are documented."""
+
+
+def pieces(answer: Any) -> list[NDArray[Any]]:
+    """Give an answer as a list of arrays of shape (rows, ...)."""
+    if isinstance(answer, list) and (not answer or hasattr(answer[0], "ndim")):
+        return [np.asarray(one) for one in answer]
+    return [np.asarray(answer.toarray() if hasattr(answer, "toarray") else answer)]
+
+
+def ask(method: Callable[[Any], Any], rows: Any, *, ours: bool) -> Answers:
+    """Ask for all rows; where that is refused, halve them until it is known which row is to blame.
+
+    Raises
+    ------
+    CrashError
+        Ours failed with an error that is not a refusal.
+    """
+    number = height(rows)
+    found: list[tuple[NDArray[np.int64], list[NDArray[Any]]]] = []
+    refused = np.zeros(number, np.bool_)
+    why = ""
+    waiting = [np.arange(number)]
+    while waiting:
+        places = waiting.pop()
+        try:
+            with np.errstate(all="ignore"):
+                found.append((places, pieces(method(take(rows, places)))))
+        except Exception as error:
+            if ours and not isinstance(error, (ValueError, CerebroError)):
+                raise CrashError(f"{type(error).__name__}: {error}") from error
+            if len(places) <= 1:
+                refused[places] = True
+                why = why or f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:200]
+            else:
+                half = len(places) // 2
+                waiting += [places[half:], places[:half]]
+    if not found:
+        return Answers(None, refused, why)
+    full = []
+    for piece in range(len(found[0][1])):
+        parts = [answer[piece] for _, answer in found]
+        kind = np.result_type(*parts) if all(part.dtype.kind != "O" for part in parts) else np.dtype(object)
+        table = np.zeros((number, *parts[0].shape[1:]), kind)
+        for (places, _), part in zip(found, parts, strict=True):
+            table[places] = part
+        full.append(table)
+    return Answers(full, refused, why)
+
+
+def differences(
+    method: str,
+    rows: Any,
+    library: Callable[[Any], Any],
+    compiled: Callable[[Any], Any],
+    *,
+    narrow: bool,
+    rounds: bool,
+    alike: Callable[[], list[Callable[[Any], Any]]],
+    far: float = np.inf,
+) -> list[Difference]:
+    """Compare a method for all rows of a table.
+
+    Parameters
+    ----------
+    method : str
+    rows : array, DataFrame or array of texts
+    library, compiled : callable
+    narrow : bool
+        Whether the library computes in float32: its own type, or the table's.
+    rounds : bool
+        Whether a program has operators whose last bits are nobody's.
+    alike : callable
+        Gives the method of programs whose weights are an ulp off.
+    far : float
+        Numbers beyond it leave the library's differences of squares no digit.
+    """
+    truth, own = ask(library, rows, ours=False), ask(compiled, rows, ours=True)
+    if truth.refused.all() and len(truth.refused) > 1 and not own.refused.all():
+        # No row is to blame: a library may fail on a table of float32 where it was fitted on float64.
+        return [Difference("library fails on the table", 0, f"{method}: {truth.why}")]
+    found = [
+        Difference(
+            "overflow" if rounds and _is_great(take(rows, [int(row)])) else "not refused",
+            int(row),
+            f"{method}: the library says {truth.why}",
+        )
+        for row in np.flatnonzero(truth.refused & ~own.refused)
+    ]
+    found += [
+        Difference("refused by ours alone", int(row), f"{method}: {own.why}")
+        for row in np.flatnonzero(own.refused & ~truth.refused)
+    ]
+    if truth.pieces is None or own.pieces is None:
+        return found
+    both = np.flatnonzero(~truth.refused & ~own.refused)
+    if not len(both):
+        return found
+    shapes = [[(one.shape[1:], one.dtype.kind) for one in answer.pieces or ()] for answer in (own, truth)]
+    if not _same_shapes(*shapes):
+        return [*found, Difference("shape", int(both[0]), f"{method}: shape and type {shapes[0]}, not {shapes[1]}")]
+    others: list[Callable[[Any], Any]] | None = None
+    for place, (given, ours) in enumerate(zip(truth.pieces, own.pieces, strict=True)):
+        tolerance = _FLOAT32 if narrow or given.dtype == np.float32 else _FLOAT64
+        off = ~_near(ours[both], given[both].reshape(ours[both].shape), tolerance, rounds=rounds)
+        for row in both[off]:
+            what = f"{method}{f'[{place}]' if place else ''}: {_text(ours[row])}, not {_text(given[row])}"
+            single = take(rows, [int(row)])
+            excused = rounds and _moves(library, single, ours[row], place, tolerance)
+            if rounds and not excused:
+                others = alike() if others is None else others
+                excused = _reached(others, single, ours[row], given[row].reshape(ours[row].shape), place)
+            spilt = rounds and _overflows(ours[row], given[row], single)
+            lost = _greatest(single) > far
+            kind = "toss-up" if excused else "overflow" if spilt else "cancelled" if lost else "value"
+            found.append(Difference(kind, int(row), what))
+    return found
+
+
+def _same_shapes(ours: list[tuple[Any, str]], truth: list[tuple[Any, str]]) -> bool:
+    """Same shapes, and numbers for numbers: texts may be of fixed width or objects."""
+    alike = {"U": "O", "u": "i"}
+    # CatBoost gives classes as a table of one column.
+    flat = [
+        (() if shape == (1,) and own == () else shape, kind)
+        for (shape, kind), (own, _) in zip(truth, ours, strict=False)
+    ]
+    return len(ours) == len(truth) and [(one, alike.get(kind, kind)) for one, kind in ours] == [
+        (one, alike.get(kind, kind)) for one, kind in flat
+    ]
+
+
+def _reached(others: list[Callable[[Any], Any]], row: Any, ours: NDArray[Any], truth: NDArray[Any], place: int) -> bool:
+    """Whether ours comes to the library's answer, or moves as far, where the weights of sums are an ulp off."""
+    answers = [ask(other, row, ours=False) for other in others]
+    given = [answer.pieces[place][0] for answer in answers if answer.pieces is not None and not answer.refused.any()]
+    if not given:
+        return False
+    if ours.dtype.kind != "f":
+        return any(bool(np.all(one == truth)) for one in given)
+    with np.errstate(all="ignore"):
+        reach = _SLACK * np.max(np.abs(np.stack(given) - ours), axis=0)
+        return bool(np.all((np.abs(ours - truth) <= reach) | (ours == truth) | (np.isnan(ours) & np.isnan(truth))))
+
+
+def _near(ours: NDArray[Any], truth: NDArray[Any], tolerance: float, *, rounds: bool) -> NDArray[np.bool_]:
+    """Which rows agree."""
+    if truth.dtype.kind != "f":
+        same = ours == truth
+    else:
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(truth)
+            # What a few last bits of the column's greatest number are: see the module for what goes beyond.
+            kind = np.float32 if tolerance > _FLOAT64 else truth.dtype
+            size = _scale(truth, finite)
+            if rounds and truth.ndim > 1:
+                own = np.where(finite, np.abs(truth), 0).reshape(len(truth), -1).max(axis=1, initial=0.0)
+                size = np.maximum(size, own.reshape(-1, *[1] * (truth.ndim - 1)))
+            bits = 64 * np.finfo(kind).eps * size
+            same = np.abs(ours - truth) <= tolerance * np.abs(truth) + bits
+            same = np.where(finite & np.isfinite(ours), same, (ours == truth) | (np.isnan(ours) & np.isnan(truth)))
+    return np.asarray(same.reshape(len(truth), -1).all(axis=1), np.bool_)
+
+
+def _scale(truth: NDArray[Any], finite: NDArray[np.bool_]) -> NDArray[Any]:
+    """The ordinary size of each column: rows that are to hurt do not make it greater."""
+    sizes = np.where(finite, np.abs(truth), np.nan)
+    if not finite.any():
+        return np.zeros(truth.shape[1:], truth.dtype)
+    counted = np.where(finite.any(axis=0), 1, 0)
+    with np.errstate(all="ignore"):
+        middle = np.nanmedian(np.where(finite.any(axis=0), sizes, 0), axis=0)
+    return np.where(counted, middle, 0)
+
+
+def _moves(library: Callable[[Any], Any], row: Any, ours: NDArray[Any], place: int, tolerance: float) -> bool:
+    """Whether the library's own answer moves as far, or changes to ours, when the row's numbers move by a few ulp."""
+    shifted = _shifted(row)
+    if shifted is None:
+        return False
+    answer = ask(library, shifted, ours=False)
+    if answer.pieces is None:
+        return False
+    given = answer.pieces[place][~answer.refused]
+    if not len(given):
+        return False
+    if given.dtype.kind != "f":
+        return bool((given == ours).reshape(len(given), -1).all(axis=1).any())
+    with np.errstate(all="ignore"):
+        low, high = np.nanmin(given, axis=0), np.nanmax(given, axis=0)
+        reach = _SLACK * (high - low) + tolerance * np.abs(given[0]) + np.finfo(given.dtype).tiny
+        inside = (ours >= low - reach) & (ours <= high + reach)
+    nowhere = np.isnan(ours) & np.isnan(given).any(axis=0)
+    infinite = ((ours == given) & np.isinf(given)).any(axis=0)
+    return bool(np.all(inside | nowhere | infinite))
+
+
+def _overflows(ours: NDArray[Any], truth: NDArray[Any], row: Any) -> bool:
+    """Whether the library has no number where they differ, in a row whose squares or sums leave the range."""
+    if truth.dtype.kind != "f" or not _is_great(row):
+        return False
+    with np.errstate(all="ignore"):
+        same = np.abs(ours - truth) <= _FLOAT32 * np.abs(truth)
+    return bool(np.all(same | ~np.isfinite(truth)))
+
+
+def _is_great(row: Any) -> bool:
+    """Whether the squares of a row's numbers, or sums of them, leave the range of their type."""
+    kind = np.float32 if getattr(row, "dtype", None) == np.float32 else np.float64
+    return _greatest(row) > np.sqrt(np.finfo(kind).max) / _GREAT
+
+
+def _greatest(row: Any) -> float:
+    """The greatest of a row's numbers that are finite."""
+    numbers = row.select_dtypes("number").to_numpy() if hasattr(row, "iloc") else row
+    return float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) if numbers.dtype.kind == "f" else 0.0
+
+
+def _shifted(row: Any) -> Any:
+    """Copies of a row whose numbers are a few ulp off, from one seed."""
+    random = np.random.default_rng(0)
+    if not hasattr(row, "iloc"):
+        if row.ndim == 1 or row.dtype.kind != "f":
+            return None
+        return _shifted_numbers(row, random)
+    frame = pd.concat([row] * _SHIFTS, ignore_index=True)
+    floats = [name for name in frame if frame[name].dtype.kind == "f"]
+    for name in floats:
+        frame[name] = _shifted_numbers(row[[name]].to_numpy(), random)[:, 0]
+    return frame if floats else None
+
+
+def _shifted_numbers(row: NDArray[Any], random: np.random.Generator) -> NDArray[Any]:
+    size = np.finfo(row.dtype).eps
+    many = np.repeat(row, _SHIFTS, axis=0)
+    with np.errstate(all="ignore"):
+        # Zero has no ulp of use: what it is subtracted from, or added to, has one.
+        reach = np.maximum(np.abs(many), np.where(np.abs(many) < 1e-3, 1.0, 0.0)) * size * _ULPS
+        moved = many + reach * random.uniform(-1, 1, many.shape)
+    moved[0] = row[0]
+    return np.where(np.isfinite(moved), moved, many).astype(row.dtype)
+
+
+def _text(value: Any) -> str:
+    return np.array2string(np.asarray(value), precision=17, threshold=6).replace("\n", "")[:160]

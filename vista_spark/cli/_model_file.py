@@ -1,0 +1,118 @@
+"""A model file of ``vista compile`` and ``vista score``: what it is, by its first bytes."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optimizer.compiling import ProgramError, UnsupportedOperatorError
+from vista_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from vista_spark.compiling import CompiledPipeline
+
+__all__ = ["compiled_of_file"]
+
+KINDS = "a compiled pipeline, a model file of LightGBM, XGBoost or CatBoost, or .onnx"
+_CATBOOST = b"CBM1"
+# Protocols 2 to 5 of pickle; and gzip, zlib, bzip2, xz, lz4, under which joblib and skops put one, or zip.
+_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_PACKED = (
+    b"\x1f\x8b",
+    b"\x78\x01",
+    b"\x78\x5e",
+    b"\x78\x9c",
+    b"\x78\xda",
+    b"BZh",
+    b"\xfd7zXZ",
+    b"\x04\x22\x4d\x18",
+    b"PK",
+)
+_ENDINGS = {".pkl", ".pickle", ".joblib", ".skops", ".dill", ".cloudpickle"}
+
+
+def compiled_of_file(path: Path) -> CompiledPipeline:
+    """Open a compiled pipeline, or compile what a library wrote.
+
+    Parameters
+    ----------
+    path : Path
+        A compiled pipeline, a model text of LightGBM, JSON or UBJ of XGBoost, JSON or cbm of CatBoost, or ONNX. The
+        last two need the package catboost or onnx here; nothing in a file is run.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such file, it is a pickle, or of no kind that is known.
+    UnsupportedOperatorError
+        A part of the model has no translation.
+    """
+    from vista_spark.compiling import CompiledPipeline, compile_pipeline, read_model  # noqa: PLC0415 - imports Spark
+
+    start = _start(path)
+    if start.startswith(_PICKLES) or path.suffix.lower() in _ENDINGS or start.startswith(_PACKED):
+        raise InvalidArgumentError(
+            f"{path} is a pickle, or packed like one: opening it would run whatever code is in it, so this command "
+            "does not. In Python, where you trust the file:\n"
+            f"  from joblib import load; from vista_spark import compile_pipeline\n"
+            f"  compile_pipeline(load({str(path)!r})).save({path.with_suffix('.safetensors').name!r})"
+        )
+    if _is_safetensors(start):
+        try:
+            return CompiledPipeline.load(path)
+        except ProgramError as error:
+            raise InvalidArgumentError(f"{path}: {error}") from error
+    try:
+        if path.suffix.lower() == ".onnx":
+            return compile_pipeline(_onnx(path))
+        return compile_pipeline(_catboost(path) if start.startswith(_CATBOOST) else read_model(path))
+    except UnsupportedOperatorError as error:
+        raise UnsupportedOperatorError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+
+
+def _start(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError as error:
+        raise InvalidArgumentError(f"{path}: {error.strerror or error}; name {KINDS}") from error
+    if not start:
+        raise InvalidArgumentError(f"{path} is empty; name {KINDS}")
+    return start
+
+
+def _is_safetensors(start: bytes) -> bool:
+    """Eight bytes of length, and the JSON of that length."""
+    return start[8:9] == b"{" and int.from_bytes(start[:8], "little") < 2**40
+
+
+def _onnx(path: Path) -> object:
+    try:
+        import onnx  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - an optional package
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # noqa: PLC0415 - of onnx
+    except ImportError as error:
+        raise InvalidArgumentError(f"{path}: reading it takes onnx: pip install onnx") from error
+    try:
+        return onnx.load(str(path))
+    except DecodeError as error:
+        raise InvalidArgumentError(f"{path} is no ONNX model, or cut off: {error}") from error
+
+
+def _catboost(path: Path) -> object:
+    """CatBoost's own format, by way of its JSON, which says all that a parser needs."""
+    from vista_spark.compiling import read_model  # noqa: PLC0415 - as above
+
+    try:
+        from catboost import CatBoost, CatBoostError  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        raise InvalidArgumentError(
+            f"{path}: reading a .cbm takes catboost (pip install catboost); or save it with format='json'"
+        ) from error
+    with tempfile.TemporaryDirectory() as folder:
+        document = Path(folder) / "model.json"
+        try:
+            CatBoost().load_model(str(path)).save_model(str(document), format="json")
+        except CatBoostError as error:
+            raise InvalidArgumentError(f"{path}: CatBoost cannot read it: {error}") from error
+        return read_model(document)

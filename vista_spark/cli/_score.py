@@ -1,0 +1,140 @@
+"""``vista score``: a table with the predictions of a compiled pipeline."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from optimizer.compiling import STRATEGIES
+from udfs.driver.command import Master, choice, comma_separated, out_folder, refused_before_spark
+from vista_spark.cli._model_file import compiled_of_file
+from vista_spark.cli._options import Table
+from vista_spark.errors import ColumnError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from vista_spark.compiling import CompiledPipeline
+
+__all__ = ["score_command"]
+
+_CONSOLE = Console(stderr=True)
+_ERROR = "error"
+
+
+def score_command(
+    model: Annotated[Path, typer.Argument(help="What `vista compile` wrote, or a model file that it takes.")],
+    table: Table,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The table with its predictions: a new folder of Parquet.", parser=out_folder, metavar="FOLDER"
+        ),
+    ],
+    features: Annotated[
+        str | None,
+        typer.Option(help="Columns in the model's order, with commas; the names that it was fitted on by default."),
+    ] = None,
+    errors: Annotated[
+        str,
+        typer.Option(
+            help="A row that the model refuses: null (and the reason in a column `error`), drop or raise.",
+            parser=choice("null", "drop", "raise"),
+            metavar="ERRORS",
+        ),
+    ] = "null",
+    tree_strategy: Annotated[
+        str, typer.Option(help="How trees run.", parser=choice("auto", *STRATEGIES), metavar="STRATEGY")
+    ] = "auto",
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows per run of the program.")] = 8192,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
+    master: Master = None,
+) -> None:
+    """Add the predictions of a model file to a table, on executors that have no training library."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - `vista --help` is not to wait for Spark
+
+    from udfs.driver import check_file_columns, check_present, is_here  # noqa: PLC0415
+    from vista_spark.compiling import CompiledPipeline, TensorPipeline  # noqa: PLC0415
+    from vista_spark.files import read_table  # noqa: PLC0415
+    from vista_spark.sessions import session  # noqa: PLC0415
+
+    with refused_before_spark():
+        if out.exists():
+            raise InvalidArgumentError(f"--out {out} is there already: name another folder, or delete it")
+        compiled = CompiledPipeline(compiled_of_file(model).program, tree_strategy=tree_strategy)
+        reads = _reads(compiled, comma_separated(features), model)
+        stage = {"inputCols": reads, "errors": errors, "batchSize": batch_size}
+        stage |= {"errorCol": _ERROR} if errors == "null" else {}
+        if is_here(table, master):
+            _check_free(check_file_columns(table, reads, "--table"), compiled, errors)
+    began = time.monotonic()
+    with _CONSOLE.status("starting Spark"):
+        spark = session(master, conf={"spark.log.level": "ERROR"})
+    rows = read_table(spark, table)
+    check_present(rows, reads, "--table")
+    scored = _plain(TensorPipeline(compiled=compiled, **stage).transform(rows))
+    scored.write.parquet(str(out))
+    written = spark.read.parquet(str(out))
+    refused = F.count(_ERROR) if errors == "null" else F.lit(0)
+    counts = written.agg(F.count("*").alias("rows"), refused.alias("refused")).collect()[0]
+    facts = {"out": str(out), "rows": counts["rows"], "refused": counts["refused"]}
+    facts |= {"columns": written.columns, "seconds": round(time.monotonic() - began, 2)}
+    spark.stop()
+    if as_json:
+        typer.echo(json.dumps(facts))
+        return
+    why = (
+        f"; {facts['refused']:,} that the model refuses have nulls, and the reason in {_ERROR!r}"
+        if facts["refused"]
+        else ""
+    )
+    typer.echo(f"{out}: {facts['rows']:,} rows with {', '.join(_added(compiled))}{why}")
+
+
+def _reads(compiled: CompiledPipeline, named: Sequence[str] | None, model: Path) -> list[str]:
+    """Columns in the model's order.
+
+    Raises
+    ------
+    ColumnError
+        The model knows no names and none are given, or their number is another one.
+    """
+    width = compiled.program.width
+    if named is None and compiled.columns is None:
+        raise ColumnError(
+            f"{model} takes {width} columns and does not know their names: name them in its order with --features"
+        )
+    reads = list(named if named is not None else compiled.columns or ())
+    if len(reads) != width:
+        raise ColumnError(f"--features names {len(reads)} columns; {model} takes {width}")
+    return reads
+
+
+def _added(compiled: CompiledPipeline) -> list[str]:
+    """Columns that TensorPipeline adds, by their default names."""
+    names = {"predict": "prediction", "predict_proba": "probability", "transform": "output"}
+    return [names[output] for output in compiled.outputs if output in names]
+
+
+def _check_free(columns: Sequence[str], compiled: CompiledPipeline, errors: str) -> None:
+    taken = {*_added(compiled), *([_ERROR] if errors == "null" else [])} & set(columns)
+    if taken:
+        raise ColumnError(f"--table has columns {', '.join(sorted(taken))}, which are to be added: rename them first")
+
+
+def _plain(scored: DataFrame) -> DataFrame:
+    """Vectors of Spark ML as arrays, which every reader of Parquet knows."""
+    from pyspark.ml.functions import vector_to_array  # noqa: PLC0415 - as above
+    from pyspark.ml.linalg import VectorUDT  # noqa: PLC0415
+
+    for field in scored.schema:
+        if isinstance(field.dataType, VectorUDT):
+            scored = scored.withColumn(field.name, vector_to_array(field.name))
+    return scored
