@@ -70,8 +70,9 @@ def score_command(
             raise InvalidArgumentError(f"--out {out} is there already: name another folder, or delete it")
         compiled = CompiledPipeline(compiled_of_file(model).program, tree_strategy=tree_strategy)
         reads = _reads(compiled, comma_separated(features), model)
-        stage = {"inputCols": reads, "errors": errors, "batchSize": batch_size}
-        stage |= {"errorCol": _ERROR} if errors == "null" else {}
+        stage = TensorPipeline(compiled=compiled, inputCols=reads, errors=errors, batchSize=batch_size)
+        if errors == "null":
+            stage.setErrorCol(_ERROR)
         if is_here(table, master):
             _check_free(check_file_columns(table, reads, "--table"), compiled, errors)
     began = time.monotonic()
@@ -79,7 +80,7 @@ def score_command(
         spark = session(master, conf={"spark.log.level": "ERROR"})
     rows = read_table(spark, table)
     check_present(rows, reads, "--table")
-    scored = _plain(TensorPipeline(compiled=compiled, **stage).transform(rows))
+    scored = _plain(stage.transform(rows))
     scored.write.parquet(str(out))
     written = spark.read.parquet(str(out))
     refused = F.count(_ERROR) if errors == "null" else F.lit(0)
@@ -136,5 +137,5 @@ def _plain(scored: DataFrame) -> DataFrame:
 
     for field in scored.schema:
         if isinstance(field.dataType, VectorUDT):
-            scored = scored.withColumn(field.name, vector_to_array(field.name))
+            scored = scored.withColumn(field.name, vector_to_array(scored[field.name]))
     return scored
