@@ -43,6 +43,7 @@ from ._interpolate import Interpolate
 from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
 from ._leaves import Indicators, Leaves, LinearLeaves
 from ._links import Link
+from ._nearest_fill import NearestFill
 from ._operator import OPERATORS, Operator
 from ._output import Output
 from ._program import INPUT, Node, Program
@@ -100,6 +101,7 @@ __all__ = [
     "LogSoftmax",
     "Missing",
     "Monomials",
+    "NearestFill",
     "Neighbors",
     "Node",
     "Normalise",

@@ -100,7 +100,8 @@ class Output:
         elif self.labels is not None:
             values = self.labels[values]
         if self.dtype is not None:
-            values = values.astype(self.dtype)
+            with np.errstate(invalid="ignore"):  # a row that is bad may have NaN where whole numbers are
+                values = values.astype(self.dtype)
         if self.split is not None:
             return np.split(values, np.cumsum(self.split)[:-1], axis=1)
         if self.shape is not None:

@@ -145,7 +145,7 @@ class Program:
         for node in self.host:
             if isinstance(node.operator, Bag):
                 column = int(node.operator.columns[0])
-                found[column] = found.get(column, frozenset()) | {str}
+                found[column] = found.get(column, frozenset()) | {node.operator.entries}
             elif isinstance(node.operator, Encode):
                 for column, own in zip(node.operator.columns.tolist(), node.operator.vocabularies, strict=True):
                     found[column] = found.get(column, frozenset()) | {type(one) for one in own if one is not None}

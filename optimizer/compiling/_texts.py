@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ._categories import Entry
+
 __all__ = ["Bag", "Damped", "HasText", "SparseRows"]
 
 
@@ -59,7 +61,8 @@ class Bag(Operator):
     """How often each term is in a text, and what becomes of the counts.
 
     The host does it, and gives :class:`SparseRows`. A text is made lower case, loses accents, becomes tokens and
-    n-grams, which are counted. A row without a text has NaN in its first column.
+    n-grams, which are counted. Of a list, its entries are; of names with numbers, the numbers are added. A row without
+    a text, or a list, has NaN in its first column.
 
     Parameters
     ----------
@@ -70,14 +73,15 @@ class Bag(Operator):
         How accents are taken off.
     pattern : str
         Regular expression of a token, for words.
-    analyzer : {"word", "char", "char_wb"}
+    analyzer : {"word", "char", "char_wb", "list", "pairs"}
+        What a row is made of: words or characters of a text, entries of a list, names with numbers or texts.
     least, most : int
         Tokens, or characters, of an n-gram.
     stop_words : sequence of str
         Tokens that do not count.
     encoding, errors : str
         How bytes are decoded.
-    terms : sequence of str
+    terms : sequence of str, or of numbers
         What each column counts. None, where terms are hashed.
     buckets : int
         Columns that terms are hashed to by MurmurHash3, or 0.
@@ -92,6 +96,8 @@ class Bag(Operator):
     norm : {"", "l1", "l2", "max"}
         What each row is divided by.
     dtype : {"float32", "float64"}
+    separator : str
+        Between a name and its text, with ``"pairs"``.
     """
 
     arity: ClassVar[int | None] = 0
@@ -107,7 +113,7 @@ class Bag(Operator):
     stop_words: Sequence[str]
     encoding: str
     errors: str
-    terms: Sequence[str]
+    terms: Sequence[Entry]
     buckets: int
     signs: bool
     binary: bool
@@ -115,16 +121,22 @@ class Bag(Operator):
     weights: NDArray[Any]
     norm: str
     dtype: str
+    separator: str = "="
 
     def __post_init__(self) -> None:
         check_choice("Bag", "accents", self.accents, ("", "ascii", "unicode"))
-        check_choice("Bag", "analyzer", self.analyzer, ("word", "char", "char_wb"))
+        check_choice("Bag", "analyzer", self.analyzer, ("word", "char", "char_wb", "list", "pairs"))
         check_choice("Bag", "norm", self.norm, ("", "l1", "l2", "max"))
         check_choice("Bag", "dtype", self.dtype, ("float32", "float64"))
         if bool(self.terms) == bool(self.buckets) or len(self.columns) != 1:
             raise ProgramError(f"Bag of {len(self.terms)} terms, {self.buckets} buckets, {len(self.columns)} columns")
         if len(self.weights) not in {0, len(self.terms)}:
             raise ProgramError(f"Bag of {len(self.terms)} terms and {len(self.weights)} weights")
+
+    @property
+    def entries(self) -> type:
+        """What a row is: ``str``, ``list`` or ``dict``."""
+        return {"list": list, "pairs": dict}.get(self.analyzer, str)
 
     def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - it reads a column, not tables
         """Columns of the result."""
@@ -145,9 +157,12 @@ class HasText(Operator):
     ----------
     who : str
         The model that the message names.
+    what : str
+        What such a row has. Default ``"no text"``.
     """
 
     who: str
+    what: str = "no text"
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,9 @@ import pyarrow as pa
 
 from optimizer.compiling import SparseRows
 from optimizer.errors import ColumnError
+from udfs.compiling._pairs import pairs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from optimizer.compiling import Bag
@@ -59,13 +59,23 @@ class BagReader:
         values = column.to_pylist() if isinstance(column, pa.Array | pa.ChunkedArray) else column.tolist()
         if not isinstance(column, pa.Array | pa.ChunkedArray) and column.dtype.kind in "biuf" and len(column):
             raise ColumnError(f"column {place} is {column.dtype}, and the model was fitted on texts")
-        terms = [self._terms(value) for value in values]
+        amounts = None
+        if self._bag.analyzer == "pairs":
+            pairs = [pairs_of(value, self._bag.separator, lists=not self._bag.buckets) for value in values]
+            terms = [None if own is None else [term for term, _ in own] for own in pairs]
+            amounts = np.array([amount for own in pairs for _, amount in own or ()], np.float64)
+        else:
+            split = _entries if self._bag.analyzer == "list" else self._terms
+            terms = [split(value) for value in values]
         absent = np.array([own is None for own in terms], np.bool_)
         found = [own or [] for own in terms]
         columns, signs, lengths = self._hashed(found, absent) if self._bag.buckets else self._known(found)
         rows = np.repeat(np.arange(len(found), dtype=np.int64), lengths)
-        keys, inverse = np.unique(rows * self._width + columns, return_inverse=True)
-        counts = np.bincount(inverse, signs, len(keys)).astype(np.float64)
+        if amounts is not None:
+            signs = signs * amounts
+        known = columns >= 0
+        keys, inverse = np.unique(rows[known] * self._width + columns[known], return_inverse=True)
+        counts = np.bincount(inverse, signs[known], len(keys)).astype(np.float64)
         return self._weighted(keys // self._width, keys % self._width, counts, absent)
 
     def _terms(self, text: object) -> list[str] | None:
@@ -89,18 +99,23 @@ class BagReader:
             return _grams(list(text), bag.least, bag.most, "".join)
         return [gram for word in text.split() for gram in _within(f" {word} ", bag.least, bag.most)]
 
-    def _known(self, found: list[list[str]]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    def _known(self, found: list[list[Any]]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        """Give the column of each term, -1 for one that has none."""
         places = self._places
-        known = [[places[term] for term in own if term in places] for own in found]
-        lengths = np.array([len(own) for own in known], np.int64)
-        columns = np.fromiter(chain.from_iterable(known), np.int64, int(lengths.sum()))
+        lengths = np.array([len(own) for own in found], np.int64)
+        columns = np.fromiter(
+            (places.get(term, -1) for term in chain.from_iterable(found)), np.int64, int(lengths.sum())
+        )
         return columns, np.ones(len(columns)), lengths
 
     def _hashed(
-        self, found: list[list[str]], absent: NDArray[np.bool_]
+        self, found: list[list[Any]], absent: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
         if len(self._hashes) > _REMEMBERED:
             self._hashes.clear()
+        for row, own in enumerate(found):
+            if not all(isinstance(term, str) for term in own):
+                absent[row], found[row] = True, [""] * len(own)
         fresh = list({term for own in found for term in own if term not in self._hashes})
         encoded = [_encoded(term) for term in fresh]
         self._hashes |= dict(zip(fresh, _murmur(encoded).tolist(), strict=True))
@@ -141,6 +156,13 @@ class BagReader:
             values = np.insert(values, at, np.nan)
         starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(absent)))]).astype(np.int64)
         return SparseRows(starts, columns, values, self._width)
+
+
+def _entries(row: object) -> list[Any] | None:
+    """Give the entries of a list; of what is none, none."""
+    if isinstance(row, str | bytes | Mapping) or not isinstance(row, Iterable):
+        return None
+    return list(row)
 
 
 def _norms(rows: NDArray[np.int64], values: NDArray[np.float64], count: int, norm: str) -> NDArray[np.float64]:

@@ -6,8 +6,11 @@ from typing import Any
 
 __all__ = ["names_of", "width_of"]
 
-_ONE_COLUMN = frozenset({"CountVectorizer", "HashingVectorizer", "LabelBinarizer", "LabelEncoder", "TfidfVectorizer"})
-"""Classes of scikit-learn that take one column, as an array of one dimension."""
+_ONE_COLUMN = frozenset(
+    {"CountVectorizer", "HashingVectorizer", "LabelBinarizer", "LabelEncoder", "TfidfVectorizer"}
+    | {"DictVectorizer", "FeatureHasher", "MultiLabelBinarizer"}
+)
+"""Classes of scikit-learn that take one column, as an array of one dimension, or a list of lists or dictionaries."""
 
 
 def width_of(model: Any) -> int | None:
@@ -32,6 +35,8 @@ def width_of(model: Any) -> int | None:
 def names_of(model: Any) -> list[str] | None:
     """Give the names of the columns, where the model was fitted on columns with names."""
     names = None
+    if type(model).__name__ in _ONE_COLUMN:
+        return None  # its names are those of the columns that it gives
     for attribute in ("feature_names_in_", "feature_names_", "feature_names", "feature_name"):
         names = _said(model, attribute)
         if names is not None:

@@ -164,6 +164,11 @@ class CompiledPipeline:
     def _refuse(self, method: str) -> NoReturn:
         raise AttributeError(f"the model that was compiled has no {method}; it has {', '.join(self.outputs)}")
 
+    @property
+    def _reads_lists(self) -> bool:
+        """Whether its one column holds lists or dictionaries."""
+        return self.program.width == 1 and bool(self.program.categories.get(0, frozenset()) & {list, dict})
+
     @cached_property
     def _reader(self) -> ColumnReader:
         return ColumnReader(self.program)
@@ -175,7 +180,10 @@ class CompiledPipeline:
             if missing:
                 raise ColumnError(f"columns {', '.join(map(repr, missing))} are missing: the model was fitted on them")
             table = table[list(self.columns)]
-        if isinstance(table, list | tuple) and table and isinstance(table[0], str | bytes):
+        if not hasattr(table, "dtype") and not hasattr(table, "iloc") and self._reads_lists:
+            table = [table] if isinstance(table, dict) else list(table)
+            table = np.array([*table, None], object)[:-1]  # a column of lists, of whatever length
+        elif isinstance(table, list | tuple) and table and isinstance(table[0], str | bytes):
             table = np.array([*table, None], object)[:-1]  # as they are, however long one of them is
         rows = table if hasattr(table, "iloc") else np.asarray(table)
         if not hasattr(table, "dtype") and not hasattr(table, "iloc") and rows.dtype.kind == "U":

@@ -77,8 +77,11 @@ LIMITS: dict[str, str] = {
     "sklearn.BernoulliRBM": "no score_samples, which draws random numbers",
     "sklearn.CalibratedClassifierCV": "no temperature over OneVsRestClassifier",
     "sklearn.DummyClassifier": "no strategy that draws numbers",
+    "sklearn.DictVectorizer": "a row with NaN is refused",
     "sklearn.FeatureAgglomeration": "means of columns",
     "sklearn.FunctionTransformer": "functions of numpy",
+    "sklearn.KNNImputer": "a row whose choice of equally near rows matters is refused",
+    "sklearn.MultiLabelBinarizer": "labels that are texts or whole numbers",
     "sklearn.TransformedTargetRegressor": "functions of numpy, and scalers",
     "sklearn.VotingClassifier": "no negative weight of votes",
 }

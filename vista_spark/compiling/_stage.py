@@ -12,7 +12,7 @@ from pyspark.ml.param import Param
 from pyspark.ml.param.shared import HasFeaturesCol, HasInputCols, HasOutputCol, HasPredictionCol, HasProbabilityCol
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import ArrayType, BinaryType, BooleanType, NumericType, StringType
+from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, NumericType, StringType
 from pyspark.sql.utils import is_remote
 
 from udfs.arrow import ERROR_POLICIES, RowMap, RowPolicy
@@ -306,6 +306,10 @@ def _category(dataset: DataFrame, column: str, what: str, kinds: frozenset[type]
         return value
     if isinstance(kind, NumericType | BooleanType) and kinds & {int, float, bool}:
         return value.cast("double")
+    if isinstance(kind, ArrayType) and list in kinds:
+        return value
+    if isinstance(kind, MapType) and dict in kinds:
+        return value
     known = ", ".join(sorted(one.__name__ for one in kinds))
     raise ColumnError(f"{what}: column {column!r} is {kind.simpleString()}, and the model was fitted on {known}")
 

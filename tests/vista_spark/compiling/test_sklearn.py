@@ -184,7 +184,7 @@ ELSEWHERE = {
     *("GaussianRandomProjection", "SkewedChi2Sampler", "SparseRandomProjection"),
     *("CountVectorizer", "DictVectorizer", "FeatureHasher", "HashingVectorizer", "TfidfTransformer", "TfidfVectorizer"),
     "MultiLabelBinarizer",
-    *("DictionaryLearning", "KNNImputer", "LatentDirichletAllocation", "MiniBatchDictionaryLearning", "MiniBatchNMF"),
+    *("DictionaryLearning", "LatentDirichletAllocation", "MiniBatchDictionaryLearning", "MiniBatchNMF"),
     *("MiniBatchSparsePCA", "NMF", "SparseCoder", "SparsePCA"),
 }
 

@@ -185,6 +185,56 @@ def test_rows_that_the_library_refuses(model: Any, train: Any, wrong: float, mes
         compiled.transform(table)
 
 
+KNN = [
+    KNNImputer(),
+    KNNImputer(n_neighbors=3, weights="distance", add_indicator=True),
+    KNNImputer(n_neighbors=900),
+    KNNImputer(missing_values=0.0, n_neighbors=2, keep_empty_features=True),
+    KNNImputer(keep_empty_features=True),
+]
+
+
+def but_for_ties(model: Any, train: Any, table: Any, near: float = 1e-6) -> int:
+    """Compare row by row, and count the rows that are refused for their ties."""
+    compiled, truth = compile_pipeline(model.fit(train)), model.transform(table)
+    refused = 0
+    for place, row in enumerate(table):
+        try:
+            found = compiled.transform(row[None])[0]
+        except InvalidArgumentError as error:
+            assert "rows of the fit at one distance" in str(error)  # noqa: PT017 - most rows do not raise
+            refused += 1
+            continue
+        assert found.dtype == truth.dtype
+        np.testing.assert_allclose(found, truth[place], rtol=near, err_msg=f"{row}")
+    return refused
+
+
+@pytest.mark.parametrize("model", KNN, ids=name)
+def test_nearest_rows_fill(model: Any) -> None:
+    draw = np.random.default_rng(1)
+    numbers = draw.normal(size=(200, 4)) * [1, 1, 1, 30]
+    train = np.where(draw.random(numbers.shape) < 0.2, np.nan, numbers)
+    table = np.concatenate([train[:80] + 0.01, np.full((1, 4), np.nan), 1e5 * numbers[:2], numbers[:2]])
+    train[:, 1] = np.nan
+    if model.missing_values == 0.0:
+        train, table = np.nan_to_num(train), np.nan_to_num(table)
+    # A weight of a small distance is lost where the library takes differences of squares.
+    assert but_for_ties(model, train, table) <= 3 * (model.weights == "distance")
+    assert but_for_ties(model, train.astype(np.float32), table.astype(np.float32), 1e-5) < 35
+
+
+def test_ties_of_unequal_rows_are_refused_and_others_are_not() -> None:
+    """On a grid many rows are equally near; whatever is not refused is the library's answer."""
+    draw = np.random.default_rng(3)
+    train, table = (np.where(draw.random((60, 4)) < 0.2, np.nan, draw.integers(0, 4, (60, 4))) for _ in range(2))
+    for weights in ("uniform", "distance"):
+        assert 10 < but_for_ties(KNNImputer(n_neighbors=3, weights=weights), train, table) < 50
+    # Points at one distance that agree leave nothing to choose.
+    both = np.array([[0.0, 1.0], [2.0, 1.0], [9.0, 5.0]])
+    assert compile_pipeline(KNNImputer(n_neighbors=1).fit(both)).transform([[1.0, np.nan]]).tolist() == [[1.0, 1.0]]
+
+
 def test_a_row_of_nothing_for_the_iterative_imputer() -> None:
     compiled = compile_pipeline(IterativeImputer(max_iter=2, tol=10).fit(HOLES))
     with pytest.raises(InvalidArgumentError, match="depends on the other rows"):
@@ -195,7 +245,7 @@ def test_a_row_of_nothing_for_the_iterative_imputer() -> None:
     ("model", "message"),
     [
         (NMF(2, max_iter=500), "NMF .*solves a problem for each row"),
-        (KNNImputer(), "KNNImputer .*order of numpy's partition"),
+        (KNNImputer(weights=lambda d: d), "KNNImputer with weights="),
         (FunctionTransformer(lambda x: x), "FunctionTransformer with func="),
         (FunctionTransformer(np.reciprocal), "reciprocal"),
         (FunctionTransformer(np.sqrt, kw_args={"dtype": float}), "kw_args"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -176,11 +177,66 @@ def test_what_is_refused(model: Any, message: str) -> None:
         compile_pipeline(model)
 
 
-def test_rows_that_are_dictionaries_are_refused() -> None:
-    for model, rows in (
-        (DictVectorizer(), [{"a": 1}]),
-        (FeatureHasher(), [{"a": 1}]),
-        (MultiLabelBinarizer(), [{"a"}]),
-    ):
-        with pytest.raises(UnsupportedOperatorError, match=f"{type(model).__name__} with rows that are dictionaries"):
-            compile_pipeline(model.fit(rows), example=[[0.0]])
+DICTIONARIES = [
+    {"city": "Oslo", "heads": 3, "tags": ["old", "old", "good"]},
+    {"city": "Malmo\u0308", "heads": -0.5, "alone": True},
+    {},
+    {"heads": 2**40, "city=Oslo": 2.0, "city": "Oslo"},
+]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DictVectorizer(),
+        DictVectorizer(sparse=False, separator=" is ", dtype=np.float32, sort=False),
+        make_pipeline(DictVectorizer(), StandardScaler(with_mean=False)),
+        FeatureHasher(8),
+        FeatureHasher(2**10, alternate_sign=False, dtype=np.float32),
+    ],
+    ids=name,
+)
+def test_dictionaries(model: Any) -> None:
+    plain = [{key: value for key, value in row.items() if key != "tags"} for row in DICTIONARIES]
+    rows = plain if isinstance(model, FeatureHasher) else DICTIONARIES
+    compiled = compile_pipeline(model.fit(rows))
+    given = [*rows, {"city": "Malmo", "heads": 1e30, "new": 5}, {"city": ""}]
+    truth = model.transform(given)
+    truth = truth.toarray() if hasattr(truth, "toarray") else truth
+    found = pickle.loads(pickle.dumps(compiled)).transform(given)  # noqa: S301 - our own
+    assert found.dtype == truth.dtype
+    np.testing.assert_allclose(found, truth, rtol=1e-6)
+    arrow = pd.DataFrame({"row": given})
+    np.testing.assert_array_equal(compiled.transform(arrow), found)
+
+
+@pytest.mark.parametrize("row", [{"heads": float("nan")}, {"heads": None}, {"city": object()}, "city", None, 3.0])
+def test_what_is_no_dictionary_is_bad(row: Any) -> None:
+    compiled = compile_pipeline(DictVectorizer().fit(DICTIONARIES))
+    with pytest.raises(InvalidArgumentError, match="row 1 has no names with numbers or texts, or NaN, which DictVect"):
+        compiled.transform([{"heads": 1}, row])
+
+
+def test_lists_of_labels_and_of_words() -> None:
+    words = [["a", "b", "b"], (), ("\u00e9", "e\u0301", "a b"), {"b"}]
+    for model in (MultiLabelBinarizer(), MultiLabelBinarizer(sparse_output=True, classes=["b", "a", "x"])):
+        compiled = compile_pipeline(model.fit(words[:3]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # unknown labels
+            truth = model.transform(words)
+        truth = truth.toarray() if model.sparse_output else truth
+        assert compiled.transform(words).dtype == truth.dtype
+        np.testing.assert_array_equal(compiled.transform(words), truth)
+    numbers = MultiLabelBinarizer().fit([[3, 1], [2]])
+    np.testing.assert_array_equal(compile_pipeline(numbers).transform([[2, 2], [1, 3]]), [[0, 1, 0], [1, 0, 1]])
+    hashed = FeatureHasher(16, input_type="string")
+    np.testing.assert_array_equal(compile_pipeline(hashed).transform(words), hashed.transform(words).toarray())
+    pairs = [[("a", 2), ("b", "x"), ("a", -0.5)], []]
+    hashed = FeatureHasher(16, input_type="pair")
+    np.testing.assert_array_equal(compile_pipeline(hashed).transform(pairs), hashed.transform(pairs).toarray())
+    with pytest.raises(InvalidArgumentError, match="no list, which MultiLabelBinarizer"):
+        compiled.transform([["a"], "a"])
+    with pytest.raises(UnsupportedOperatorError, match="MultiLabelBinarizer with labels like"):
+        compile_pipeline(MultiLabelBinarizer().fit([[1.5]]))
+    with pytest.raises(UnsupportedOperatorError, match="DictVectorizer with dtype="):
+        compile_pipeline(DictVectorizer(dtype=int).fit(DICTIONARIES))

@@ -10,12 +10,14 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.linear_model import (
     GammaRegressor,
     LinearRegression,
+    LogisticRegression,
     PoissonRegressor,
     RANSACRegressor,
     SGDClassifier,
     SGDOneClassSVM,
     TweedieRegressor,
 )
+from sklearn.multiclass import OneVsRestClassifier
 
 from optimizer.compiling import UnsupportedOperatorError
 from tests.support.agreement import agree
@@ -77,3 +79,16 @@ def test_an_unknown_link_is_refused() -> None:
     model._base_loss.link = object()
     with pytest.raises(UnsupportedOperatorError, match="PoissonRegressor with the link object"):
         compile_pipeline(model)
+
+
+def test_a_model_for_each_class_that_liblinear_left() -> None:
+    """Releases before 1.8 fit such models; this one reads them, and has the answers of one against the rest."""
+    table, labels = load_iris(return_X_y=True)
+    rest = OneVsRestClassifier(LogisticRegression(solver="liblinear")).fit(table, labels)
+    old = LogisticRegression(solver="liblinear").fit(table[:100], labels[:100])
+    old.classes_ = rest.classes_
+    old.coef_ = np.concatenate([one.coef_ for one in rest.estimators_])
+    old.intercept_ = np.concatenate([one.intercept_ for one in rest.estimators_])
+    compiled = compile_pipeline(old)
+    np.testing.assert_array_equal(compiled.predict(table), rest.predict(table))
+    np.testing.assert_allclose(compiled.predict_proba(table), rest.predict_proba(table), rtol=1e-12)

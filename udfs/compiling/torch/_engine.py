@@ -120,7 +120,7 @@ def reason_of(rule: Finite | HasText | Known | Reject | Within) -> str:
     if isinstance(rule, Known):
         return f"a category that {rule.who} does not know"
     if isinstance(rule, HasText):
-        return f"no text, which {rule.who} does not take"
+        return f"{rule.what}, which {rule.who} does not take"
     if isinstance(rule, Reject | Within):
         return rule.reason
     if rule.infinite:

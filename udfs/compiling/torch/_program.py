@@ -18,6 +18,7 @@ from udfs.compiling.torch import _interpolate as interpolate
 from udfs.compiling.torch import _kernel_maps as kernel_maps
 from udfs.compiling.torch import _leaves as leaves
 from udfs.compiling.torch import _links as links
+from udfs.compiling.torch import _nearest_fill as nearest_fill
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch import _texts as texts
 from udfs.compiling.torch._numbers import tensor_of
@@ -36,6 +37,7 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **interpolate.MODULES,
     **elementwise.MODULES,
     **numbers.MODULES,
+    **nearest_fill.MODULES,
     **functions.MODULES,
     **distances.MODULES,
     **categories.MODULES,

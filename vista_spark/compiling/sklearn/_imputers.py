@@ -8,14 +8,17 @@ import numpy as np
 
 from optimizer.compiling import (
     Concatenate,
+    Constant,
     Encode,
     Filled,
     Impute,
     Missing,
+    NearestFill,
     Output,
     Patch,
     Recode,
     Reduce,
+    Replace,
     Select,
     Within,
 )
@@ -161,10 +164,30 @@ def _not_all_missing(build: Builder, rows: str, mark: float) -> str:
 
 
 @parser("sklearn.KNNImputer")
-def lower_nearest(model: Any, build: Builder, table: str) -> Mapping[str, Output]:  # noqa: ARG001 - as all parsers
-    """Refuse: which of equally distant rows are neighbours depends on how numpy's partition orders them."""
-    raise refuse(
-        model,
-        f"n_neighbors={model.n_neighbors}",
-        "has no translation: which of equally distant rows count is left to the order of numpy's partition",
-    )
+def lower_nearest(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower means of the nearest rows of the fit. A row where ties of unequal rows decide is bad.
+
+    Which of equally distant rows count is left to the order of numpy's partition.
+    """
+    if callable(model.weights) or model.metric != "nan_euclidean":
+        raise refuse(model, f"weights={model.weights!r}, metric={model.metric!r}")
+    fitted, absent = np.asarray(model._fit_X), np.asarray(model._mask_fit_X)  # noqa: SLF001 - there is no public way
+    points = np.where(absent, np.nan, fitted.astype(np.float64))
+    empty = absent.all(axis=0)
+    sums = np.where(absent, 0.0, points).sum(axis=0)
+    means = np.divide(sums, (~absent).sum(axis=0), out=np.full(len(sums), np.nan), where=~empty)
+    rows, mark = checked(model, build, table), _mark(model)
+    width = build.width(rows)
+    marked = rows if mark != mark else build.add(Replace(*(np.full(width, mark),) * 2, np.full(width, np.nan)), rows)  # noqa: PLR0124
+    step = float(np.finfo(fitted.dtype).eps)
+    fill = NearestFill(points, means, int(model.n_neighbors), model.weights == "distance", step)
+    found = build.add(fill, marked)
+    reason = "rows of the fit at one distance, of which KNNImputer takes those that numpy's partition puts first"
+    limit = np.append(0.0, np.full(width, np.inf))
+    low = np.full(width + 1, -np.inf)
+    filled = build.add(Select(np.flatnonzero(~empty) + 1), build.add(Within(low, limit, reason), found))
+    if empty.any() and model.keep_empty_features:
+        joined = build.add(Concatenate(), filled, build.add(Constant(np.zeros(1, fitted.dtype)), filled))
+        places = np.where(empty, build.width(filled), np.cumsum(~empty) - 1)
+        filled = build.add(Select(places), joined)
+    return {"transform": Output(_with_indicator(model, build, filled, rows))}

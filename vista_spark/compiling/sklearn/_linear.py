@@ -102,12 +102,14 @@ def lower_logistic(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
     # Releases before 1.8 also normalise a model for each class, or take the softmax of two.
     if getattr(model, "multi_class", "deprecated") not in {"auto", "deprecated"}:
         raise refuse(model, f"multi_class={model.multi_class!r}")
-    if model.solver == "liblinear" and len(model.classes_) > 2:  # noqa: PLR2004 - it has a model for each
-        raise refuse(model, f"solver='liblinear' and {len(model.classes_)} classes")
     outputs = lower_linear_classifier(model, build, table)
     scores = outputs["decision_function"].node
-    single = build.width(scores) == 1
-    shares = build.add(Complement(), build.add(Sigmoid(), scores)) if single else build.add(Softmax(), scores)
+    if build.width(scores) == 1:
+        shares = build.add(Complement(), build.add(Sigmoid(), scores))
+    elif model.solver == "liblinear":  # before release 1.8 it has a model for each class
+        shares = build.add(Shares(equal=False), build.add(Sigmoid(), scores))
+    else:
+        shares = build.add(Softmax(), scores)
     return {**outputs, **probabilities(build, shares)}
 
 

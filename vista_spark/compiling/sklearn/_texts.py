@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.compiling import Bag, Damped, HasText, Output, UnsupportedOperatorError
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import checked, plain, refuse
-from vista_spark.compiling.sklearn._vocabularies import sources
+from vista_spark.compiling.sklearn._vocabularies import entry_of, sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,35 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Builder
 
-__all__ = ["lower_counts", "lower_hashes", "lower_tfidf", "lower_weights", "refuse_dictionaries"]
+__all__ = [
+    "lower_counts",
+    "lower_dictionaries",
+    "lower_hashed_names",
+    "lower_hashes",
+    "lower_label_sets",
+    "lower_tfidf",
+    "lower_weights",
+]
+
+_FIELDS: dict[str, Any] = {
+    "lowercase": False,
+    "accents": "",
+    "pattern": "",
+    "analyzer": "word",
+    "least": 1,
+    "most": 1,
+    "stop_words": (),
+    "encoding": "utf-8",
+    "errors": "strict",
+    "terms": (),
+    "buckets": 0,
+    "signs": False,
+    "binary": False,
+    "sublinear": False,
+    "weights": np.zeros(0),
+    "norm": "",
+}
+"""Of a bag that counts entries as they are."""
 
 
 @parser("sklearn.CountVectorizer")
@@ -64,10 +92,38 @@ def lower_weights(model: Any, build: Builder, table: str) -> Mapping[str, Output
     return {"transform": Output(build.add(damped, checked(model, build, table)))}
 
 
-@parser("sklearn.DictVectorizer", "sklearn.FeatureHasher", "sklearn.MultiLabelBinarizer")
-def refuse_dictionaries(model: Any, build: Builder, table: str) -> Mapping[str, Output]:  # noqa: ARG001 - as all parsers
-    """Refuse: rows are dictionaries or sets."""
-    raise refuse(model, "rows that are dictionaries, lists or sets", "has no translation: programs read columns")
+@parser("sklearn.DictVectorizer")
+def lower_dictionaries(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower a column for each name that is in the fitted dictionaries."""
+    kind = _lists(model, build, table, "pairs", terms=_terms(model), separator=model.separator)
+    return {"transform": Output(kind)}
+
+
+@parser("sklearn.FeatureHasher")
+def lower_hashed_names(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower hashed names, with their numbers, or of lists."""
+    signs = {"buckets": int(model.n_features), "signs": bool(model.alternate_sign)}
+    analyzer = "list" if model.input_type == "string" else "pairs"
+    return {"transform": Output(_lists(model, build, table, analyzer, **signs))}
+
+
+@parser("sklearn.MultiLabelBinarizer")
+def lower_label_sets(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
+    """Lower a column for each label: whether it is in a row's list."""
+    terms = tuple(entry_of(label) for label in np.asarray(model.classes_).tolist())
+    if any(not isinstance(term, str | int) for term in terms):
+        raise refuse(model, f"labels like {terms[:3]}", "has no translation: texts and whole numbers can be looked up")
+    return {"transform": Output(_lists(model, build, table, "list", terms=terms, binary=True), dtype="int64")}
+
+
+def _lists(model: Any, build: Builder, table: str, analyzer: str, **own: Any) -> str:
+    """Count what is in rows that are lists, or dictionaries."""
+    kind = np.dtype(getattr(model, "dtype", np.float64))
+    if kind not in (np.float32, np.float64):
+        raise refuse(model, f"dtype={model.dtype!r}")
+    dtype = {"columns": _one_column(model, build, table), "dtype": kind.name, "analyzer": analyzer}
+    what = "no list" if analyzer == "list" else "no names with numbers or texts, or NaN"
+    return build.add(HasText(type(model).__name__, what), build.add(Bag(**{**_FIELDS, **dtype, **own})))
 
 
 def _plain_counts(bag: Bag) -> bool:
@@ -104,15 +160,10 @@ def _bag(model: Any, build: Builder, table: str, **own: Any) -> Bag:
     kind = np.dtype(model.dtype)
     if kind.kind not in "iuf" or kind == np.float16:
         raise refuse(model, f"dtype={model.dtype!r}")
-    read = sources(build, table)
-    if len(read) != 1 or read[0] is None or read[0][1]:
-        raise UnsupportedOperatorError(
-            f"{type(model).__name__} of a table of {len(read)} columns, or of texts that an earlier step computes: "
-            "it takes one column, as it is read"
-        )
+    column = _one_column(model, build, table)
     stop = model.get_stop_words() if model.analyzer == "word" else None
     fields: dict[str, Any] = {
-        "columns": np.array([read[0][0]], np.int64),
+        "columns": column,
         "lowercase": bool(model.lowercase),
         "accents": model.strip_accents or "",
         "pattern": model.token_pattern if model.analyzer == "word" else "",
@@ -122,13 +173,17 @@ def _bag(model: Any, build: Builder, table: str, **own: Any) -> Bag:
         "stop_words": tuple(sorted(stop or ())),
         "encoding": model.encoding,
         "errors": model.decode_error,
-        "terms": (),
-        "buckets": 0,
-        "signs": False,
-        "binary": False,
-        "sublinear": False,
-        "weights": np.zeros(0),
-        "norm": "",
         "dtype": "float32" if kind == np.float32 else "float64",
     }
-    return Bag(**{**fields, **own})
+    return Bag(**{**_FIELDS, **fields, **own})
+
+
+def _one_column(model: Any, build: Builder, table: str) -> NDArray[np.int64]:
+    """Give the column of the program's input that a vectorizer reads."""
+    read = sources(build, table)
+    if len(read) != 1 or read[0] is None or read[0][1]:
+        raise UnsupportedOperatorError(
+            f"{type(model).__name__} of a table of {len(read)} columns, or of texts that an earlier step computes: "
+            "it takes one column, as it is read"
+        )
+    return np.array([read[0][0]], np.int64)

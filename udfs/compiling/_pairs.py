@@ -1,0 +1,52 @@
+"""Rows of names with numbers or texts, as names with numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from numbers import Number
+
+__all__ = ["pairs_of"]
+
+
+def pairs_of(row: object, separator: str, *, lists: bool) -> list[tuple[str, float]] | None:
+    """Give the names of a row, and their numbers; a text is a name of its own that has the number 1.
+
+    Parameters
+    ----------
+    row : mapping of str, or iterable of pairs
+    separator : str
+        Between a name and its text.
+    lists : bool
+        Whether a value may be several texts.
+
+    Returns
+    -------
+    list of (str, float), or None
+        ``None`` for a row that the library does not take.
+
+    Examples
+    --------
+    >>> pairs_of({"city": "Oslo", "heads": 3}, "=", lists=False)
+    [('city=Oslo', 1.0), ('heads', 3.0)]
+    """
+    if isinstance(row, str | bytes) or not isinstance(row, Iterable):
+        return None
+    found: list[tuple[str, float]] = []
+    for pair in row.items() if isinstance(row, Mapping) else row:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004 - name and value
+            return None
+        name, value = pair
+        texts = [value] if isinstance(value, str) else value
+        if isinstance(value, Number) and isinstance(name, str) and not isinstance(value, complex):
+            found.append((name, float(value)))  # type: ignore[arg-type] - a real number
+        elif isinstance(value, str) or (lists and _are_texts(value)):
+            found += [(f"{name}{separator}{text}", 1.0) for text in texts]
+        else:
+            return None
+    return found
+
+
+def _are_texts(value: object) -> bool:
+    if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):
+        return False
+    return all(isinstance(text, str) for text in value)
