@@ -47,6 +47,7 @@ from ._nearest_fill import NearestFill
 from ._operator import OPERATORS, Operator
 from ._output import Output
 from ._program import INPUT, Node, Program
+from ._ranks import GatherElements, TopK
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._texts import Bag, Damped, HasText, SparseRows
@@ -86,6 +87,7 @@ __all__ = [
     "Filled",
     "Finite",
     "Function",
+    "GatherElements",
     "HasText",
     "Impute",
     "Indicators",
@@ -127,6 +129,7 @@ __all__ = [
     "Softmax",
     "SparseRows",
     "Splines",
+    "TopK",
     "Trees",
     "Ufunc",
     "UnsupportedOperatorError",

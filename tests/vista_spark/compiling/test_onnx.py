@@ -319,6 +319,7 @@ OPERATORS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {},
         {**ML, "keys_floats": [0.5, 0.0, float("nan")], "values_floats": [1.0, 2.0, 9.0], "default_float": -3.0},
     ),
+    ("CumSum", {"axis": np.int64(1)}, {}),
     *(
         ("LinearRegressor", {}, {**ML, "coefficients": [1.0, -1.0, 0.5] * n, "intercepts": [0.25] * n, "targets": n})
         for n in (1, 2)
@@ -334,7 +335,9 @@ def test_operators_one_by_one(kind: str, given: dict[str, Any], attributes: dict
     table = rng.normal(size=(40, 3)).astype(np.float32)
     special = np.float32([0.0, -0.0, 0.5, 1.5, 2.5, -0.5, 1.0, 2.0, 1e-42, 1e30, 0.3])
     table = np.concatenate([table, rng.choice(special, size=(60, 3)).astype(np.float32)])
-    if kind == "ArgMax" or (kind not in {"Cast", "ArgMin", "OneHotEncoder"} and not kind.startswith("Reduce")):
+    if kind == "ArgMax" or (
+        kind not in {"Cast", "ArgMin", "OneHotEncoder", "CumSum"} and not kind.startswith("Reduce")
+    ):
         holes = table[:20].copy()
         holes[np.arange(20), rng.integers(0, 3, 20)] = rng.choice(np.float32([np.nan, np.inf, -np.inf]), 20)
         if kind not in {
@@ -357,6 +360,18 @@ def test_operators_one_by_one(kind: str, given: dict[str, Any], attributes: dict
     np.testing.assert_allclose(
         np.asarray(found, np.float64).reshape(-1), np.asarray(expected, np.float64).reshape(-1), rtol=2e-6, atol=1e-7
     )
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_the_first_of_a_row_and_their_places(largest: int) -> None:
+    table = np.random.default_rng(0).integers(-2, 3, (200, 6)).astype(np.float32)
+    proto = single("TopK", {"k": np.int64([4])}, width=6, outputs=2, largest=largest)
+    truth = answers(proto, table)
+    np.testing.assert_array_equal(compile_pipeline(proto).transform(table), truth[0])
+    del proto.graph.output[0]
+    np.testing.assert_array_equal(compile_pipeline(proto).predict(table), truth[1])
+    with pytest.raises(InvalidArgumentError, match="NaN, which ONNX's TopK"):
+        compile_pipeline(proto).predict(table * np.float32(np.nan))
 
 
 @pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])

@@ -20,6 +20,7 @@ from udfs.compiling.torch import _leaves as leaves
 from udfs.compiling.torch import _links as links
 from udfs.compiling.torch import _nearest_fill as nearest_fill
 from udfs.compiling.torch import _numbers as numbers
+from udfs.compiling.torch import _ranks as ranks
 from udfs.compiling.torch import _texts as texts
 from udfs.compiling.torch._numbers import tensor_of
 from udfs.compiling.torch._trees import TreesModule
@@ -37,6 +38,7 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **interpolate.MODULES,
     **elementwise.MODULES,
     **numbers.MODULES,
+    **ranks.MODULES,
     **nearest_fill.MODULES,
     **functions.MODULES,
     **distances.MODULES,

@@ -1,15 +1,17 @@
 """ONNX models, ONNX-ML's operators and ONNX's own; importing this registers them. Imports no onnx."""
 
-from . import _arithmetic, _linear, _scaling, _shapes, _support, _trees
+from . import _arithmetic, _linear, _ranks, _scaling, _shapes, _support, _texts, _trees
 from ._nodes import lowered_operators
 from ._program import opened, program_of
 
 __all__ = [
     "_arithmetic",
     "_linear",
+    "_ranks",
     "_scaling",
     "_shapes",
     "_support",
+    "_texts",
     "_trees",
     "lowered_operators",
     "opened",

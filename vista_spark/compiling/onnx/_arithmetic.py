@@ -146,7 +146,7 @@ def lower_cast(graph: Graph, node: Any, given: list[Any], attributes: dict[str, 
     from onnx import TensorProto  # noqa: PLC0415 - an optional package
 
     to, value = attributes["to"], given[0]
-    if isinstance(value, Table) and value.labels is not None and to == TensorProto.STRING:
+    if isinstance(value, Table) and to == TensorProto.STRING and (value.labels is not None or value.dtype == "string"):
         return value
     table = graph.table(node, value, turned=True)
     if to in {TensorProto.FLOAT, TensorProto.DOUBLE}:

@@ -36,6 +36,8 @@ class Table:
         What the numbers are places of.
     turned : bool
         Whether ONNX has it as (1, N), as ArrayFeatureExtractor gives it.
+    texts : tuple of int, or None
+        Columns of the input that hold texts, or maps, where it is such a table: it has no node.
     """
 
     node: str
@@ -43,6 +45,7 @@ class Table:
     dtype: str
     labels: NDArray[Any] | None = None
     turned: bool = False
+    texts: tuple[int, ...] | None = None
 
     @property
     def width(self) -> int:
@@ -101,8 +104,8 @@ class Graph:
     values: dict[str, Any] = field(default_factory=dict)
     opsets: dict[str, int] = field(default_factory=dict)
 
-    def table(self, node: Any, value: Any, *, turned: bool = False) -> Table:
-        """Check that a value is a table of numbers.
+    def table(self, node: Any, value: Any, *, turned: bool = False, texts: bool = False) -> Table:
+        """Check that a value is a table of numbers, or of texts if these may come.
 
         Raises
         ------
@@ -111,7 +114,7 @@ class Graph:
         """
         if not isinstance(value, Table):
             raise refuse(node, "takes a constant, or a shape, where a table is compiled")
-        if value.labels is not None:
+        if value.labels is not None or (value.texts is not None and not texts):
             raise refuse(node, "computes with texts")
         if value.turned and not turned:
             raise refuse(node, "takes what ArrayFeatureExtractor gives as one row: Reshape it first")
@@ -134,6 +137,9 @@ class Graph:
     def take(self, table: Table, places: NDArray[np.int64]) -> Table:
         """Choose numbers of a row by their places; the result has the places' shape."""
         places = np.asarray(places, np.int64)
+        if table.texts is not None:
+            chosen = tuple(table.texts[place] for place in places.reshape(-1).tolist())
+            return replace(table, shape=places.shape, texts=chosen)
         if np.array_equal(places.reshape(-1), np.arange(table.width)):
             return replace(table, shape=places.shape)
         return self.add(Select(places.reshape(-1).copy()), table, shape=places.shape)

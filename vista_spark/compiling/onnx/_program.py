@@ -64,13 +64,16 @@ def program_of(model: Any, example: Any = None) -> Program:
     UnsupportedOperatorError
         An operator, or an option of one, has no translation.
     """
-    from onnx import numpy_helper  # noqa: PLC0415 - an optional package
+    import onnx  # noqa: PLC0415 - an optional package
+    from onnx import numpy_helper  # noqa: PLC0415
 
     proto = model.graph
     constants = {one.name: numpy_helper.to_array(one) for one in proto.initializer}
     inputs = [one for one in proto.input if one.name not in constants]
     widths = [_width(one, len(inputs), example) for one in inputs]
-    names = [one.name for one in inputs] if all(width == 1 for width in widths) and len(inputs) > 1 else None
+    texts = any(one.type.tensor_type.elem_type == onnx.TensorProto.STRING for one in inputs)
+    single = all(width == 1 for width in widths) and (len(inputs) > 1 or texts)
+    names = [one.name for one in inputs] if single else None
     graph = Graph(Builder(sum(widths), names), dict(constants))
     graph.opsets = {one.domain: one.version for one in model.opset_import}
     start = 0
@@ -88,6 +91,8 @@ def program_of(model: Any, example: Any = None) -> Program:
 
 
 def _width(one: Any, count: int, example: Any) -> int:
+    if one.type.HasField("map_type"):
+        return 1
     shape = one.type.tensor_type.shape.dim
     if not one.type.HasField("tensor_type") or len(shape) not in {1, _ROWS_AND_COLUMNS}:
         raise UnsupportedOperatorError(f"ONNX input {one.name!r} is no tensor of rows and columns")
@@ -113,6 +118,15 @@ def _input(graph: Graph, one: Any, start: int, width: int, total: int) -> Table:
         TensorProto.BOOL: "bool",
     }
     code = one.type.tensor_type.elem_type
+    if one.type.HasField("map_type"):
+        held = one.type.map_type
+        kind = kinds.get(held.value_type.tensor_type.elem_type, "")
+        if held.key_type != TensorProto.STRING or not kind:
+            raise UnsupportedOperatorError(f"ONNX input {one.name!r} is a map of other things than texts to numbers")
+        return Table("", (), "float32" if kind == "float32" else "float64", texts=(start,))
+    if code == TensorProto.STRING:
+        shape = () if len(one.type.tensor_type.shape.dim) == 1 else (width,)
+        return Table("", shape, "string", texts=tuple(range(start, start + width)))
     if code not in kinds:
         raise UnsupportedOperatorError(f"ONNX input {one.name!r} of type {TensorProto.DataType.Name(code)}")
     kind = kinds[code]
@@ -158,8 +172,8 @@ def _folded(graph: Graph, node: Any, given: list[Any]) -> list[Any]:
 
 def _outputs(graph: Graph, results: list[tuple[str, Any]], *, regresses: bool) -> Mapping[str, Output]:
     for name, value in results:
-        if not isinstance(value, Table):
-            raise UnsupportedOperatorError(f"ONNX output {name!r} is a constant or a shape")
+        if not isinstance(value, Table) or value.texts is not None:
+            raise UnsupportedOperatorError(f"ONNX output {name!r} is a constant, a shape or texts of the input")
     table = results[0][1]
     if table.labels is not None or table.dtype == "int64":
         outputs = {"predict": _classes(graph, table)}

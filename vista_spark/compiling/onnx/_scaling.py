@@ -23,6 +23,7 @@ from optimizer.compiling import (
 )
 from vista_spark.compiling.onnx._graph import Table, refuse
 from vista_spark.compiling.onnx._nodes import operator
+from vista_spark.compiling.onnx._texts import codes_of, marks_of
 
 if TYPE_CHECKING:
     from vista_spark.compiling.onnx._graph import Graph
@@ -115,9 +116,11 @@ def lower_map(graph: Graph, node: Any, given: list[Any], _: dict[str, Any]) -> T
 @operator("ai.onnx.ml.OneHotEncoder")
 def lower_one_hot(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower indicators of categories that are whole numbers."""
-    categories = attributes.get("cats_int64s")
+    categories, zeros = attributes.get("cats_int64s"), bool(attributes.get("zeros", 1))
     if not categories:
-        raise refuse(node, "categories that are texts")
+        if not isinstance(given[0], Table) or given[0].dtype != "string":
+            raise refuse(node, "categories that are texts, and no texts of the input")
+        return marks_of(graph, node, given[0], attributes["cats_strings"], zeros=zeros)
     table = graph.table(node, given[0])
     if table.dtype.startswith("float"):
         size = graph.add(Function("floor"), graph.add(Function("abs"), graph.cast(table, "float64")))
@@ -126,7 +129,7 @@ def lower_one_hot(graph: Graph, node: Any, given: list[Any], attributes: dict[st
     known = np.broadcast_to(np.asarray(categories, np.float64), apart.shape)
     other = graph.constant(known, apart)
     marks = graph.add(Combine("equal"), graph.cast(apart, "float64"), other)
-    if not attributes.get("zeros", 1):
+    if not zeros:
         seen = graph.add(Reduce("max", table.width), marks)
         marks = graph.add(
             Reject("a category that OneHotEncoder does not know"), marks, graph.add(Function("not"), seen)
@@ -137,8 +140,9 @@ def lower_one_hot(graph: Graph, node: Any, given: list[Any], attributes: dict[st
 @operator("ai.onnx.ml.LabelEncoder", "ai.onnx.ml.CategoryMapper")
 def lower_encoder(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower a table of numbers, or of names that are known; texts of the input are refused."""
-    keys, values, default = _pairs(node, attributes)
     table = given[0]
+    texts = isinstance(table, Table) and (table.dtype == "string" or table.labels is not None)
+    keys, values, default = _pairs(node, attributes, turned=texts)
     if not isinstance(table, Table):
         raise refuse(node, "of constants")
     if table.labels is not None:
@@ -147,15 +151,20 @@ def lower_encoder(graph: Graph, node: Any, given: list[Any], attributes: dict[st
         plain = Table(table.node, table.shape, "int64", None, table.turned)
         return _valued(graph, plain, list(range(len(own))), own, default)
     if any(isinstance(key, str) for key in keys):
-        raise refuse(node, "texts of the input")
+        if table.dtype != "string":
+            raise refuse(node, "keys that are texts, and no texts of the input")
+        codes = codes_of(graph, node, table, keys)
+        return _valued(graph, codes, list(range(len(keys))), values, default)
     if graph.opsets.get("ai.onnx.ml", 1) < _NAN_IS_A_KEY:
         pairs = [(key, value) for key, value in zip(keys, values, strict=True) if key == key]  # noqa: PLR0124 - NaN
         keys, values = [key for key, _ in pairs], [value for _, value in pairs]
     return _valued(graph, graph.table(node, table), keys, values, default)
 
 
-def _pairs(node: Any, attributes: dict[str, Any]) -> tuple[list[Any], list[Any], Any]:
+def _pairs(node: Any, attributes: dict[str, Any], *, turned: bool) -> tuple[list[Any], list[Any], Any]:
     if node.op_type == "CategoryMapper":
+        if turned:
+            return attributes["cats_strings"], attributes["cats_int64s"], attributes.get("default_int64", -1)
         return attributes["cats_int64s"], attributes["cats_strings"], attributes.get("default_string", "_Unused")
     found: dict[str, list[Any]] = {}
     kind = ""

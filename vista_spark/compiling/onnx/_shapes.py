@@ -41,18 +41,18 @@ def _any(graph: Graph, node: Any, value: Any) -> Table:
     """Take a table, of texts too, and of one row."""
     if isinstance(value, Table) and (value.labels is not None or value.turned):
         return value
-    return graph.table(node, value)
+    return graph.table(node, value, texts=True)
 
 
 def _moved(graph: Graph, table: Table, places: NDArray[np.int64]) -> Table:
     moved = graph.take(table, places[0])
-    return Table(moved.node, moved.shape, table.dtype, table.labels)
+    return Table(moved.node, moved.shape, table.dtype, table.labels, texts=moved.texts)
 
 
 @operator("Concat", "ai.onnx.ml.FeatureVectorizer")
 def lower_concat(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower columns side by side."""
-    tables = [graph.table(node, value) for value in given]
+    tables = [graph.table(node, value, texts=True) for value in given]
     if node.op_type == "FeatureVectorizer":
         tables = [graph.cast(Table(table.node, (table.width,), table.dtype), "float32") for table in tables]
     rank = len(tables[0].shape) + 1
@@ -64,6 +64,9 @@ def lower_concat(graph: Graph, node: Any, given: list[Any], attributes: dict[str
     starts = np.cumsum([0, *(table.width for table in tables)])
     parts = [graph.places(table) + start for table, start in zip(tables, starts, strict=False)]
     places = np.concatenate(parts, axis=axis)
+    if tables[0].texts is not None:
+        columns = tuple(column for table in tables for column in table.texts or ())
+        return _moved(graph, Table("", (int(starts[-1]),), tables[0].dtype, texts=columns), places)
     joined = graph.add(Concatenate(), *tables) if len(tables) > 1 else tables[0]
     whole = Table(joined.node, (int(starts[-1]),), tables[0].dtype)
     return _moved(graph, whole, places)
@@ -90,7 +93,7 @@ def lower_reshape(graph: Graph, node: Any, given: list[Any], attributes: dict[st
         raise refuse(node, f"to {wanted}, so many rows")
     if int(np.prod(inner, dtype=np.int64)) != table.width or -1 in inner:
         raise refuse(node, f"rows of shape {table.shape} to {wanted}")
-    return Table(table.node, tuple(inner), table.dtype, table.labels)
+    return Table(table.node, tuple(inner), table.dtype, table.labels, texts=table.texts)
 
 
 @operator("Squeeze")
@@ -116,7 +119,7 @@ def lower_unsqueeze(graph: Graph, node: Any, given: list[Any], attributes: dict[
 @operator("Transpose")
 def lower_transpose(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower other orders of axes, the rows first."""
-    table = graph.table(node, given[0])
+    table = graph.table(node, given[0], texts=True)
     order = attributes.get("perm") or list(range(len(table.shape) + 1))[::-1]
     if order[0] != 0:
         raise refuse(node, f"perm={order}: the rows do not come first")
@@ -126,7 +129,7 @@ def lower_transpose(graph: Graph, node: Any, given: list[Any], attributes: dict[
 @operator("Slice")
 def lower_slice(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> Table:
     """Lower ranges of columns."""
-    table = graph.table(node, given[0])
+    table = graph.table(node, given[0], texts=True)
     if len(given) > 1:
         lists = [None if one is None else _constant(node, one, "ranges") for one in given[1:]]
         lists += [None] * (4 - len(lists))
@@ -148,7 +151,7 @@ def lower_slice(graph: Graph, node: Any, given: list[Any], attributes: dict[str,
 @operator("Split")
 def lower_split(graph: Graph, node: Any, given: list[Any], attributes: dict[str, Any]) -> list[Table]:
     """Lower columns in groups."""
-    table = graph.table(node, given[0])
+    table = graph.table(node, given[0], texts=True)
     axis = attributes.get("axis", 0) % (len(table.shape) + 1)
     if axis == 0:
         raise refuse(node, "of rows")
@@ -169,7 +172,7 @@ def lower_gather(graph: Graph, node: Any, given: list[Any], attributes: dict[str
         if values.ndim != 1 or axis not in {0, -1}:
             raise refuse(node, f"of constants of shape {values.shape}")
         return lookup(graph, node, values, graph.table(node, places))
-    table = graph.table(node, values)
+    table = graph.table(node, values, texts=True)
     if not isinstance(places, np.ndarray) or axis % (len(table.shape) + 1) == 0:
         raise refuse(node, "of rows, or at places that are no constants")
     return _moved(graph, table, np.take(graph.places(table), places, axis=axis))
@@ -184,10 +187,8 @@ def lower_extractor(graph: Graph, node: Any, given: list[Any], _: dict[str, Any]
             raise refuse(node, f"of constants of shape {values.shape}")
         asked = graph.table(node, places)
         found = lookup(graph, node, values.reshape(-1), asked)
-        if asked.width != 1:
-            raise refuse(node, f"at places of shape {asked.shape}")
-        return Table(found.node, (), found.dtype, found.labels, turned=True)
-    table = graph.table(node, values)
+        return Table(found.node, asked.shape if asked.width > 1 else (), found.dtype, found.labels, turned=True)
+    table = graph.table(node, values, texts=True)
     if not isinstance(places, np.ndarray) or not table.shape:
         raise refuse(node, "of rows, or at places that are no constants")
     return _moved(graph, table, np.take(graph.places(table), places.reshape(-1).astype(np.int64), axis=-1))
