@@ -22,6 +22,7 @@ from ._categories import Encode, Entry, Filled, Known, Match, OneHot, Recode
 from ._codes import CodeLookup, Replace
 from ._columns import Concatenate, Finite, Impute, Select
 from ._constants import Constant, Relabel
+from ._cost import Costs, shape_of
 from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
 from ._distances import METRICS, Coupling, Distances, Neighbors
 from ._elementwise import Broadcast, Choose, Products
@@ -47,6 +48,7 @@ from ._links import Link
 from ._lookup import Buckets, FirstGreatest, Member, Reject, Translate
 from ._operator import OPERATORS, Operator
 from ._output import Output
+from ._plan import BACKENDS, Plan, make_plan
 from ._program import INPUT, Node, Program
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
@@ -54,6 +56,7 @@ from ._texts import Bag, Damped, HasText, SparseRows
 from ._trees import Trees
 
 __all__ = [
+    "BACKENDS",
     "DENSE_COLUMNS",
     "INPUT",
     "METRICS",
@@ -80,6 +83,7 @@ __all__ = [
     "Complement",
     "Concatenate",
     "Constant",
+    "Costs",
     "CountSketch",
     "Coupling",
     "Damped",
@@ -119,6 +123,7 @@ __all__ = [
     "OverNorm",
     "Pairwise",
     "Patch",
+    "Plan",
     "Power",
     "PowerTransform",
     "Products",
@@ -145,6 +150,8 @@ __all__ = [
     "Within",
     "choose_strategy",
     "keeps_sparse",
+    "make_plan",
+    "shape_of",
     "sparse_nodes",
     "strategies_of",
 ]

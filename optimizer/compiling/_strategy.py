@@ -10,10 +10,10 @@ from ._trees import Trees
 if TYPE_CHECKING:
     from ._program import Program
 
-__all__ = ["STRATEGIES", "choose_strategy", "strategies_of"]
+__all__ = ["STRATEGIES", "choose_strategy", "fits_perfect", "strategies_of"]
 
-STRATEGIES = ("gemm", "traversal", "perfect")
-"""GEMM, TreeTraversal, PerfectTreeTraversal: Algorithms 3 to 5."""
+STRATEGIES = ("gemm", "traversal", "perfect", "bitvector")
+"""GEMM, TreeTraversal, PerfectTreeTraversal: Algorithms 3 to 5; and the bit vectors of QuickScorer over traversal."""
 
 _GEMM_DEPTH = 3
 _PERFECT_DEPTH = 10
@@ -44,13 +44,19 @@ def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
     depth = int(depths.max()) if len(depths) else 0
     if strategy == "auto":
         return "gemm" if depth <= _GEMM_DEPTH else "perfect" if depth <= _PERFECT_DEPTH else "traversal"
-    # A perfect tree of depth d has 2^d leaves; a slot of each holds a place of the node table.
-    if strategy == "perfect" and (len(depths) * 2.0**depth * 16) > _PERFECT_BYTES:
+    if strategy == "perfect" and not fits_perfect(trees):
         raise UnsupportedOperatorError(
             f"tree_strategy='perfect': {len(depths)} perfect trees of depth {depth} take more than 1 GiB: "
             "use 'traversal' or 'auto'"
         )
     return strategy
+
+
+def fits_perfect(trees: Trees) -> bool:
+    """Whether the trees, made perfect, take at most 1 GiB."""
+    depths = trees.depths()
+    # A perfect tree of depth d has 2^d leaves; a slot of each holds a place of the node table.
+    return len(depths) * 2.0 ** int(depths.max(initial=0)) * 16 <= _PERFECT_BYTES
 
 
 def strategies_of(program: Program, strategy: str = "auto") -> dict[str, str]:
