@@ -22,12 +22,13 @@ from ._categories import Encode, Entry, Filled, Known, Match, OneHot, Recode
 from ._codes import CodeLookup, Replace
 from ._columns import Concatenate, Finite, Impute, Select
 from ._constants import Constant, Relabel
-from ._cost import Costs, shape_of
+from ._cost import Costs, eager_terms, shape_of
 from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
 from ._distances import METRICS, Coupling, Distances, Neighbors
 from ._elementwise import Broadcast, Choose, Products
 from ._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
+from ._fit import fit_costs, scale_kernels
 from ._functions import (
     Combine,
     Function,
@@ -149,8 +150,11 @@ __all__ = [
     "WeightedMedian",
     "Within",
     "choose_strategy",
+    "eager_terms",
+    "fit_costs",
     "keeps_sparse",
     "make_plan",
+    "scale_kernels",
     "shape_of",
     "sparse_nodes",
     "strategies_of",

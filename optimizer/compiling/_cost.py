@@ -36,6 +36,8 @@ class Costs:
     far_s : float
     perfect_s : float
         The same by PerfectTreeTraversal.
+    strike_s : float
+        One split of a bit vector for one row.
     split_s : float
         One split of GEMM decided for one row.
     mac_s : float
@@ -63,6 +65,7 @@ class Costs:
     walk_s: float = 9e-9
     far_s: float = 1.4e-9
     perfect_s: float = 9e-9
+    strike_s: float = 1.2e-9
     split_s: float = 1.5e-9
     mac_s: float = 4e-11
     leaf_s: float = 1.2e-9
@@ -175,11 +178,12 @@ def eager_terms(shape: TreeShape, strategy: str, rows: int, chunk: int) -> dict[
             "mac_s": float(rows * shape.trees * shape.splits * shape.leaves),
             "leaf_s": float(rows * shape.trees * shape.leaves),
         }
-    # Bit vectors without a compiler pass over memory four times a split.
+    levels = float(rows * shape.below)
     return common | {
-        "call_s": chunks * (5.0 * min(shape.splits, _TOP_SPLITS) + 12),
-        "split_s": 4.0 * rows * shape.trees * min(shape.splits, _TOP_SPLITS),
-        "walk_s": float(rows * shape.below),
+        "call_s": chunks * (5.0 * min(shape.splits, _TOP_SPLITS) + 20),
+        "strike_s": float(rows * shape.top_splits),
+        "walk_s": levels,
+        "far_s": levels * far,
     }
 
 

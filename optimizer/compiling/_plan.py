@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ._chunk import rows_at_a_time
 from ._cost import Costs, compiled_seconds, eager_seconds, program_seconds, shape_of
 from ._errors import UnsupportedOperatorError
-from ._strategy import strategies_of
+from ._strategy import cheapest_strategy, strategies_of
 from ._trees import Trees
 
 if TYPE_CHECKING:
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from ._cost import TreeShape
     from ._program import Program
 
-__all__ = ["BACKENDS", "Plan", "make_plan"]
+__all__ = ["BACKENDS", "FEW_ROWS", "Plan", "make_plan"]
 
 BACKENDS = ("auto", "eager", "inductor")
 """Engines by name, as ``compile_pipeline(backend=)`` takes them."""
 
+FEW_ROWS = 64
+"""Rows of a table whose time is that of calls."""
 _SMALL, _LARGE = 16, 1024
 _FEW = 256
 _TYPICAL_ROWS = 10_000
@@ -48,6 +50,8 @@ class Plan:
         Of each node of trees.
     strategies : mapping of str to str
         How each node of trees runs eagerly.
+    few_strategies : mapping of str to str
+        The same for a table of few rows, at most :data:`FEW_ROWS`, whose time is that of calls.
     rewrites : tuple of str
         What was done to the program.
     """
@@ -60,6 +64,7 @@ class Plan:
     costs: Costs
     shapes: Mapping[str, TreeShape]
     strategies: Mapping[str, str]
+    few_strategies: Mapping[str, str]
     rewrites: tuple[str, ...] = ()
 
     @property
@@ -67,12 +72,14 @@ class Plan:
         """How each node of trees runs in a kernel: by bit vectors, unless another strategy is forced."""
         return dict.fromkeys(self.shapes, "bitvector" if self.tree_strategy == "auto" else self.tree_strategy)
 
+    def strategies_for(self, rows: int) -> Mapping[str, str]:
+        """How each node of trees runs eagerly in a table of so many rows."""
+        return self.few_strategies if rows <= FEW_ROWS else self.strategies
+
     def eager_seconds(self, rows: int) -> float:
         """Predict the seconds that a table of so many rows takes eagerly, on one thread."""
-        own = sum(
-            eager_seconds(shape, self.strategies[name], rows, self.chunk, self.costs)
-            for name, shape in self.shapes.items()
-        )
+        ways = self.strategies_for(rows)
+        own = sum(eager_seconds(shape, ways[name], rows, self.chunk, self.costs) for name, shape in self.shapes.items())
         return own + program_seconds(self.program, rows, self.chunk, self.costs)
 
     def kernel_seconds(self, rows: int) -> float:
@@ -110,7 +117,7 @@ class Plan:
         lines = [self.program.explain()]
         lines += [f"  rewritten: {rewrite}" for rewrite in self.rewrites]
         typical, kernel = self.rows or _TYPICAL_ROWS, self.kernel_strategies
-        lines += [f"  {name} runs by {own}; in a kernel by {kernel[name]}" for name, own in self.strategies.items()]
+        lines += [f"  {name} runs by {self._ways(name)}; in a kernel by {kernel[name]}" for name in self.strategies]
         known = "an unknown number" if self.rows is None else f"{self.rows:,}"
         lines.append(f"engine {self.engine} (backend={self.backend!r}), {self.chunk:,} rows at a time, {known} to come")
         lines += [
@@ -122,6 +129,10 @@ class Plan:
         pays = "never pays" if even is None else f"pays from {even:,} rows"
         lines.append(f"a kernel takes {self.costs.build_s:.2g} s to build, which {pays}")
         return "\n".join(lines)
+
+    def _ways(self, name: str) -> str:
+        many, few = self.strategies[name], self.few_strategies[name]
+        return many if few == many else f"{many}, up to {FEW_ROWS} rows by {few}"
 
 
 def make_plan(
@@ -145,7 +156,8 @@ def make_plan(
     rows : int, optional
         Rows that are to come in all.
     costs : Costs, optional
-        Of this machine; those of a typical one by default.
+        Of this machine: the strategy that they predict to be fastest is chosen. Without them, the heuristics of
+        :func:`choose_strategy` choose, and predictions are those of a typical machine.
     rewrites : iterable of str
         What was done to the program.
 
@@ -156,16 +168,15 @@ def make_plan(
     """
     if backend not in BACKENDS:
         raise UnsupportedOperatorError(f"backend={backend!r} is none of {', '.join(BACKENDS)}")
-    strategies = strategies_of(program, tree_strategy)
+    forced = strategies_of(program, tree_strategy)
     trees = {node.name: node.operator for node in program.nodes if isinstance(node.operator, Trees)}
-    return Plan(
-        program,
-        tree_strategy,
-        backend,
-        rows_at_a_time(program),
-        rows,
-        costs or Costs(),
-        {name: shape_of(one) for name, one in trees.items()},
-        strategies,
-        tuple(rewrites),
-    )
+    shapes = {name: shape_of(one) for name, one in trees.items()}
+    chunk, own = rows_at_a_time(program), costs or Costs()
+
+    def chosen(count: int) -> dict[str, str]:
+        if tree_strategy != "auto" or costs is None:
+            return forced
+        return {name: cheapest_strategy(one, shapes[name], count, chunk, own) for name, one in trees.items()}
+
+    many, few = chosen(max(rows or _TYPICAL_ROWS, FEW_ROWS + 1)), chosen(1)
+    return Plan(program, tree_strategy, backend, chunk, rows, own, shapes, many, few, tuple(rewrites))

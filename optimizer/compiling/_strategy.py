@@ -1,16 +1,18 @@
-"""Which tensor program runs trees: the heuristics of Hummingbird, thesis section 5.5.1."""
+"""Which tensor program runs trees: the fastest by a machine's costs, or by Hummingbird's heuristics (5.5.1)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._cost import eager_seconds
 from ._errors import UnsupportedOperatorError
 from ._trees import Trees
 
 if TYPE_CHECKING:
+    from ._cost import Costs, TreeShape
     from ._program import Program
 
-__all__ = ["STRATEGIES", "choose_strategy", "fits_perfect", "strategies_of"]
+__all__ = ["STRATEGIES", "cheapest_strategy", "choose_strategy", "fits_perfect", "strategies_of"]
 
 STRATEGIES = ("gemm", "traversal", "perfect", "bitvector")
 """GEMM, TreeTraversal, PerfectTreeTraversal: Algorithms 3 to 5; and the bit vectors of QuickScorer over traversal."""
@@ -18,6 +20,7 @@ STRATEGIES = ("gemm", "traversal", "perfect", "bitvector")
 _GEMM_DEPTH = 3
 _PERFECT_DEPTH = 10
 _PERFECT_BYTES = 2**30
+_GEMM_BYTES = 2**25
 
 
 def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
@@ -50,6 +53,16 @@ def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
             "use 'traversal' or 'auto'"
         )
     return strategy
+
+
+def cheapest_strategy(trees: Trees, shape: TreeShape, rows: int, chunk: int, costs: Costs) -> str:
+    """Choose the strategy that runs trees eagerly in the least predicted time."""
+    possible = ["traversal", "bitvector"]
+    if shape.trees * shape.splits * shape.leaves * 4 <= _GEMM_BYTES:
+        possible.append("gemm")
+    if fits_perfect(trees):
+        possible.append("perfect")
+    return min(possible, key=lambda strategy: eager_seconds(shape, strategy, rows, chunk, costs))
 
 
 def fits_perfect(trees: Trees) -> bool:

@@ -33,8 +33,8 @@ def compile_pipeline(
         builds for itself, before the first table; a saved model never has any. ``"auto"``: eagerly, until such code
         would have paid for its building.
     tree_strategy : {"auto", "gemm", "traversal", "perfect", "bitvector"}
-        How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: GEMM up to depth 3, perfect trees up to depth 10,
-        traversal beyond (section 5.5.1); in machine code by bit vectors.
+        How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: by what is fastest on this machine, as a model
+        of time predicts that was fitted to it; in machine code by bit vectors.
     threads : int, optional
         Threads that run a table in this process; torch's number by default. A Spark task has those of its cores.
     example : array of shape (rows, columns), or pandas DataFrame, optional

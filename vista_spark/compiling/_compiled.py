@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from optimizer.compiling import make_plan, sparse_nodes
+from optimizer.compiling import Trees, make_plan, sparse_nodes
 from udfs.compiling import ColumnReader, Tables, from_bytes, read_numbers, to_bytes
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from optimizer.compiling import Plan, Program
+    from optimizer.compiling import Costs, Plan, Program
     from udfs.compiling.torch import Engine
 
 __all__ = ["CompiledPipeline"]
@@ -66,8 +66,12 @@ class CompiledPipeline:
 
     @cached_property
     def plan(self) -> Plan:
-        """How the program runs: strategies of trees, engine, rows at a time, and predicted seconds."""
-        return make_plan(self.program, tree_strategy=self.tree_strategy, backend=self.backend)
+        """How the program runs: strategies of trees, engine, rows at a time, and predicted seconds.
+
+        They follow from what trees cost on this machine, which is measured once a node: a second or two.
+        """
+        costs = _costs() if any(isinstance(node.operator, Trees) for node in self.program.nodes) else None
+        return make_plan(self.program, tree_strategy=self.tree_strategy, backend=self.backend, costs=costs)
 
     def explain(self) -> str:
         """Describe operators, and how they run: ``plan.explain()``."""
@@ -209,6 +213,14 @@ class CompiledPipeline:
         if numeric and all(kind.kind in "biuf" and hasattr(kind, "newbyteorder") for kind in frame.dtypes):
             return Tables(read_numbers(np.asarray(frame)), ())
         return self._reader.read([np.asarray(frame.iloc[:, place]) for place in range(self.program.width)])
+
+
+def _costs() -> Costs | None:
+    try:
+        from udfs.compiling.torch import machine_costs  # noqa: PLC0415 - imports torch
+    except ImportError:
+        return None  # a driver without torch: executors have it
+    return machine_costs()
 
 
 def _restored(data: bytes, tree_strategy: str, backend: str = "auto", threads: int | None = None) -> CompiledPipeline:

@@ -15,7 +15,7 @@ import threading
 import time
 import timeit
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from optimizer.compiling import Trees, UnsupportedOperatorError
+from optimizer.compiling import Trees, UnsupportedOperatorError, make_plan
 from udfs.compiling.torch._program import RULES, ProgramModule
 from udfs.compiling.torch._trees import TreesModule
 from udfs.node import node_folder, written_once
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Program
 
-__all__ = ["Busy", "Kept", "Kernel", "build", "has_compiler", "kept"]
+__all__ = ["Busy", "Kept", "Kernel", "build", "has_compiler", "kept", "learned"]
 
 _LOGGER = logging.getLogger(__name__)
 _COMPILERS = ("g++", "clang++", "c++")
@@ -145,14 +145,26 @@ def build(
                 kernel = Kernel(program, made)
                 for sample in samples:
                     _check(kernel, module, sample)
-                gains = _seconds(kernel, samples[-1]) < _seconds(module, samples[-1])
-                path.with_suffix(".json").write_text(json.dumps({"gains": gains, "build_s": build_s}))
+                spent = _seconds(kernel, samples[-1])
+                gains = spent < _seconds(module, samples[-1])
+                facts = {"gains": gains, "build_s": build_s, "ratio": spent / make_plan(program).kernel_seconds(rows)}
+                path.with_suffix(".json").write_text(json.dumps(facts))
                 made.replace(partial)
         except UnsupportedOperatorError:
             raise
         except Exception as error:
             raise UnsupportedOperatorError(f"backend='inductor': {type(error).__name__}: {error}") from error
         return Kept(Kernel(program, path), gains, build_s)
+
+
+def learned() -> list[tuple[float, float]]:
+    """Of each kernel of this node: seconds that it takes over those of a typical machine, and seconds to build it."""
+    known = []
+    for path in _folder().glob("*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            facts = json.loads(path.read_text())
+            known.append((float(facts["ratio"]), float(facts["build_s"])))
+    return known
 
 
 def _compiled(module: torch.nn.Module, sample: torch.Tensor, partial: Path) -> Path:
@@ -199,7 +211,8 @@ def _seconds(run: Callable[[torch.Tensor], Any], sample: torch.Tensor) -> float:
     torch.set_num_threads(1)
     try:
         with torch.inference_mode():
-            return min(timeit.repeat(lambda: run(sample), number=1, repeat=5))
+            # Of this thread: what else the machine does is not measured.
+            return max(min(timeit.repeat(lambda: run(sample), timer=time.thread_time, number=1, repeat=5)), 1e-7)
     finally:
         torch.set_num_threads(threads)
 
@@ -228,9 +241,13 @@ def _of_rows(table: NDArray[Any], rows: int, dtype: torch.dtype) -> torch.Tensor
 def _path(program: Program, strategies: Mapping[str, str], rows: int, dtype: torch.dtype) -> Path:
     ways = " ".join(f"{node}={way}" for node, way in sorted(strategies.items()))
     what = f"{program.digest} {ways} {rows} {dtype} {_here()}"
+    return _folder() / f"{hashlib.sha256(what.encode()).hexdigest()}.pt2"
+
+
+def _folder() -> Path:
     folder = node_folder(f"compiled-{os.getuid()}")
     folder.chmod(0o700)
-    return folder / f"{hashlib.sha256(what.encode()).hexdigest()}.pt2"
+    return folder
 
 
 @cache

@@ -74,7 +74,7 @@ class Engine:
         self.plan = plan or make_plan(program, tree_strategy=tree_strategy, backend=backend)
         self.chunk = self.plan.chunk
         self._threads = threads
-        self.module = ProgramModule(program, self.plan.strategies).eval()
+        self._modules: dict[tuple[str, ...], ProgramModule] = {}
         self._kernels = self._kernels_of(program)
         self._spent_s = 0.0
         self._part: Callable[[tuple[str, ...]], Program] = lru_cache(maxsize=None)(program.only)
@@ -111,6 +111,14 @@ class Engine:
                     reasons.append(reason_of(node.operator))
         return Answer(answers, bad, reasons)
 
+    def _module(self, rows: int) -> ProgramModule:
+        """Give the eager program for tables of so many rows, made when the first one comes."""
+        ways = self.plan.strategies_for(rows)
+        key = tuple(ways.values())
+        if key not in self._modules:
+            self._modules[key] = ProgramModule(self.program, ways).eval()
+        return self._modules[key]
+
     def _kernels_of(self, program: Program) -> Kernels | None:
         """Kernels of all outputs but the numbers of leaves: one kernel serves every method."""
         names = [name for name in program.outputs if name != "apply"]
@@ -133,7 +141,7 @@ class Engine:
         return self._kernels if able else None
 
     def _eagerly(self, table: NDArray[Any], given: Sequence[NDArray[Any] | SparseRows], part: Program) -> list[Part]:
-        run = partial(self.module.compute, part=part)
+        run = partial(self._module(len(table)).compute, part=part)
         before = torch.get_num_threads()
         threads = self._threads or before
         if threads != before:
