@@ -22,11 +22,13 @@ from ._categories import Encode, Entry, Filled, Known, OneHot, Recode
 from ._codes import CodeLookup, Replace
 from ._columns import Concatenate, Finite, Impute, Select
 from ._constants import Constant
+from ._cost import Costs, eager_terms, shape_of
 from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
 from ._distances import METRICS, Coupling, Distances, Neighbors
 from ._elementwise import Choose, Products
 from ._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
+from ._fit import fit_costs, scale_kernels
 from ._functions import (
     Combine,
     Function,
@@ -46,6 +48,7 @@ from ._links import Link
 from ._nearest_fill import NearestFill
 from ._operator import OPERATORS, Operator
 from ._output import Output
+from ._plan import BACKENDS, Plan, make_plan
 from ._program import INPUT, Node, Program
 from ._ranks import GatherElements, TopK
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
@@ -54,6 +57,7 @@ from ._texts import Bag, Damped, HasText, SparseRows
 from ._trees import Trees
 
 __all__ = [
+    "BACKENDS",
     "DENSE_COLUMNS",
     "INPUT",
     "METRICS",
@@ -78,6 +82,7 @@ __all__ = [
     "Complement",
     "Concatenate",
     "Constant",
+    "Costs",
     "CountSketch",
     "Coupling",
     "Damped",
@@ -113,6 +118,7 @@ __all__ = [
     "Output",
     "Pairwise",
     "Patch",
+    "Plan",
     "Power",
     "PowerTransform",
     "Products",
@@ -137,7 +143,12 @@ __all__ = [
     "WeightedMedian",
     "Within",
     "choose_strategy",
+    "eager_terms",
+    "fit_costs",
     "keeps_sparse",
+    "make_plan",
+    "scale_kernels",
+    "shape_of",
     "sparse_nodes",
     "strategies_of",
 ]

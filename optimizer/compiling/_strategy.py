@@ -1,23 +1,26 @@
-"""Which tensor program runs trees: the heuristics of Hummingbird, thesis section 5.5.1."""
+"""Which tensor program runs trees: the fastest by a machine's costs, or by Hummingbird's heuristics (5.5.1)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._cost import eager_seconds
 from ._errors import UnsupportedOperatorError
 from ._trees import Trees
 
 if TYPE_CHECKING:
+    from ._cost import Costs, TreeShape
     from ._program import Program
 
-__all__ = ["STRATEGIES", "choose_strategy", "strategies_of"]
+__all__ = ["STRATEGIES", "cheapest_strategy", "choose_strategy", "fits_perfect", "strategies_of"]
 
-STRATEGIES = ("gemm", "traversal", "perfect")
-"""GEMM, TreeTraversal, PerfectTreeTraversal: Algorithms 3 to 5."""
+STRATEGIES = ("gemm", "traversal", "perfect", "bitvector")
+"""GEMM, TreeTraversal, PerfectTreeTraversal: Algorithms 3 to 5; and the bit vectors of QuickScorer over traversal."""
 
 _GEMM_DEPTH = 3
 _PERFECT_DEPTH = 10
 _PERFECT_BYTES = 2**30
+_GEMM_BYTES = 2**25
 
 
 def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
@@ -44,13 +47,29 @@ def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
     depth = int(depths.max()) if len(depths) else 0
     if strategy == "auto":
         return "gemm" if depth <= _GEMM_DEPTH else "perfect" if depth <= _PERFECT_DEPTH else "traversal"
-    # A perfect tree of depth d has 2^d leaves; a slot of each holds a place of the node table.
-    if strategy == "perfect" and (len(depths) * 2.0**depth * 16) > _PERFECT_BYTES:
+    if strategy == "perfect" and not fits_perfect(trees):
         raise UnsupportedOperatorError(
             f"tree_strategy='perfect': {len(depths)} perfect trees of depth {depth} take more than 1 GiB: "
             "use 'traversal' or 'auto'"
         )
     return strategy
+
+
+def cheapest_strategy(trees: Trees, shape: TreeShape, rows: int, chunk: int, costs: Costs) -> str:
+    """Choose the strategy that runs trees eagerly in the least predicted time."""
+    possible = ["traversal", "bitvector"]
+    if shape.trees * shape.splits * shape.leaves * 4 <= _GEMM_BYTES:
+        possible.append("gemm")
+    if fits_perfect(trees):
+        possible.append("perfect")
+    return min(possible, key=lambda strategy: eager_seconds(shape, strategy, rows, chunk, costs))
+
+
+def fits_perfect(trees: Trees) -> bool:
+    """Whether the trees, made perfect, take at most 1 GiB."""
+    depths = trees.depths()
+    # A perfect tree of depth d has 2^d leaves; a slot of each holds a place of the node table.
+    return len(depths) * 2.0 ** int(depths.max(initial=0)) * 16 <= _PERFECT_BYTES
 
 
 def strategies_of(program: Program, strategy: str = "auto") -> dict[str, str]:

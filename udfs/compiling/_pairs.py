@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from numbers import Number
+from numbers import Real
 
 __all__ = ["pairs_of"]
 
@@ -37,8 +37,8 @@ def pairs_of(row: object, separator: str, *, lists: bool) -> list[tuple[str, flo
             return None
         name, value = pair
         texts = [value] if isinstance(value, str) else value
-        if isinstance(value, Number) and isinstance(name, str) and not isinstance(value, complex):
-            found.append((name, float(value)))  # type: ignore[arg-type] - a real number
+        if isinstance(value, Real) and isinstance(name, str):
+            found.append((name, float(value)))
         elif isinstance(value, str) or (lists and _are_texts(value)):
             found += [(f"{name}{separator}{text}", 1.0) for text in texts]
         else:

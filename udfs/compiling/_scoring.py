@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from optimizer.compiling import CompilingError
+from optimizer.compiling import CompilingError, Costs, make_plan
 from udfs.arrow import NewColumns
 from udfs.compiling._archive import from_bytes
 from udfs.compiling._reading import ColumnReader, Tables
@@ -41,7 +41,8 @@ class PipelineScoring:
     ----------
     program : bytes
         As :func:`to_bytes` wrote it.
-    tree_strategy : str
+    tree_strategy, backend : str
+        As of :func:`optimizer.compiling.make_plan`.
     reads : tuple of str
         One column of lists, or columns of numbers and texts in the program's order.
     lists : bool
@@ -50,6 +51,8 @@ class PipelineScoring:
         Output of the program and column to add, in their order.
     batch_size : int
         Rows per run of the program.
+    costs : tuple of (str, float)
+        Coefficients of the driver's machine, so that all workers choose as it did.
 
     Raises
     ------
@@ -63,6 +66,8 @@ class PipelineScoring:
     lists: bool
     columns: tuple[tuple[str, str], ...]
     batch_size: int = 8192
+    backend: str = "eager"
+    costs: tuple[tuple[str, float], ...] = ()
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
@@ -80,7 +85,9 @@ class PipelineScoring:
         program = from_bytes(self.program)
         # Nothing is computed that is not asked for, as the numbers of leaves.
         asked = program.only(name for name, _ in self.columns) if self.columns else program
-        return partial(self._score, Engine(asked, self.tree_strategy), ColumnReader(asked))
+        costs = Costs.of_document(dict(self.costs)) if self.costs else None
+        plan = make_plan(asked, tree_strategy=self.tree_strategy, backend=self.backend, costs=costs)
+        return partial(self._score, Engine(asked, plan=plan, threads=threads), ColumnReader(asked))
 
     def _score(self, engine: Engine, reader: ColumnReader, batch: pa.RecordBatch) -> NewColumns:
         width = engine.program.width

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from optimizer.compiling import STRATEGIES
+from optimizer.compiling import BACKENDS, STRATEGIES
 from udfs.driver.command import Master, choice, comma_separated, out_folder, refused_before_spark
 from vista_spark.cli._model_file import compiled_of_file
 from vista_spark.cli._options import Table
@@ -53,6 +53,9 @@ def score_command(
     tree_strategy: Annotated[
         str, typer.Option(help="How trees run.", parser=choice("auto", *STRATEGIES), metavar="STRATEGY")
     ] = "auto",
+    backend: Annotated[
+        str, typer.Option(help="What runs the program.", parser=choice(*BACKENDS), metavar="BACKEND")
+    ] = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per run of the program.")] = 8192,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
     master: Master = None,
@@ -68,7 +71,7 @@ def score_command(
     with refused_before_spark():
         if out.exists():
             raise InvalidArgumentError(f"--out {out} is there already: name another folder, or delete it")
-        compiled = CompiledPipeline(compiled_of_file(model).program, tree_strategy=tree_strategy)
+        compiled = CompiledPipeline(compiled_of_file(model).program, tree_strategy=tree_strategy, backend=backend)
         reads = _reads(compiled, comma_separated(features), model)
         stage = TensorPipeline(compiled=compiled, inputCols=reads, errors=errors, batchSize=batch_size)
         if errors == "null":

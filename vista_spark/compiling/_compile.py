@@ -18,7 +18,9 @@ _TABLE = 2
 """Dimensions of a table."""
 
 
-def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = None) -> CompiledPipeline:
+def compile_pipeline(
+    model: Any, *, backend: str = "auto", tree_strategy: str = "auto", threads: int | None = None, example: Any = None
+) -> CompiledPipeline:
     """Compile a fitted classical model into a tensor program that gives the same predictions.
 
     Parameters
@@ -26,9 +28,15 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     model : object
         A fitted model or pipeline of scikit-learn, LightGBM, XGBoost, CatBoost or Spark ML; what :func:`read_model`
         gives; or an ONNX model, its bytes, or a path that ends in ``.onnx``.
-    tree_strategy : {"auto", "gemm", "traversal", "perfect"}
-        How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: GEMM up to depth 3, perfect trees up to depth 10,
-        traversal beyond (section 5.5.1).
+    backend : {"auto", "eager", "inductor"}
+        What runs the program. ``"eager"``: torch, operator by operator. ``"inductor"``: machine code that each node
+        builds for itself, before the first table; a saved model never has any. ``"auto"``: eagerly, until such code
+        would have paid for its building.
+    tree_strategy : {"auto", "gemm", "traversal", "perfect", "bitvector"}
+        How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: by what is fastest on this machine, as a model
+        of time predicts that was fitted to it; in machine code by bit vectors.
+    threads : int, optional
+        Threads that run a table in this process; torch's number by default. A Spark task has those of its cores.
     example : array of shape (rows, columns), or pandas DataFrame, optional
         Some rows, where a model does not say how many columns it takes, or what their names are. One row will do. Of
         Spark ML, a DataFrame that the model reads, which tells vectors from numbers.
@@ -42,9 +50,9 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     ------
     UnsupportedOperatorError
         A step of the model, or an option of a step, has no translation, and the message names both; or `tree_strategy`
-        is none, or its trees would not fit into memory.
+        or `backend` is none, or its trees would not fit into memory.
     InvalidArgumentError
-        The model is not fitted, or `example` has other columns than the model.
+        The model is not fitted, `example` has other columns than the model, or `threads` is no number above 0.
 
     Examples
     --------
@@ -61,7 +69,7 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     model = opened(model)
     whole = lower_whole(model, example)
     if whole is not None:
-        return CompiledPipeline(whole, tree_strategy=tree_strategy)
+        return CompiledPipeline(whole, tree_strategy=tree_strategy, backend=backend, threads=threads)
     width, names = _columns(model, example)
     build = Builder(width, names)
     try:
@@ -73,7 +81,7 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
         raise
     if not outputs:
         raise UnsupportedOperatorError(f"{type(model).__name__} has no output that is compiled")
-    return CompiledPipeline(build.program(outputs), tree_strategy=tree_strategy)
+    return CompiledPipeline(build.program(outputs), tree_strategy=tree_strategy, backend=backend, threads=threads)
 
 
 def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:

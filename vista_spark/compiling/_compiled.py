@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from optimizer.compiling import Program, sparse_nodes, strategies_of
+from optimizer.compiling import Trees, make_plan, sparse_nodes
 from udfs.compiling import ColumnReader, Tables, from_bytes, read_numbers, to_bytes
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from optimizer.compiling import Costs, Plan, Program
     from udfs.compiling.torch import Engine
 
 __all__ = ["CompiledPipeline"]
@@ -31,21 +32,27 @@ class CompiledPipeline:
     Parameters
     ----------
     program : Program
-    tree_strategy : str
+    tree_strategy, backend, threads
         As of :func:`compile_pipeline`.
 
     Raises
     ------
     optimizer.compiling.UnsupportedOperatorError
-        There is no such strategy, or its trees would not fit into memory.
+        There is no such strategy or backend, or the trees would not fit into memory.
+    InvalidArgumentError
+        `threads` is no whole number above 0.
     """
 
-    def __init__(self, program: Program, *, tree_strategy: str = "auto") -> None:
+    def __init__(
+        self, program: Program, *, tree_strategy: str = "auto", backend: str = "auto", threads: int | None = None
+    ) -> None:
         self.program = program
-        self.tree_strategy = tree_strategy
+        self.tree_strategy, self.backend, self.threads = tree_strategy, backend, threads
         # The door: a strategy that does not fit these trees is refused now, not in a task.
-        self._strategies = strategies_of(program, tree_strategy)
+        make_plan(program, tree_strategy=tree_strategy, backend=backend)
         sparse_nodes(program)
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+            raise InvalidArgumentError(f"threads={threads!r}: a whole number above 0, or None for torch's number")
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -57,10 +64,18 @@ class CompiledPipeline:
         """Names of the columns that it reads, where the model was fitted on a DataFrame."""
         return self.program.columns
 
+    @cached_property
+    def plan(self) -> Plan:
+        """How the program runs: strategies of trees, engine, rows at a time, and predicted seconds.
+
+        They follow from what trees cost on this machine, which is measured once a node: a second or two.
+        """
+        costs = _costs() if any(isinstance(node.operator, Trees) for node in self.program.nodes) else None
+        return make_plan(self.program, tree_strategy=self.tree_strategy, backend=self.backend, costs=costs)
+
     def explain(self) -> str:
-        """Describe operators, and how trees run."""
-        ways = [f"  {node} runs by {strategy}" for node, strategy in self._strategies.items()]
-        return "\n".join([self.program.explain(), *ways])
+        """Describe operators, and how they run: ``plan.explain()``."""
+        return self.plan.explain()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict classes or values of rows, as the model does; of several outputs, a column each.
@@ -125,36 +140,38 @@ class CompiledPipeline:
             file.write(to_bytes(self.program))
 
     @classmethod
-    def load(cls, path: str | Path, *, tree_strategy: str = "auto") -> CompiledPipeline:
+    def load(
+        cls, path: str | Path, *, tree_strategy: str = "auto", backend: str = "auto", threads: int | None = None
+    ) -> CompiledPipeline:
         """Read what :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+        tree_strategy, backend, threads
+            As of :func:`compile_pipeline`: how a program runs is no part of it.
 
         Raises
         ------
         optimizer.compiling.ProgramError
             The file is no compiled pipeline, or has been altered.
         """
-        return cls(from_bytes(Path(path).read_bytes()), tree_strategy=tree_strategy)
+        program = from_bytes(Path(path).read_bytes())
+        return cls(program, tree_strategy=tree_strategy, backend=backend, threads=threads)
 
-    def __reduce__(self) -> tuple[Callable[..., CompiledPipeline], tuple[bytes, str]]:
-        return _restored, (to_bytes(self.program), self.tree_strategy)
+    def __reduce__(self) -> tuple[Callable[..., CompiledPipeline], tuple[bytes, str, str, int | None]]:
+        return _restored, (to_bytes(self.program), self.tree_strategy, self.backend, self.threads)
 
     @cached_property
     def _engine(self) -> Engine:
         from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
 
-        return Engine(self.program.only(_but_leaves(self.program)), self.tree_strategy)
-
-    @cached_property
-    def _leaves(self) -> Engine:
-        """Numbers of leaves are seldom asked for: predictions do not compute them."""
-        from udfs.compiling.torch import Engine  # noqa: PLC0415
-
-        return Engine(self.program.only(["apply"]), self.tree_strategy)
+        return Engine(self.program, plan=self.plan, threads=self.threads)
 
     def _run(self, method: str, table: ArrayLike) -> Any:
         if method not in self.program.outputs:
             self._refuse(method)
-        answer = (self._leaves if method == "apply" else self._engine).run(*self._tables(table))
+        answer = self._engine.run(*self._tables(table), outputs=(method,))
         if answer.bad.any():
             first, more = int(np.argmax(answer.bad)), int(answer.bad.sum()) - 1
             who = f"row {first} and {more:,} more have" if more else f"row {first} has"
@@ -206,9 +223,13 @@ class CompiledPipeline:
         return self._reader.read([np.asarray(frame.iloc[:, place]) for place in range(self.program.width)])
 
 
-def _but_leaves(program: Program) -> list[str]:
-    return [name for name in program.outputs if name != "apply"]
+def _costs() -> Costs | None:
+    try:
+        from udfs.compiling.torch import machine_costs  # noqa: PLC0415 - imports torch
+    except ImportError:
+        return None  # a driver without torch: executors have it
+    return machine_costs()
 
 
-def _restored(data: bytes, tree_strategy: str) -> CompiledPipeline:
-    return CompiledPipeline(from_bytes(data), tree_strategy=tree_strategy)
+def _restored(data: bytes, tree_strategy: str, backend: str = "auto", threads: int | None = None) -> CompiledPipeline:
+    return CompiledPipeline(from_bytes(data), tree_strategy=tree_strategy, backend=backend, threads=threads)

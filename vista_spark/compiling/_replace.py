@@ -20,7 +20,12 @@ __all__ = ["replace_stages"]
 
 
 def replace_stages(
-    model: Transformer, *, example: DataFrame | None = None, tree_strategy: str = "auto", batch_size: int = 8192
+    model: Transformer,
+    *,
+    example: DataFrame | None = None,
+    tree_strategy: str = "auto",
+    batch_size: int = 8192,
+    backend: str = "auto",
 ) -> PipelineModel:
     """Swap the stages of a fitted pipeline that compile for :class:`TensorPipeline` stages; keep the others.
 
@@ -34,8 +39,10 @@ def replace_stages(
         Pipelines in pipelines are opened; of a CrossValidatorModel the best model is taken.
     example : DataFrame, optional
         One that the pipeline reads. It tells vectors from numbers: needed where a VectorAssembler takes vectors.
-    tree_strategy, batch_size
-        As of :class:`TensorPipeline`.
+    tree_strategy, backend
+        As of :func:`compile_pipeline`.
+    batch_size : int
+        Rows per run. Default 8192.
 
     Returns
     -------
@@ -56,14 +63,14 @@ def replace_stages(
     for stage in stages_of(model):
         if run.take(stage):
             continue
-        stages += run.stages(tree_strategy, batch_size)
+        stages += run.stages(tree_strategy, backend, batch_size)
         strangers |= {column for old in run.members for column in _added(old)}
         run = _Run(replace(known.fork(), strangers=frozenset(strangers)))
         if not run.take(stage):
             stages.append(stage)
             strangers |= set(_added(stage))
             run = _Run(replace(known.fork(), strangers=frozenset(strangers)))
-    stages += run.stages(tree_strategy, batch_size)
+    stages += run.stages(tree_strategy, backend, batch_size)
     return PipelineModel(stages)
 
 
@@ -87,11 +94,11 @@ class _Run:
         self.members.append(stage)
         return True
 
-    def stages(self, tree_strategy: str, batch_size: int) -> list[Any]:
+    def stages(self, tree_strategy: str, backend: str, batch_size: int) -> list[Any]:
         """Give the run as a stage; a run that adds nothing stays as it was."""
         if not self.columns.added:
             return list(self.members)
-        compiled = CompiledPipeline(named_program(self.columns), tree_strategy=tree_strategy)
+        compiled = CompiledPipeline(named_program(self.columns), tree_strategy=tree_strategy, backend=backend)
         stage = TensorPipeline(compiled=compiled, batchSize=batch_size, errors=self.columns.policy or "raise")
         vectors = [column for column in self.columns.read if column in self.columns.vectors]
         return [stage.setFeaturesCol(vectors[0]) if vectors else stage]

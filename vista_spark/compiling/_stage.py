@@ -217,7 +217,8 @@ class TensorPipeline(
 
     @property
     def _facts(self) -> dict[str, Any]:
-        return {"tree_strategy": self.getCompiled().tree_strategy}
+        compiled = self.getCompiled()
+        return {"tree_strategy": compiled.tree_strategy, "backend": compiled.backend, "threads": compiled.threads}
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         compiled = self.getCompiled()
@@ -243,6 +244,8 @@ class TensorPipeline(
         scoring = PipelineScoring(
             program=data,
             tree_strategy=compiled.tree_strategy,
+            backend=compiled.backend,
+            costs=tuple(compiled.plan.costs.document().items()),
             reads=tuple(reads),
             lists=not self._by_name(compiled),
             columns=columns,

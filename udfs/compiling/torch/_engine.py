@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
-from optimizer.compiling import (
-    Finite,
-    HasText,
-    Known,
-    Linear,
-    Reject,
-    SparseRows,
-    Trees,
-    Within,
-    sparse_nodes,
-    strategies_of,
-)
-from udfs.compiling.torch._program import ProgramModule
+from optimizer.compiling import Finite, HasText, Known, Reject, SparseRows, Within, make_plan
+from udfs.compiling.torch._ahead import has_compiler
+from udfs.compiling.torch._kernels import Kernels
+from udfs.compiling.torch._program import RULES, ProgramModule
 from udfs.compiling.torch._texts import sparse_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Node, Program
+    from optimizer.compiling import Plan, Program
+    from udfs.compiling.torch._kernels import Part
 
 __all__ = ["Answer", "Engine"]
-
-# Gathers are fastest while the indices of a chunk of rows stay in the second-level cache.
-_INDICES = 2**17
-_LEAST, _MOST = 64, 8192
-# Of a wide table, so many numbers at a time.
-_WIDE, _NUMBERS = 1024, 2**20
 
 
 class Answer(NamedTuple):
@@ -57,29 +44,47 @@ class Answer(NamedTuple):
 
 
 class Engine:
-    """Run a program eagerly, a chunk of rows at a time.
+    """Run a program: eagerly, a chunk of rows at a time, or in kernels that Inductor compiled ahead of time.
+
+    With ``backend="auto"`` a kernel is used if this node has built it before, and is built once the tables so far have
+    taken as long as building would: so nobody waits more than twice the least time.
 
     Parameters
     ----------
     program : Program
     tree_strategy : str
         ``"auto"``, or one of ``optimizer.compiling.STRATEGIES`` for all trees.
+    backend : str
+        One of ``optimizer.compiling.BACKENDS``. Default ``"eager"``.
+    threads : int, optional
+        Threads that run a table; by default, torch's number.
+    plan : optimizer.compiling.Plan, optional
+        Instead of `tree_strategy` and `backend`.
     """
 
-    def __init__(self, program: Program, tree_strategy: str = "auto") -> None:
+    def __init__(
+        self,
+        program: Program,
+        tree_strategy: str = "auto",
+        backend: str = "eager",
+        threads: int | None = None,
+        plan: Plan | None = None,
+    ) -> None:
         self.program = program
-        self.module = ProgramModule(program, strategies_of(program, tree_strategy)).eval()
-        trees = [node.operator for node in program.nodes if isinstance(node.operator, Trees)]
-        most = max((len(operator.root) * operator.value.shape[1] for operator in trees), default=1)
-        # Tables of distances to a model's points, and of their kernels, may be thousands of columns wide.
-        points = [len(getattr(node.operator, "points", ())) for node in program.nodes]
-        sparse = sparse_nodes(program)
-        widths = [width for name, width in program.widths.items() if width > _WIDE and name not in sparse]
-        filled = [program.widths[name] for node in program.nodes for name in node.inputs if _fills(node, name, sparse)]
-        widest = max([*points, *widths, *filled], default=0)
-        self.chunk = min(max(_INDICES // most, _LEAST), max(_NUMBERS // max(widest, 1), _LEAST), _MOST)
+        self.plan = plan or make_plan(program, tree_strategy=tree_strategy, backend=backend)
+        self.chunk = self.plan.chunk
+        self._threads = threads
+        self._modules: dict[tuple[str, ...], ProgramModule] = {}
+        self._kernels = self._kernels_of(program)
+        self._spent_s = 0.0
+        self._part: Callable[[tuple[str, ...]], Program] = lru_cache(maxsize=None)(program.only)
 
-    def run(self, table: NDArray[Any], given: Sequence[NDArray[Any] | SparseRows] = ()) -> Answer:
+    def run(
+        self,
+        table: NDArray[Any],
+        given: Sequence[NDArray[Any] | SparseRows] = (),
+        outputs: Iterable[str] | None = None,
+    ) -> Answer:
         """Run on a table of shape (rows, columns), float32 or float64.
 
         Parameters
@@ -87,26 +92,74 @@ class Engine:
         table : array of shape (rows, columns)
         given : sequence of arrays
             What the host gave for each of ``program.host``: :class:`udfs.compiling.ColumnReader` makes both.
+        outputs : iterable of str, optional
+            Those that are wanted; all by default. What they do not need is not computed, and refuses no row.
         """
-        starts = range(0, max(len(table), 1), self.chunk)
+        part = self.program if outputs is None else self._part(tuple(outputs))
+        kernels = self._ready_kernels(table, part)
         with torch.inference_mode():
-            parts = [self.module(*(_tensor(part[at : at + self.chunk]) for part in (table, *given))) for at in starts]
-        outputs = {}
-        for name, output in self.program.outputs.items():
-            outputs[name] = output.answer(torch.cat([given[name] for given, _ in parts]).numpy())
+            parts = self._eagerly(table, given, part) if kernels is None else kernels.run(table)
+        answers = {
+            name: output.answer(_joined([found[name] for found, _ in parts])) for name, output in part.outputs.items()
+        }
         bad, reasons = np.zeros(len(table), np.bool_), []
-        for node in self.program.nodes:
-            if isinstance(node.operator, Finite | HasText | Known | Reject | Within):
-                fails = torch.cat([rules[node.name] for _, rules in parts]).numpy()
-                bad |= fails
+        for node in part.nodes:
+            if isinstance(node.operator, RULES):
+                fails = _joined([rules[node.name] for _, rules in parts])
                 if fails.any():
+                    bad |= fails
                     reasons.append(reason_of(node.operator))
-        return Answer(outputs, bad, reasons)
+        return Answer(answers, bad, reasons)
+
+    def _module(self, rows: int) -> ProgramModule:
+        """Give the eager program for tables of so many rows, made when the first one comes."""
+        ways = self.plan.strategies_for(rows)
+        key = tuple(ways.values())
+        if key not in self._modules:
+            self._modules[key] = ProgramModule(self.program, ways).eval()
+        return self._modules[key]
+
+    def _kernels_of(self, program: Program) -> Kernels | None:
+        """Kernels of all outputs but the numbers of leaves: one kernel serves every method."""
+        names = [name for name in program.outputs if name != "apply"]
+        if self.plan.backend == "eager" or program.host or not names:
+            return None
+        if self.plan.backend == "auto" and not self.plan.shapes:
+            return None
+        threads = self._threads or torch.get_num_threads()
+        return Kernels(program.only(names), self.plan.kernel_strategies, threads) if has_compiler() else None
+
+    def _ready_kernels(self, table: NDArray[Any], part: Program) -> Kernels | None:
+        if self._kernels is None or not len(table) or "apply" in part.outputs:
+            return None
+        may_build = self.plan.pays
+        if may_build is None and not self._kernels.has(len(table), table.dtype):
+            self._spent_s += max(self.plan.eager_seconds(len(table)) - self.plan.kernel_seconds(len(table)), 0.0)
+            may_build = self._spent_s >= self.plan.costs.build_s
+        auto = self.plan.backend == "auto"
+        able = self._kernels.ready(table, may_build=bool(may_build), must_gain=auto)
+        return self._kernels if able else None
+
+    def _eagerly(self, table: NDArray[Any], given: Sequence[NDArray[Any] | SparseRows], part: Program) -> list[Part]:
+        run = partial(self._module(len(table)).compute, part=part)
+        before = torch.get_num_threads()
+        threads = self._threads or before
+        if threads != before:
+            torch.set_num_threads(threads)
+        try:
+            parts = []
+            for at in range(0, max(len(table), 1), self.chunk):
+                rows, *others = (_tensor(one[at : at + self.chunk]) for one in (table, *given))
+                parts.append(run(rows, others))
+            return parts
+        finally:
+            if threads != before:
+                torch.set_num_threads(before)
 
 
-def _fills(node: Node, name: str, sparse: frozenset[str]) -> bool:
-    """Whether an operator has the zeros of a sparse table."""
-    return name in sparse and node.name not in sparse and not isinstance(node.operator, Linear)
+def _joined(parts: list[torch.Tensor]) -> NDArray[Any]:
+    joined: NDArray[Any] = (parts[0] if len(parts) == 1 else torch.cat(parts)).numpy()
+    return joined
 
 
 def _tensor(part: NDArray[Any] | SparseRows) -> torch.Tensor:

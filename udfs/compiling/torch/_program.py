@@ -26,12 +26,15 @@ from udfs.compiling.torch._numbers import tensor_of
 from udfs.compiling.torch._trees import TreesModule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from optimizer.compiling import Operator, Program
 
-__all__ = ["ProgramModule"]
+__all__ = ["RULES", "ProgramModule"]
+
+RULES = (ops.Finite, ops.HasText, ops.Known, ops.Reject, ops.Within)
+"""Operators that hold rows to something."""
 
 _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **ensembles.MODULES,
@@ -65,6 +68,7 @@ class ProgramModule(torch.nn.Module):
     def __init__(self, program: Program, strategies: Mapping[str, str]) -> None:
         super().__init__()
         self.program = program
+        self.places = {node.name: place for place, node in enumerate(program.nodes)}
         self.steps = torch.nn.ModuleList(
             TreesModule(node.operator, strategies[node.name])
             if isinstance(node.operator, ops.Trees)
@@ -82,13 +86,20 @@ class ProgramModule(torch.nn.Module):
         bad : dict of str to torch.Tensor
             By the name of a node that holds rows to something: which of them fail, bool of shape (rows,).
         """
+        return self.compute(x, given, self.program)
+
+    def compute(
+        self, x: torch.Tensor, given: Sequence[torch.Tensor], part: Program
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Run what a part of the program needs, which :meth:`optimizer.compiling.Program.only` gave."""
         values: dict[str, torch.Tensor] = {ops.INPUT: x}
         values |= {node.name: table for node, table in zip(self.program.host, given, strict=True)}
         found: dict[str, torch.Tensor] = {}  # leaves of each node of trees
         bad: dict[str, torch.Tensor] = {}
-        for node, step in zip(self.program.nodes, self.steps, strict=True):
+        for node in part.nodes:
             if node.operator.host:
                 continue
+            step = self.steps[self.places[node.name]]
             tables = [values[name] for name in node.inputs]
             if isinstance(step, TreesModule):
                 found[node.name] = step.leaves(*(table.to_dense() if table.is_sparse else table for table in tables))
@@ -107,7 +118,7 @@ class ProgramModule(torch.nn.Module):
                 bad[node.name] = (values[node.inputs[1]] != 0).any(dim=1)
             elif isinstance(node.operator, ops.Within):
                 bad[node.name] = _outside(values[node.name], node.operator)
-        results = {name: values[output.node] for name, output in self.program.outputs.items()}
+        results = {name: values[output.node] for name, output in part.outputs.items()}
         return {name: table.to_dense() if table.is_sparse else table for name, table in results.items()}, bad
 
 

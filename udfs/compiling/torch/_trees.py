@@ -11,14 +11,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from udfs.compiling.torch._bitvector import BitVectors
 from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._ordered_sum import OrderedSum
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from numpy.typing import NDArray
 
     from optimizer.compiling import Trees
 
 __all__ = ["TreesModule", "leaves_module"]
+
+
+def _columns(trees: Trees) -> NDArray[np.int64]:
+    return np.where(trees.missing_left | (not trees.missing), 0, trees.features) + trees.feature.astype(np.int64)
 
 
 class _Leaves(torch.nn.Module):
@@ -33,9 +41,7 @@ class _Leaves(torch.nn.Module):
         super().__init__()
         self.missing = trees.missing
         self.dtype = getattr(torch, trees.threshold.dtype.name)
-        self.columns = np.where(trees.missing_left | (not trees.missing), 0, trees.features) + trees.feature.astype(
-            np.int64
-        )
+        self.columns = _columns(trees)
 
     def read(self, x: torch.Tensor) -> torch.Tensor:
         """The rows as nodes read them."""
@@ -162,7 +168,12 @@ class _Gemm(_Leaves):
         return self.node[chosen.to(torch.int8).argmax(dim=2).transpose(0, 1) + self.first]
 
 
-_STRATEGIES = {"gemm": _Gemm, "traversal": _Traversal, "perfect": _Perfect}
+_STRATEGIES: Mapping[str, Callable[[Trees], torch.nn.Module]] = {
+    "gemm": _Gemm,
+    "traversal": _Traversal,
+    "perfect": _Perfect,
+    "bitvector": lambda trees: BitVectors(trees, _columns(trees)),
+}
 
 
 def leaves_module(trees: Trees, strategy: str) -> torch.nn.Module:
@@ -195,6 +206,12 @@ class TreesModule(torch.nn.Module):
         self.filled = bool((rounds == len(trees.root)).any())
         self.single = trees.value.dtype == np.float32
         self.register_buffer("column", torch.arange(columns).repeat(len(rounds)))
+        self.source = (trees, rounds)
+        self.compiled: torch.nn.Module | None = None
+
+    def for_kernel(self) -> None:
+        """Make the sum ready for a compiler."""
+        self.compiled = OrderedSum(*self.source)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Sums of shape (rows, columns), in the type of the values."""
@@ -202,6 +219,9 @@ class TreesModule(torch.nn.Module):
 
     def total(self, leaf: torch.Tensor) -> torch.Tensor:
         """Sums of leaves of shape (rows, trees), places in the table of nodes."""
+        if self.compiled is not None and torch.compiler.is_compiling():
+            added: torch.Tensor = self.compiled(leaf)
+            return added
         if self.filled:
             leaf = torch.nn.functional.pad(leaf, (0, 1), value=len(self.value) - 1)
         values = self.value[leaf.index_select(1, self.rounds)].reshape(len(leaf), *self.shape)

@@ -1,0 +1,38 @@
+"""How many rows of a table run at a time, eagerly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._arithmetic import Linear
+from ._sparsity import sparse_nodes
+from ._trees import Trees
+
+if TYPE_CHECKING:
+    from ._program import Node, Program
+
+__all__ = ["rows_at_a_time"]
+
+# Gathers are fastest while the indices of a chunk of rows stay in the second-level cache.
+_INDICES = 2**17
+_LEAST, _MOST = 64, 8192
+# Of a wide table, so many numbers at a time.
+_WIDE, _NUMBERS = 1024, 2**20
+
+
+def rows_at_a_time(program: Program) -> int:
+    """Choose the rows of a chunk, by what the caches hold of trees and of wide tables."""
+    trees = [node.operator for node in program.nodes if isinstance(node.operator, Trees)]
+    most = max((len(operator.root) * operator.value.shape[1] for operator in trees), default=1)
+    # Tables of distances to a model's points, and of their kernels, may be thousands of columns wide.
+    points = [len(getattr(node.operator, "points", ())) for node in program.nodes]
+    sparse = sparse_nodes(program)
+    widths = [width for name, width in program.widths.items() if width > _WIDE and name not in sparse]
+    filled = [program.widths[name] for node in program.nodes for name in node.inputs if _fills(node, name, sparse)]
+    widest = max([*points, *widths, *filled], default=0)
+    return min(max(_INDICES // max(most, 1), _LEAST), max(_NUMBERS // max(widest, 1), _LEAST), _MOST)
+
+
+def _fills(node: Node, name: str, sparse: frozenset[str]) -> bool:
+    """Whether an operator has the zeros of a sparse table."""
+    return name in sparse and node.name not in sparse and not isinstance(node.operator, Linear)

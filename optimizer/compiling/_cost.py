@@ -1,0 +1,209 @@
+"""Seconds that a program takes on a machine, by strategy and engine: what the planner compares.
+
+Gathers have no FLOPs, so the model is one of measured times: seconds per call of an operator, per number that is
+gathered, multiplied, compared or added. The coefficients here are rough ones, of one core of a Xeon of 2023.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._trees import Trees
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ._program import Program
+
+__all__ = ["Costs", "TreeShape", "compiled_seconds", "eager_seconds", "eager_terms", "program_seconds", "shape_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Coefficients of a machine, in seconds on one thread.
+
+    Parameters
+    ----------
+    call_s : float
+        One operator called eagerly.
+    walk_s : float
+        One level of one tree for one row, by TreeTraversal; `far_s` more for each doubling of the table of nodes
+        beyond the first 64 Ki.
+    far_s : float
+    perfect_s : float
+        The same by PerfectTreeTraversal.
+    strike_s : float
+        One split of a bit vector for one row.
+    split_s : float
+        One split of GEMM decided for one row.
+    mac_s : float
+        One multiplication and addition of GEMM.
+    leaf_s : float
+        One leaf of GEMM compared.
+    sum_s : float
+        One value of a leaf added for one row.
+    number_s : float
+        One number of any other operator.
+    kernel_call_s : float
+        One call of a compiled kernel.
+    bit_s : float
+        One split of a bit vector, in a compiled kernel, for one row.
+    kernel_walk_s : float
+        One level of one tree for one row in a compiled kernel; `kernel_far_s` more per doubling.
+    kernel_far_s : float
+    kernel_sum_s : float
+        One value of a leaf added for one row in a compiled kernel.
+    build_s : float
+        Building one kernel.
+    """
+
+    call_s: float = 7e-6
+    walk_s: float = 9e-9
+    far_s: float = 1.4e-9
+    perfect_s: float = 9e-9
+    strike_s: float = 1.2e-9
+    split_s: float = 1.5e-9
+    mac_s: float = 4e-11
+    leaf_s: float = 1.2e-9
+    sum_s: float = 6e-9
+    number_s: float = 1.5e-9
+    kernel_call_s: float = 1.2e-5
+    bit_s: float = 7e-11
+    kernel_walk_s: float = 2.5e-9
+    kernel_far_s: float = 3e-10
+    kernel_sum_s: float = 1.2e-9
+    build_s: float = 25.0
+
+    def document(self) -> dict[str, float]:
+        """Give the coefficients as JSON takes them."""
+        return asdict(self)
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Costs:
+        """Read what :meth:`document` gave.
+
+        Raises
+        ------
+        TypeError, ValueError
+            A coefficient is missing or unknown, or is no positive number.
+        """
+        costs = cls(**{name: float(value) for name, value in document.items()})
+        if len(document) != len(asdict(costs)) or not all(0 <= value < np.inf for value in asdict(costs).values()):
+            raise ValueError("coefficients of another version")
+        return costs
+
+
+@dataclass(frozen=True, slots=True)
+class TreeShape:
+    """What the time of trees depends on.
+
+    Parameters
+    ----------
+    trees, depth, nodes, values : int
+        Trees, splits on the longest path, nodes of all trees, and numbers that a leaf adds.
+    steps : int
+        Levels of all trees, each as deep as it is.
+    splits, leaves : int
+        Of the tree that has most.
+    top_splits : int
+        Splits that bit vectors decide, of all trees.
+    below : int
+        Levels below the tops, of all trees.
+    """
+
+    trees: int
+    depth: int
+    nodes: int
+    values: int
+    steps: int
+    splits: int
+    leaves: int
+    top_splits: int
+    below: int
+
+
+_TOP_SPLITS, _TOP_DEPTH = 31, 5
+_NEAR = 2**16
+
+
+def shape_of(trees: Trees) -> TreeShape:
+    """Measure trees."""
+    depths = trees.depths()
+    splits = _splits(trees)
+    deep = splits > _TOP_SPLITS
+    return TreeShape(
+        trees=len(trees.root),
+        depth=int(depths.max(initial=0)),
+        nodes=len(trees.feature),
+        values=trees.value.shape[1],
+        steps=int(depths.sum()),
+        splits=int(splits.max(initial=0)),
+        leaves=int(splits.max(initial=0)) + 1,
+        top_splits=int(np.minimum(splits, _TOP_SPLITS).sum()),
+        below=int(deep.sum()) * max(int(depths[deep].max(initial=0)) - _TOP_DEPTH, 1 if deep.any() else 0),
+    )
+
+
+def _splits(trees: Trees) -> Any:
+    """Splits of each tree."""
+    count = np.zeros(len(trees.root), np.int64)
+    tree, at = np.arange(len(trees.root)), trees.root
+    while len(at):
+        inner = trees.left[at] != at
+        tree, at = tree[inner], at[inner]
+        np.add.at(count, tree, 1)
+        tree, at = np.concatenate([tree, tree]), np.concatenate([trees.left[at], trees.right[at]])
+    return count
+
+
+def eager_terms(shape: TreeShape, strategy: str, rows: int, chunk: int) -> dict[str, float]:
+    """How often each coefficient counts when trees run eagerly: what a fit needs."""
+    chunks = -(-rows // chunk)
+    common = {"sum_s": float(rows * shape.trees * shape.values)}
+    far = max(math.log2(max(shape.nodes, 1) / _NEAR), 0.0)
+    if strategy == "traversal":
+        levels = float(rows * shape.steps)
+        return common | {"call_s": chunks * (8.0 * shape.depth + 12), "walk_s": levels, "far_s": levels * far}
+    if strategy == "perfect":
+        levels = float(rows * shape.trees * shape.depth)
+        return common | {"call_s": chunks * (8.0 * shape.depth + 10), "perfect_s": levels}
+    if strategy == "gemm":
+        return common | {
+            "call_s": chunks * 18.0,
+            "split_s": float(rows * shape.trees * shape.splits),
+            "mac_s": float(rows * shape.trees * shape.splits * shape.leaves),
+            "leaf_s": float(rows * shape.trees * shape.leaves),
+        }
+    levels = float(rows * shape.below)
+    return common | {
+        "call_s": chunks * (5.0 * min(shape.splits, _TOP_SPLITS) + 20),
+        "strike_s": float(rows * shape.top_splits),
+        "walk_s": levels,
+        "far_s": levels * far,
+    }
+
+
+def eager_seconds(shape: TreeShape, strategy: str, rows: int, chunk: int, costs: Costs) -> float:
+    """Predict the time of trees that run eagerly."""
+    return sum(float(getattr(costs, name)) * times for name, times in eager_terms(shape, strategy, rows, chunk).items())
+
+
+def compiled_seconds(shape: TreeShape, rows: int, costs: Costs) -> float:
+    """Predict the time of trees in a kernel, by bit vectors."""
+    far = max(math.log2(max(shape.nodes, 1) / _NEAR), 0.0)
+    return rows * (
+        shape.top_splits * costs.bit_s
+        + shape.below * (costs.kernel_walk_s + far * costs.kernel_far_s)
+        + shape.trees * shape.values * costs.kernel_sum_s
+    )
+
+
+def program_seconds(program: Program, rows: int, chunk: int, costs: Costs) -> float:
+    """Predict the time of all operators that are no trees, run eagerly."""
+    nodes = [node for node in program.nodes if not isinstance(node.operator, Trees)]
+    numbers = sum(rows * program.widths[node.name] for node in nodes)
+    return -(-rows // chunk) * len(nodes) * costs.call_s + numbers * costs.number_s
