@@ -18,13 +18,13 @@ from ._arithmetic import (
     Softmax,
 )
 from ._builder import Builder
-from ._categories import Encode, Entry, Filled, Known, Match, OneHot, Recode
+from ._categories import Encode, Entry, Filled, Known, OneHot, Recode
 from ._codes import CodeLookup, Replace
 from ._columns import Concatenate, Finite, Impute, Select
-from ._constants import Constant, Relabel
+from ._constants import Constant
 from ._curves import UFUNCS, Bins, Missing, Monomials, Patch, PowerTransform, Quantiles, Splines, Ufunc
 from ._distances import METRICS, Coupling, Distances, Neighbors
-from ._elementwise import Broadcast, Choose, Products
+from ._elementwise import Choose, Products
 from ._ensembles import Average, LogMean, Pairwise, Votes, WeightedMedian
 from ._errors import CompilingError, ProgramError, UnsupportedOperatorError
 from ._functions import (
@@ -32,19 +32,17 @@ from ._functions import (
     Function,
     Like,
     LogSoftmax,
-    Lookup,
     OrderedSum,
     Power,
     Reduce,
+    Reject,
     Shares,
     Within,
 )
-from ._geometry import FromCentres, OverNorm
 from ._interpolate import Interpolate
 from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
 from ._leaves import Indicators, Leaves, LinearLeaves
 from ._links import Link
-from ._lookup import Buckets, FirstGreatest, Member, Reject, Translate
 from ._operator import OPERATORS, Operator
 from ._output import Output
 from ._program import INPUT, Node, Program
@@ -67,8 +65,6 @@ __all__ = [
     "Average",
     "Bag",
     "Bins",
-    "Broadcast",
-    "Buckets",
     "Builder",
     "Cast",
     "Choose",
@@ -88,8 +84,6 @@ __all__ = [
     "Entry",
     "Filled",
     "Finite",
-    "FirstGreatest",
-    "FromCentres",
     "Function",
     "HasText",
     "Impute",
@@ -104,9 +98,6 @@ __all__ = [
     "Link",
     "LogMean",
     "LogSoftmax",
-    "Lookup",
-    "Match",
-    "Member",
     "Missing",
     "Monomials",
     "Neighbors",
@@ -116,7 +107,6 @@ __all__ = [
     "Operator",
     "OrderedSum",
     "Output",
-    "OverNorm",
     "Pairwise",
     "Patch",
     "Power",
@@ -128,7 +118,6 @@ __all__ = [
     "Recode",
     "Reduce",
     "Reject",
-    "Relabel",
     "Replace",
     "Select",
     "Shares",
@@ -136,7 +125,6 @@ __all__ = [
     "Softmax",
     "SparseRows",
     "Splines",
-    "Translate",
     "Trees",
     "Ufunc",
     "UnsupportedOperatorError",

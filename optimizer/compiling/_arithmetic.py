@@ -122,13 +122,22 @@ class Normalise(Operator):
 
     Parameters
     ----------
-    norm : {"l1", "l2", "max"}
+    norm : {"l1", "l2", "max", "lp"}
+    tiny : bool
+        Whether a norm below ten steps of the type counts as zero, as scikit-learn has it. Without, only zero does, and
+        the greatest magnitude leaves NaN out.
+    p : float
+        The exponent of ``"lp"``, from 1.
     """
 
     norm: str
+    tiny: bool = True
+    p: float = 2.0
 
     def __post_init__(self) -> None:
-        check_choice("Normalise", "norm", self.norm, ("l1", "l2", "max"))
+        check_choice("Normalise", "norm", self.norm, ("l1", "l2", "lp", "max"))
+        if not self.p >= 1:
+            raise ProgramError(f"Normalise: p={self.p} is less than 1")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -152,7 +161,19 @@ class Complement(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ArgMax(Operator):
-    """The place of the greatest number in a row, the first of equals; int64."""
+    """The place of the greatest number in a row, the first of equals; int64.
+
+    Parameters
+    ----------
+    nan : {"greatest", "stays first", "left out"}
+        What NaN is: the greatest, as numpy has it; or nothing is greater than it and it is greater than nothing, as a
+        search by ``>`` has it, which begins with the first column; or it does not take part. A row of NaN alone gets 0.
+    """
+
+    nan: str = "greatest"
+
+    def __post_init__(self) -> None:
+        check_choice("ArgMax", "nan", self.nan, ("greatest", "stays first", "left out"))
 
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Encode", "Entry", "Filled", "Known", "Match", "OneHot", "Recode"]
+__all__ = ["Encode", "Entry", "Filled", "Known", "OneHot", "Recode"]
 
 Entry = str | bytes | int | float | None
 """A value of a vocabulary. NaN and ``None`` are two values."""
@@ -63,27 +63,6 @@ class Encode(Operator):
             for column, vocabulary in zip(self.columns.tolist(), self.vocabularies, strict=True)
         )
         return f"Encode({sizes})"
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Match(Operator):
-    """The place of each number among the sorted ones of its column; their count where it is none of them. int64.
-
-    Parameters
-    ----------
-    values : array of shape (sum of sizes,)
-        Per column ascending, NaN last.
-    sizes : int64 array of shape (width,)
-        How many of `values` each column has.
-    """
-
-    values: NDArray[Any]
-    sizes: NDArray[np.int64]
-
-    def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
-        _check_sum("Match", len(self.values), self.sizes)
-        return width_of(self, inputs[0], len(self.sizes))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

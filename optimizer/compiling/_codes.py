@@ -45,7 +45,7 @@ class Replace(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CodeLookup(Operator):
-    """Columns of codes, each by a table: a number that is a key becomes its value. NaN stays.
+    """Columns of numbers, each by a table: one that is a key becomes its value. In the input's type.
 
     A set of categories is a table with the value 1 for each member: a split by categories compares the result with
     one half, so every strategy for trees takes it.
@@ -61,6 +61,8 @@ class CodeLookup(Operator):
     value : float64 array of shape (keys,)
     other : float64 array of shape (width,)
         For a number that is no key.
+    missing : float64 array of shape (width,)
+        For NaN.
     rounding : {"none", "down", "toward zero"}
         What is done to a number before it is looked up.
 
@@ -80,13 +82,15 @@ class CodeLookup(Operator):
     key: NDArray[np.float64]
     value: NDArray[np.float64]
     other: NDArray[np.float64]
+    missing: NDArray[np.float64]
     rounding: str
 
     def __post_init__(self) -> None:
         check_choice("CodeLookup", "rounding", self.rounding, ("none", "down", "toward zero"))
-        if not len(self.column) == len(self.count) == len(self.other):
+        if not len(self.column) == len(self.count) == len(self.other) == len(self.missing):
             raise ProgramError(
-                f"CodeLookup: {len(self.column)} columns, {len(self.count)} counts, {len(self.other)} others"
+                f"CodeLookup: {len(self.column)} columns, {len(self.count)} counts, {len(self.other)} others, "
+                f"{len(self.missing)} for NaN"
             )
         if not len(self.key) == len(self.value) == int(self.count.sum()):
             raise ProgramError(
@@ -100,15 +104,17 @@ class CodeLookup(Operator):
         tables: Sequence[Mapping[float, float]],
         other: Iterable[float],
         *,
+        missing: Iterable[float] | None = None,
         rounding: str = "none",
     ) -> CodeLookup:
-        """Build from a mapping of keys to values for each result."""
+        """Build from a mapping of keys to values for each result; NaN stays, but where `missing` says otherwise."""
         return cls(
             column=np.asarray(list(column), np.int64),
             count=np.asarray([len(table) for table in tables], np.int64),
             key=np.asarray([key for table in tables for key in table], np.float64),
             value=np.asarray([value for table in tables for value in table.values()], np.float64),
             other=np.asarray(list(other), np.float64),
+            missing=np.full(len(tables), np.nan) if missing is None else np.asarray(list(missing), np.float64),
             rounding=rounding,
         )
 

@@ -1,4 +1,4 @@
-"""Operators on tables number by number: the same row everywhere, and a choice between two tables."""
+"""Operators on tables number by number: a choice between two tables, and products of columns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from ._operator import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Broadcast", "Choose", "Products"]
+__all__ = ["Choose", "Products"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -27,22 +26,6 @@ class Choose(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         return _common(self, inputs)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Broadcast(Operator):
-    """The same row, once for each row of the input.
-
-    Parameters
-    ----------
-    row : array of shape (width,)
-    """
-
-    row: NDArray[Any]
-
-    def width(self, inputs: Sequence[int]) -> int:  # noqa: ARG002 - any table has rows
-        """Columns of the result."""
-        return len(self.row)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -20,10 +20,10 @@ __all__ = [
     "Function",
     "Like",
     "LogSoftmax",
-    "Lookup",
     "OrderedSum",
     "Power",
     "Reduce",
+    "Reject",
     "Shares",
     "Within",
 ]
@@ -142,31 +142,6 @@ class Shares(Operator):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Lookup(Operator):
-    """The sum of a table's rows, one for each column: the column's number, cut to a whole one, says which.
-
-    Columns are added in their order. What is outside of a column's rows counts as its nearest: hold the rows to
-    :class:`Within` before.
-
-    Parameters
-    ----------
-    starts : int64 array of shape (columns + 1,)
-        Where the rows of each column begin, and where the last ones end.
-    values : float64 array of shape (rows of all columns, outputs)
-    """
-
-    starts: NDArray[np.int64]
-    values: NDArray[np.float64]
-
-    def width(self, inputs: Sequence[int]) -> int:
-        """Columns of the result."""
-        width_of(self, inputs[0], len(self.starts) - 1)
-        if (self.starts[1:] <= self.starts[:-1]).any() or self.starts[0] != 0 or self.starts[-1] != len(self.values):
-            raise ProgramError(f"Lookup: starts {self.starts.tolist()} for {len(self.values)} rows")
-        return int(self.values.shape[1])
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class OrderedSum(Operator):
     """Sums of some columns, weighed: each product is rounded, and added to those before it; a bias comes last.
 
@@ -217,3 +192,23 @@ class Within(Operator):
     def width(self, inputs: Sequence[int]) -> int:
         """Columns of the result."""
         return width_of(self, inputs[0], len(self.low))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reject(Operator):
+    """Hold rows to a rule of the model: a row is bad where the second input has anything but zeros.
+
+    The first input passes unchanged.
+
+    Parameters
+    ----------
+    reason : str
+        What such a row has, for the message, as ``"a bucket out of bounds, which Bucketizer does not take"``.
+    """
+
+    arity: ClassVar[int | None] = 2
+    reason: str
+
+    def width(self, inputs: Sequence[int]) -> int:
+        """Columns of the result."""
+        return width_of(self, inputs[0], inputs[0])

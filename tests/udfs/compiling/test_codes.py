@@ -21,9 +21,9 @@ ROUNDINGS = {"none": lambda x: x, "down": math.floor, "toward zero": math.trunc}
 KEYS = st.dictionaries(st.sampled_from([0.0, 1.0, 2.0, 3.0, -1.0, 0.5]), st.sampled_from([0.0, 1.0, 5.0]), max_size=4)
 
 
-def looked_up(number: float, table: dict[float, float], other: float, rounding: str) -> float:
+def looked_up(number: float, table: dict[float, float], other: float, missing: float, rounding: str) -> float:
     if math.isnan(number):
-        return number
+        return missing
     whole = number if math.isinf(number) else ROUNDINGS[rounding](number)
     return table.get(whole, other)
 
@@ -34,14 +34,18 @@ def test_a_look_up_is_a_dictionary_for_each_result(
     results: list[tuple[int, dict[float, float]]], rounding: str
 ) -> None:
     others = [math.nan if place % 2 else 9.0 for place in range(len(results))]
+    missing = [7.0 if place % 3 else math.nan for place in range(len(results))]
     operator = CodeLookup.of_tables(
-        [column for column, _ in results], [table for _, table in results], others, rounding=rounding
+        [column for column, _ in results], [table for _, table in results], others, missing=missing, rounding=rounding
     )
     build = Builder(2)
     program = from_bytes(to_bytes(build.program({"transform": Output(build.add(operator, INPUT))})))
     rows = np.array([[one, NUMBERS[-1 - place]] for place, one in enumerate(NUMBERS)])
     expected = [
-        [looked_up(row[column], table, other, rounding) for (column, table), other in zip(results, others, strict=True)]
+        [
+            looked_up(row[column], table, other, absent, rounding)
+            for (column, table), other, absent in zip(results, others, missing, strict=True)
+        ]
         for row in rows.tolist()
     ]
     np.testing.assert_array_equal(Engine(program).run(rows).outputs["transform"], expected)

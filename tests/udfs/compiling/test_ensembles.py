@@ -23,7 +23,7 @@ from optimizer.compiling import (
     Output,
     Pairwise,
     ProgramError,
-    Relabel,
+    Recode,
     Select,
     Votes,
     WeightedMedian,
@@ -113,7 +113,7 @@ def test_constants_and_numbers_of_classes() -> None:
     assert run(Constant(np.array([4.0])), table[:0]).shape == (0, 1)
     build = Builder(1)
     place = build.add(Constant(np.array([2, 0])), INPUT)
-    named = build.add(Relabel(np.array([7.5, 8.5, 9.5])), place)
+    named = build.add(Recode(np.array([[7.5], [8.5], [9.5]] * 2), np.array([3, 3])), place)
     assert Engine(build.program({"r": Output(named)})).run(table).outputs["r"].tolist() == [[9.5, 7.5]] * 2
 
 

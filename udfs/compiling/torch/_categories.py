@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from optimizer.compiling import Known, Match, OneHot, Operator, Recode
+    from optimizer.compiling import Known, OneHot, Operator, Recode
 
-__all__ = ["MODULES", "KnownModule", "MatchModule", "OneHotModule", "RecodeModule"]
+__all__ = ["MODULES", "KnownModule", "OneHotModule", "RecodeModule"]
 
 
 class KnownModule(torch.nn.Module):
@@ -33,34 +33,6 @@ class KnownModule(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on codes of shape (rows, columns)."""
         return torch.minimum(x, self.limits)
-
-
-class MatchModule(torch.nn.Module):
-    """Find numbers among sorted ones, column by column."""
-
-    def __init__(self, operator: Match) -> None:
-        super().__init__()
-        ends = np.cumsum(operator.sizes)
-        parts = [operator.values[end - size : end] for end, size in zip(ends, operator.sizes, strict=True)]
-        self.sizes = operator.sizes.tolist()
-        # A number beyond all of them is compared with the last one; a column without numbers knows none. NaN has no
-        # order: a search among numbers and NaN goes astray.
-        for place, part in enumerate(parts):
-            known = part.astype(np.float64)[~np.isnan(part)]
-            self.register_buffer(f"known_{place}", tensor_of(known if len(known) else np.full(1, np.nan)))
-        self.nan = [bool(np.isnan(part).any()) for part in parts]
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        wide = x.to(torch.float64)
-        places = []
-        for place, size in enumerate(self.sizes):
-            column, known = wide[:, place].contiguous(), getattr(self, f"known_{place}")
-            at = torch.searchsorted(known, column).clamp_max(len(known) - 1)
-            equal = known[at] == column
-            absent = torch.where(torch.isnan(column), size - 1, size) if self.nan[place] else size
-            places.append(torch.where(equal, at, absent))
-        return torch.stack(places, dim=1)
 
 
 class RecodeModule(torch.nn.Module):
@@ -105,7 +77,6 @@ def _starts(sizes: NDArray[np.int64]) -> torch.Tensor:
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Known: KnownModule,
     ops.Encode: lambda _: torch.nn.Identity(),
-    ops.Match: MatchModule,
     ops.OneHot: OneHotModule,
     ops.Recode: RecodeModule,
 }

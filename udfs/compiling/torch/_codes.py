@@ -60,7 +60,7 @@ class CodeLookupModule(torch.nn.Module):
             keys = np.unique(np.concatenate([operator.key[span] for span in spans]))
             # The last two rows are for what is no key, and for NaN. The last key is infinite: each number has a place.
             table = np.repeat(operator.other[own][None], len(keys) + 2, axis=0)
-            table[-1] = np.nan
+            table[-1] = operator.missing[own]
             for answer, span in enumerate(spans):
                 table[np.searchsorted(keys, operator.key[span]), answer] = operator.value[span]
             self.register_buffer(f"key_{place}", tensor_of(np.append(keys, np.nan)))
@@ -79,7 +79,8 @@ class CodeLookupModule(torch.nn.Module):
             at = torch.where(keys[at] == number, at, len(keys) - 1)
             parts.append(table[torch.where(torch.isnan(number), len(keys), at)])
         results = torch.cat(parts, dim=1) if parts else x[:, :0]
-        return (results if self.sorted else results.index_select(1, self.order)).to(x.dtype)
+        ordered = results if self.sorted else results.index_select(1, self.order)
+        return ordered.to(x.dtype) if x.is_floating_point() else ordered
 
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {

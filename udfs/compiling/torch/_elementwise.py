@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from optimizer.compiling import Broadcast, Operator, Products
+    from optimizer.compiling import Operator, Products
 
-__all__ = ["MODULES", "BroadcastModule", "ChooseModule", "ProductsModule"]
+__all__ = ["MODULES", "ChooseModule", "ProductsModule"]
 
 
 class ChooseModule(torch.nn.Module):
@@ -24,20 +24,6 @@ class ChooseModule(torch.nn.Module):
     def forward(self, condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Run on batches of shape (rows, columns) or (rows, 1)."""
         return torch.where(condition != 0, x, y)
-
-
-class BroadcastModule(torch.nn.Module):
-    """Repeat a row."""
-
-    row: torch.Tensor
-
-    def __init__(self, operator: Broadcast) -> None:
-        super().__init__()
-        self.register_buffer("row", tensor_of(operator.row))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        return self.row.expand(len(x), -1)
 
 
 class ProductsModule(torch.nn.Module):
@@ -60,7 +46,6 @@ class ProductsModule(torch.nn.Module):
 
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
-    ops.Broadcast: BroadcastModule,
     ops.Choose: lambda _: ChooseModule(),
     ops.Products: ProductsModule,
 }

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         LogMean,
         Operator,
         Pairwise,
-        Relabel,
         Votes,
         WeightedMedian,
     )
@@ -31,7 +30,6 @@ __all__ = [
     "ConstantModule",
     "LogMeanModule",
     "PairwiseModule",
-    "RelabelModule",
     "VotesModule",
     "WeightedMedianModule",
 ]
@@ -132,20 +130,6 @@ class ConstantModule(torch.nn.Module):
         return self.values.expand(len(x), -1)
 
 
-class RelabelModule(torch.nn.Module):
-    """Look up the number of a class."""
-
-    values: torch.Tensor
-
-    def __init__(self, operator: Relabel) -> None:
-        super().__init__()
-        self.register_buffer("values", tensor_of(operator.values))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on places of shape (rows, columns)."""
-        return self.values[x]
-
-
 class LogMeanModule(torch.nn.Module):
     """Add what the logarithms are of, one table after the other."""
 
@@ -166,7 +150,6 @@ MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Constant: ConstantModule,
     ops.LogMean: LogMeanModule,
     ops.Pairwise: PairwiseModule,
-    ops.Relabel: RelabelModule,
     ops.Votes: VotesModule,
     ops.WeightedMedian: WeightedMedianModule,
 }

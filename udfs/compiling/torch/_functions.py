@@ -13,7 +13,7 @@ from udfs.compiling.torch._numbers import tensor_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from optimizer.compiling import Combine, Function, Lookup, Operator, OrderedSum, Power, Reduce, Shares
+    from optimizer.compiling import Combine, Function, Operator, OrderedSum, Power, Reduce, Shares
 
 __all__ = [
     "MODULES",
@@ -21,10 +21,10 @@ __all__ = [
     "FunctionModule",
     "LikeModule",
     "LogSoftmaxModule",
-    "LookupModule",
     "OrderedSumModule",
     "PowerModule",
     "ReduceModule",
+    "RejectModule",
     "SharesModule",
 ]
 
@@ -162,26 +162,6 @@ class SharesModule(torch.nn.Module):
         return torch.where(empty, 1 / x.shape[1], shares) if self.equal else shares
 
 
-class LookupModule(torch.nn.Module):
-    """Add up rows of tables, column by column."""
-
-    values: torch.Tensor
-
-    def __init__(self, operator: Lookup) -> None:
-        super().__init__()
-        self.starts = [int(start) for start in operator.starts]
-        self.register_buffer("values", tensor_of(operator.values))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run on a batch of shape (rows, columns)."""
-        total = torch.zeros((len(x), self.values.shape[1]), dtype=self.values.dtype)
-        for column, (start, end) in enumerate(pairwise(self.starts)):
-            # NaN has no whole number: such a row is bad, and any entry will do.
-            place = torch.nan_to_num(x[:, column]).clamp(0, end - start - 1).to(torch.int64)
-            total = total + self.values[start + place]
-        return total
-
-
 class OrderedSumModule(torch.nn.Module):
     """Add up weighed columns, one after the other: ``cumsum`` keeps the order."""
 
@@ -205,15 +185,23 @@ class OrderedSumModule(torch.nn.Module):
         return torch.cat(sums, dim=1) + self.bias
 
 
+class RejectModule(torch.nn.Module):
+    """Pass the first input; the program looks at the second."""
+
+    def forward(self, x: torch.Tensor, flags: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+        """Run on batches of shape (rows, columns)."""
+        return x
+
+
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Combine: CombineModule,
     ops.Function: FunctionModule,
     ops.Like: lambda _: LikeModule(),
     ops.LogSoftmax: lambda _: LogSoftmaxModule(),
-    ops.Lookup: LookupModule,
     ops.OrderedSum: OrderedSumModule,
     ops.Power: PowerModule,
     ops.Reduce: ReduceModule,
+    ops.Reject: lambda _: RejectModule(),
     ops.Shares: SharesModule,
     ops.Within: lambda _: torch.nn.Identity(),
 }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import (
         Above,
+        ArgMax,
         Arithmetic,
         Cast,
         Clip,
@@ -172,10 +173,15 @@ class NormaliseModule(torch.nn.Module):
 
     def __init__(self, operator: Normalise) -> None:
         super().__init__()
-        self.order = _ORDERS[operator.norm]
+        self.order, self.tiny = _ORDERS.get(operator.norm, operator.p), operator.tiny
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
+        if not self.tiny:
+            # A search for the greatest by ">" passes over NaN; a sum does not.
+            seen = x if self.order < float("inf") else torch.where(torch.isnan(x), 0, x)
+            norm = torch.linalg.vector_norm(seen, self.order, dim=1, keepdim=True)
+            return torch.where(norm == 0, x, x / norm)
         norm = torch.linalg.vector_norm(x, self.order, dim=1, keepdim=True)
         # scikit-learn takes a norm below ten times the type's step for zero.
         return x / torch.where(norm < 10 * torch.finfo(x.dtype).eps, torch.ones_like(norm), norm)
@@ -208,9 +214,17 @@ class ComplementModule(torch.nn.Module):
 class ArgMaxModule(torch.nn.Module):
     """The place of the greatest number, the first of equals."""
 
+    def __init__(self, operator: ArgMax) -> None:
+        super().__init__()
+        self.nan = operator.nan
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
-        return torch.argmax(x, dim=1, keepdim=True)
+        if self.nan == "greatest":
+            return torch.argmax(x, dim=1, keepdim=True)
+        nan = torch.isnan(x)
+        place = torch.where(nan, -torch.inf, x).argmax(dim=1, keepdim=True)
+        return torch.where(nan[:, :1], 0, place) if self.nan == "stays first" else place
 
 
 class AboveModule(torch.nn.Module):
@@ -227,7 +241,7 @@ class AboveModule(torch.nn.Module):
 
 MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     ops.Above: AboveModule,
-    ops.ArgMax: lambda _: ArgMaxModule(),
+    ops.ArgMax: ArgMaxModule,
     ops.Arithmetic: ArithmeticModule,
     ops.Cast: CastModule,
     ops.Clip: ClipModule,

@@ -18,7 +18,6 @@ from udfs.compiling.torch import _interpolate as interpolate
 from udfs.compiling.torch import _kernel_maps as kernel_maps
 from udfs.compiling.torch import _leaves as leaves
 from udfs.compiling.torch import _links as links
-from udfs.compiling.torch import _lookup as lookup
 from udfs.compiling.torch import _numbers as numbers
 from udfs.compiling.torch import _texts as texts
 from udfs.compiling.torch._numbers import tensor_of
@@ -36,7 +35,6 @@ _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **ensembles.MODULES,
     **interpolate.MODULES,
     **elementwise.MODULES,
-    **lookup.MODULES,
     **numbers.MODULES,
     **functions.MODULES,
     **distances.MODULES,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.compiling import (
+    ArgMax,
     Choose,
     Clip,
     Combine,
     Finite,
-    FirstGreatest,
     Function,
     Linear,
     LogSoftmax,
@@ -267,5 +267,5 @@ def lower_argument(graph: Graph, node: Any, given: list[Any], attributes: dict[s
         raise refuse(node, f"axis={attributes.get('axis', 0)} of rows of shape {table.shape}")
     if node.op_type == "ArgMin":
         table = graph.add(Function("negative"), table)
-    place = graph.cast(graph.add(FirstGreatest(), table), "float64")
+    place = graph.cast(graph.add(ArgMax("stays first"), table), "float64")
     return Table(place.node, (1,) if attributes.get("keepdims", 1) else (), "int64")

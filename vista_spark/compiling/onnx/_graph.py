@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Broadcast, Builder, Cast, Combine, Select, UnsupportedOperatorError
+from optimizer.compiling import Builder, Cast, Combine, Constant, Select, UnsupportedOperatorError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -129,7 +129,7 @@ class Graph:
         if kind not in {"bool", "int64", *_FLOATS}:
             raise UnsupportedOperatorError(f"ONNX constant of type {array.dtype}")
         own = array.reshape(-1).astype(array.dtype if kind in _FLOATS else np.float64)
-        return Table(self.build.add(Broadcast(own), like.node), array.shape, kind)
+        return Table(self.build.add(Constant(own), like.node), array.shape, kind)
 
     def take(self, table: Table, places: NDArray[np.int64]) -> Table:
         """Choose numbers of a row by their places; the result has the places' shape."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Above, Arithmetic, Concatenate, FirstGreatest, Linear, Sigmoid, Softmax
+from optimizer.compiling import Above, ArgMax, Arithmetic, Concatenate, Linear, Sigmoid, Softmax
 from vista_spark.compiling.onnx._graph import Table, refuse
 from vista_spark.compiling.onnx._nodes import operator
 from vista_spark.compiling.onnx._shapes import lookup
@@ -38,7 +38,7 @@ def labels_of(node: Any, attributes: dict[str, Any]) -> np.ndarray[Any, Any]:
 
 def class_of(graph: Graph, node: Any, scores: Table, labels: np.ndarray[Any, Any]) -> Table:
     """Give the class with the greatest score."""
-    place = graph.cast(graph.add(FirstGreatest(), scores), "float64")
+    place = graph.cast(graph.add(ArgMax("stays first"), scores), "float64")
     return lookup(graph, node, labels, Table(place.node, (), "int64"))
 
 

@@ -10,16 +10,16 @@ import numpy as np
 from optimizer.compiling import (
     Arithmetic,
     Choose,
+    CodeLookup,
     Combine,
     Compare,
     Distances,
     Finite,
     Function,
     Impute,
-    OverNorm,
+    Normalise,
     Reduce,
     Reject,
-    Translate,
 )
 from vista_spark.compiling.onnx._graph import Table, refuse
 from vista_spark.compiling.onnx._nodes import operator
@@ -70,7 +70,7 @@ def lower_normalizer(graph: Graph, node: Any, given: list[Any], attributes: dict
         scaled = graph.combine(node, "divide", table, most)
         return graph.add(Choose(), most, scaled, table, like=table)
     if norm == "L1":
-        return graph.add(OverNorm(1.0), table)
+        return graph.add(Normalise("l1", tiny=False), table)
     # As the runtime does: the root of the square's share, with the number's sign.
     square = graph.add(Function("square"), table)
     total = graph.add(Reduce("sum"), square, shape=(1,))
@@ -184,11 +184,18 @@ def _valued(graph: Graph, table: Table, keys: list[Any], values: list[Any], defa
         first.setdefault(float("nan") if isinstance(key, float) and math.isnan(key) else float(key), value)
     order = sorted(first, key=lambda key: (math.isnan(key), key))
     own = [first[key] for key in order]
+
+    def looked_up(numbers: list[float], other: float) -> str:
+        keys = {key: value for key, value in zip(order, numbers, strict=True) if not math.isnan(key)}
+        missing = numbers[-1] if order and math.isnan(order[-1]) else other
+        each = table.width
+        operator = CodeLookup.of_tables(range(each), [keys] * each, [other] * each, missing=[missing] * each)
+        return graph.add(operator, graph.cast(table, "float64")).node
+
     if any(isinstance(value, str) for value in values):
         names = list(dict.fromkeys([*own, default]))
         numbers, missing = [float(names.index(value)) for value in own], float(names.index(default))
-        found = graph.add(Translate(np.array(order, np.float64), np.array(numbers), missing), table)
-        return Table(found.node, table.shape, "int64", np.array(names), table.turned)
-    found = graph.add(Translate(np.array(order, np.float64), np.array(own, np.float64), float(default)), table)
-    whole = Table(found.node, table.shape, "int64", None, table.turned)
+        return Table(looked_up(numbers, missing), table.shape, "int64", np.array(names), table.turned)
+    found = looked_up([float(value) for value in own], float(default))
+    whole = Table(found, table.shape, "int64", None, table.turned)
     return whole if all(isinstance(value, int) for value in values) else graph.cast(whole, "float32")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Concatenate, Translate
+from optimizer.compiling import CodeLookup, Concatenate
 from vista_spark.compiling.onnx._graph import Dimensions, Table, refuse
 from vista_spark.compiling.onnx._nodes import operator
 
@@ -197,17 +197,20 @@ def lookup(graph: Graph, node: Any, values: NDArray[Any], places: Table) -> Tabl
     """Give the constants at places: numbers, or names that the places stand for."""
     if values.dtype.kind in "OUS":
         names = np.array([one.decode() if isinstance(one, bytes) else str(one) for one in values])
-        whole = graph.add(
-            Translate(np.arange(len(names), dtype=np.float64), np.arange(len(names), dtype=np.float64), 0.0), places
-        )
-        return Table(whole.node, places.shape, "int64", names)
-    keys = np.arange(len(values), dtype=np.float64)
-    found = graph.add(Translate(keys, values.astype(np.float64), float("nan")), places)
+        return Table(_at(graph, places, np.arange(len(names)), 0.0).node, places.shape, "int64", names)
+    found = _at(graph, places, values, float("nan"))
     if values.dtype.kind in "iub":
         return Table(found.node, places.shape, "int64")
     if values.dtype.name not in {"float32", "float64"}:
         raise refuse(node, f"of {values.dtype}")
     return graph.cast(Table(found.node, places.shape, "float64"), values.dtype.name)
+
+
+def _at(graph: Graph, places: Table, values: NDArray[Any], other: float) -> Table:
+    table = {float(place): value for place, value in enumerate(values.astype(np.float64).tolist())}
+    each = places.width
+    found = CodeLookup.of_tables(range(each), [table] * each, [other] * each, missing=[other] * each)
+    return graph.add(found, graph.cast(places, "float64"))
 
 
 @operator("Shape")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Concatenate, Member, Sigmoid, Trees
+from optimizer.compiling import Arithmetic, CodeLookup, Concatenate, Sigmoid, Trees
 from vista_spark.compiling.onnx._graph import Table, refuse
 from vista_spark.compiling.onnx._linear import both, class_above, class_of, labels_of, transformed
 from vista_spark.compiling.onnx._nodes import operator
@@ -164,10 +164,11 @@ def _sums(
         limit[place] = 0.5
         left[place], right[place] = (no[place], yes[place]) if equal else (yes[place], no[place])
     if sets:
-        asked = Member(
-            np.array([column for column, _ in sets]), np.arange(len(sets) + 1), np.array([one for _, one in sets])
+        none = np.zeros(len(sets))
+        asked = CodeLookup.of_tables(
+            [column for column, _ in sets], [{one: 1.0} for _, one in sets], none, missing=none
         )
-        marks = graph.cast(graph.add(asked, table, shape=(len(sets),)), table.dtype)
+        marks = graph.add(asked, table, shape=(len(sets),))
         table = graph.add(Concatenate(), table, marks, shape=(table.width + len(sets),))
     used = set(yes.tolist()) | set(no.tolist())
     roots = [place for place in range(len(keys)) if place not in used]

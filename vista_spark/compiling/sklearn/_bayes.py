@@ -9,12 +9,14 @@ import numpy as np
 from optimizer.compiling import (
     ArgMax,
     Arithmetic,
+    Cast,
+    CodeLookup,
     Compare,
     Concatenate,
     Function,
     Linear,
     LogSoftmax,
-    Lookup,
+    OrderedSum,
     Output,
     Reduce,
     Within,
@@ -79,9 +81,18 @@ def lower_categorical(model: Any, build: Builder, table: str) -> Mapping[str, Ou
     rows = build.add(
         Within(below, above, "a category that was not seen in training, which CategoricalNB refuses"), rows
     )
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    total = build.add(Lookup(starts, np.concatenate(tables)), rows)
-    return _posterior(model, build, build.add(Arithmetic("add", plain(model.class_log_prior_)), total))
+    prior = plain(model.class_log_prior_)
+    width, classes = len(tables), len(prior)
+    # A column for each class and feature; a class adds its features up in their order, and the prior at last.
+    found = CodeLookup.of_tables(
+        np.tile(np.arange(width), classes),
+        [dict(enumerate(own[:, place].tolist())) for place in range(classes) for own in tables],
+        np.zeros(width * classes),
+        rounding="toward zero",
+    )
+    terms = np.arange(width * classes)
+    total = OrderedSum(terms, np.arange(classes + 1) * width, np.ones(len(terms)), prior)
+    return _posterior(model, build, build.add(total, build.add(found, build.add(Cast("float64"), rows))))
 
 
 def _posterior(model: Any, build: Builder, joint: str) -> dict[str, Output]:

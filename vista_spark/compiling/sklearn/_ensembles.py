@@ -15,7 +15,6 @@ from optimizer.compiling import (
     Linear,
     LogMean,
     Output,
-    Relabel,
     Softmax,
     Votes,
     WeightedMedian,
@@ -181,7 +180,7 @@ def lower_voting_classifier(model: Any, build: Builder, table: str) -> Mapping[s
     total = build.add(Votes(hits, np.zeros(len(named)), count), votes)
     return {
         "predict": chosen(build, total, model.classes_),
-        "transform": Output(build.add(Relabel(np.arange(count)), votes), dtype="int64"),
+        "transform": Output(votes, dtype="int64"),
     }
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Above, ArgMax, Arithmetic, Concatenate, Function, Output, Relabel, Select
+from optimizer.compiling import Above, ArgMax, Arithmetic, Concatenate, Function, Output, Recode, Select
 from vista_spark.compiling._registry import lower
 from vista_spark.compiling.sklearn._checks import refuse
 
@@ -97,7 +97,7 @@ def places(owner: Any, build: Builder, output: Output, classes: np.ndarray[Any, 
     if own[0].tolist() == np.asarray(classes).tolist():
         return output.node
     where = {label: place for place, label in enumerate(np.asarray(classes).tolist())}
-    return build.add(Relabel(np.array([where.get(label, -1) for label in own[0].tolist()], np.int64)), output.node)
+    return recoded(build, output.node, np.array([where.get(label, -1) for label in own[0].tolist()], np.int64))
 
 
 def numbers(owner: Any, build: Builder, output: Output) -> str:
@@ -107,13 +107,14 @@ def numbers(owner: Any, build: Builder, output: Output) -> str:
         return output.node
     if any(labels.dtype.kind not in "biuf" for labels in own):
         raise refuse(owner, f"classes {own[0].tolist()[:3]}", "cannot compute with them: they are no numbers")
-    if not isinstance(output.labels, tuple):
-        return build.add(Relabel(own[0].astype(np.float64)), output.node)
-    parts = [
-        build.add(Relabel(labels.astype(np.float64)), column(build, output.node, place))
-        for place, labels in enumerate(own)
-    ]
-    return joined(build, parts)
+    return recoded(build, output.node, *(labels.astype(np.float64) for labels in own))
+
+
+def recoded(build: Builder, codes: str, *tables: np.ndarray[Any, Any]) -> str:
+    """Look codes up in a table for each column, or in one for all of them."""
+    own = tables if len(tables) > 1 else tables * build.width(codes)
+    sizes = np.array([len(table) for table in own], np.int64)
+    return build.add(Recode(np.concatenate(own)[:, None], sizes), codes)
 
 
 def binary_score(owner: Any, model: Any, build: Builder, table: str) -> str:

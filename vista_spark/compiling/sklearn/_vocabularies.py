@@ -8,13 +8,14 @@ import numpy as np
 
 from optimizer.compiling import (
     INPUT,
+    Cast,
+    CodeLookup,
     Concatenate,
     Encode,
     Entry,
     Filled,
     Finite,
     Known,
-    Match,
     Recode,
     Select,
     UnsupportedOperatorError,
@@ -94,14 +95,28 @@ def codes_of(
                 and max(abs(int(column.min())), abs(int(column.max()))) > 2**53
             ):
                 raise refuse(model, "whole numbers beyond 2^53 as categories")
-        joined = np.concatenate([column.astype(np.float64) for column in values])
         # Of a column of numbers, NaN may be a category; an infinity is refused, not unknown.
         own = build.add(Finite("as given", nan=True, who=type(model).__name__), own)
-        parts.append(build.add(Match(joined, sizes[numbers]), own))
+        parts.append(_found(build, own, values))
     if len(parts) == 1:
         return parts[0], sizes
     order = np.argsort(np.array([*texts, *numbers]), kind="stable")
     return build.add(Select(order), build.add(Concatenate(), *parts)), sizes
+
+
+def _found(build: Builder, rows: str, values: list[NDArray[Any]]) -> str:
+    """Give the place of each number among the values of its column, and their count for another one."""
+    places = [{float(value): float(place) for place, value in enumerate(own.tolist())} for own in values]
+    counts = [float(len(own)) for own in values]
+    missing = [
+        next((place for key, place in table.items() if key != key), count)  # noqa: PLR0124 - NaN
+        for table, count in zip(places, counts, strict=True)
+    ]
+    keys = [{key: place for key, place in table.items() if key == key} for table in places]  # noqa: PLR0124
+    # As float64: float32 does not have the number of every category.
+    wide = build.add(Cast("float64"), rows)
+    found = build.add(CodeLookup.of_tables(range(len(values)), keys, counts, missing=missing), wide)
+    return build.add(Cast("int64"), found)
 
 
 def _looked_up(build: Builder, found: list[Source], categories: list[NDArray[Any]]) -> str:

@@ -9,15 +9,16 @@ import numpy as np
 
 from optimizer.compiling import (
     Arithmetic,
-    Broadcast,
-    Buckets,
+    Bins,
+    Cast,
     Choose,
+    CodeLookup,
     Combine,
     Concatenate,
+    Constant,
     Function,
     Impute,
     Select,
-    Translate,
 )
 from vista_spark.compiling.sparkml._assembling import POLICIES
 from vista_spark.compiling.sparkml._stages import refuse, stage
@@ -37,7 +38,7 @@ def lower_binarizer(model: Any, columns: Columns) -> None:
     own = model.getThresholds() if model.isSet("thresholds") else [model.getThreshold()] * len(pairs)
     for (column, made), limit in zip(pairs, own, strict=True):
         node = columns.value(column)
-        above = columns.add(Combine("greater"), node, columns.add(Broadcast(np.full(1, float(limit))), node))
+        above = columns.add(Combine("greater"), node, columns.add(Constant(np.full(1, float(limit))), node))
         columns.give(made, above, flat=not columns.is_vector(column), role="transform")
 
 
@@ -56,22 +57,33 @@ def lower_bucketizer(model: Any, columns: Columns) -> None:
         # Of two zeros the library sorts the negative one first.
         if any(split == 0 and math.copysign(1, split) > 0 for split in splits[:-1]):
             node = _before_zero(columns, node)
-        place = columns.add(Buckets(np.asarray(splits, np.float64)), node)
+        place = _bucket(columns, node, splits)
         if math.isfinite(splits[0]) or math.isfinite(splits[-1]):
             place = _in_bounds(columns, node, place, splits)
         columns.give(made, place, flat=True, role="transform")
 
 
+def _bucket(columns: Columns, node: str, splits: list[float]) -> str:
+    """Give the place of ``[bound, next bound)``; the last one has its upper bound, and NaN the place after it."""
+    count = len(splits) - 1
+    inner = np.asarray(splits[1:-1], np.float64)
+    place = columns.add(Cast("float64"), columns.add(Bins(inner, np.array([len(inner)])), node))
+    if node in columns.whole:
+        return place
+    after = columns.add(Constant(np.full(1, float(count))), node)
+    return columns.add(Choose(), columns.add(Function("is_nan"), node), after, place)
+
+
 def _before_zero(columns: Columns, node: str) -> str:
     zero = columns.add(Function("not"), node)
-    nothing, least = (columns.add(Broadcast(np.full(1, limit)), node) for limit in (0.0, -math.ulp(0.0)))
+    nothing, least = (columns.add(Constant(np.full(1, limit)), node) for limit in (0.0, -math.ulp(0.0)))
     negative = columns.add(Combine("less"), columns.add(Function("reciprocal"), node), nothing)
     return columns.add(Choose(), columns.add(Combine("and"), zero, negative), least, node)
 
 
 def _in_bounds(columns: Columns, node: str, place: str, splits: list[float]) -> str:
     def limit(value: float) -> str:
-        return columns.add(Broadcast(np.full(1, float(value))), node)
+        return columns.add(Constant(np.full(1, float(value))), node)
 
     below = columns.add(Combine("less"), node, limit(splits[0]))
     above = columns.add(Combine("greater"), node, limit(splits[-1]))
@@ -103,13 +115,13 @@ def lower_encoder(model: Any, columns: Columns) -> None:
         node = columns.number(column)
         if keep and columns.is_read(column):
             raise refuse(model, f"handleInvalid='keep' and the column {column!r}", "keeps nulls apart from NaN")
-        from_zero = columns.add(Combine("greater_equal"), node, columns.add(Broadcast(np.zeros(1)), node))
-        below = columns.add(Combine("less"), node, columns.add(Broadcast(np.full(1, float(size))), node))
+        from_zero = columns.add(Combine("greater_equal"), node, columns.add(Constant(np.zeros(1)), node))
+        below = columns.add(Combine("less"), node, columns.add(Constant(np.full(1, float(size))), node))
         seen = columns.add(Combine("and"), from_zero, below)
         wrong = columns.add(Function("not"), seen)
         count = size - 1 if drop and not keep else size
         whole = columns.add(Function("floor"), node)
-        marks = columns.add(Combine("equal"), whole, columns.add(Broadcast(np.arange(count, dtype=np.float64)), node))
+        marks = columns.add(Combine("equal"), whole, columns.add(Constant(np.arange(count, dtype=np.float64)), node))
         if keep and not drop:
             marks = columns.add(Concatenate(), marks, wrong)
         if not keep:
@@ -132,9 +144,8 @@ def lower_indexer(model: Any, columns: Columns) -> None:
     for column in range(model.numFeatures):
         part = columns.add(Select(np.array([column])), table)
         if column in maps:
-            keys = sorted(maps[column])
-            other = float(len(keys)) if handle == "keep" else -1.0
-            part = columns.add(Translate(np.array(keys), np.array([maps[column][key] for key in keys]), other), part)
+            other = float(len(maps[column])) if handle == "keep" else -1.0
+            part = columns.add(CodeLookup.of_tables([0], [maps[column]], [other], missing=[other]), part)
             flags.append(columns.add(Arithmetic("add", np.ones(1)), part))
         parts.append(part)
     node = columns.concatenate(parts)

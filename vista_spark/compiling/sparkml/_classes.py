@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Above, Arithmetic, Concatenate, FirstGreatest, Reduce, Sigmoid, Softmax
+from optimizer.compiling import Above, ArgMax, Arithmetic, Concatenate, Reduce, Sigmoid, Softmax
 from vista_spark.compiling.sparkml._stages import refuse
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def give_classes(
         place = columns.add(Above(margin[1], or_equal=False), margin[0])
     elif shares is not None and model.isDefined(model.thresholds):
         limits = np.asarray(model.getThresholds(), np.float64)
-        place = columns.add(FirstGreatest("nothing"), columns.add(Arithmetic("divide", limits), shares))
+        place = columns.add(ArgMax("left out"), columns.add(Arithmetic("divide", limits), shares))
     else:
-        place = columns.add(FirstGreatest(), raw)
+        place = columns.add(ArgMax("stays first"), raw)
     columns.give(model.getPredictionCol(), place, flat=True, role="predict")

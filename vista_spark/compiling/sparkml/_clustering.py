@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.compiling import (
+    ArgMax,
     Arithmetic,
     Combine,
     Concatenate,
+    Distances,
     Finite,
-    FirstGreatest,
-    FromCentres,
     Function,
     Linear,
-    OverNorm,
+    Normalise,
     Reduce,
     Select,
     Shares,
@@ -40,7 +40,7 @@ def lower_means(model: Any, columns: Columns) -> None:
     """Lower k-means: the nearest centre, the first of equals."""
     centres = np.stack([np.asarray(centre, np.float64) for centre in model.clusterCenters()])
     near = _nearness(model, columns, columns.vector(model.getFeaturesCol(), centres.shape[1]), centres)
-    place = columns.add(FirstGreatest(), near)
+    place = columns.add(ArgMax("stays first"), near)
     columns.give(model.getPredictionCol(), place, flat=True, role="predict")
 
 
@@ -99,7 +99,7 @@ def lower_mixture(model: Any, columns: Columns) -> None:
     weighted = columns.scaled(columns.add(Arithmetic("multiply", weights), densities), 1.0, _STEP)
     shares = columns.add(Shares(equal=False), weighted)
     columns.give(model.getProbabilityCol(), shares, role="predict_proba")
-    columns.give(model.getPredictionCol(), columns.add(FirstGreatest(), shares), flat=True, role="predict")
+    columns.give(model.getPredictionCol(), columns.add(ArgMax("stays first"), shares), flat=True, role="predict")
 
 
 def _whitening(model: Any, covariance: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
@@ -118,11 +118,11 @@ def _nearness(model: Any, columns: Columns, table: str, centres: NDArray[np.floa
     columns.hold("raise")
     table = columns.add(Finite("float64", nan=False, who=who), table)
     if model.getDistanceMeasure() != "cosine":
-        return columns.add(Function("negative"), columns.add(FromCentres(centres), table))
+        return columns.add(Function("negative"), columns.add(Distances(centres, "sqeuclidean"), table))
     empty = columns.add(Function("not"), columns.add(Reduce("max"), columns.add(Function("abs"), table)))
     table = columns.reject(table, empty, f"zeros alone, which have no cosine for {who}", "raise")
     own = centres / np.linalg.norm(centres, axis=1, keepdims=True)
-    return columns.add(Linear(own.T.copy(), np.zeros(len(own))), columns.add(OverNorm(2.0), table))
+    return columns.add(Linear(own.T.copy(), np.zeros(len(own))), columns.add(Normalise("l2", tiny=False), table))
 
 
 def _dense(vector: Any) -> NDArray[np.float64]:

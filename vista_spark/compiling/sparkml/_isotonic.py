@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Broadcast, Choose, Clip, Function, Interpolate, Select
+from optimizer.compiling import Choose, Clip, Constant, Function, Interpolate, Select
 from vista_spark.compiling.sparkml._stages import refuse, stage
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def lower_isotonic(model: Any, columns: Columns) -> None:
     node = columns.value(column)
     if columns.is_vector(column):
         node = columns.add(Select(np.array([model.getFeatureIndex()])), node)
-    last = columns.add(Broadcast(values[-1:].copy()), node)
+    last = columns.add(Constant(values[-1:].copy()), node)
     if len(bounds) == 1:
         line = last
     else:

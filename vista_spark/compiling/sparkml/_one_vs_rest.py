@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Concatenate, FirstGreatest, Select
+from optimizer.compiling import ArgMax, Concatenate, Select
 from vista_spark.compiling.sparkml._stages import lower_stage, refuse, stage
 
 if TYPE_CHECKING:
@@ -33,4 +33,4 @@ def lower_one_vs_rest(model: Any, columns: Columns) -> None:
     joined = columns.add(Concatenate(), *scores)
     if model.isDefined("rawPredictionCol"):
         columns.give(model.getRawPredictionCol(), joined, role="decision_function")
-    columns.give(model.getPredictionCol(), columns.add(FirstGreatest(), joined), flat=True, role="predict")
+    columns.give(model.getPredictionCol(), columns.add(ArgMax("stays first"), joined), flat=True, role="predict")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Arithmetic, Finite, Linear, OverNorm
+from optimizer.compiling import Arithmetic, Finite, Linear, Normalise
 from vista_spark.compiling.sparkml._stages import refuse, stage
 
 if TYPE_CHECKING:
@@ -67,8 +67,9 @@ def lower_min_max(model: Any, columns: Columns) -> None:
 @stage("Normalizer")
 def lower_normalizer(model: Any, columns: Columns) -> None:
     """Lower the scaler of rows. It reads vectors of any length."""
-    node = _some_vector(model, columns)
-    columns.give(model.getOutputCol(), columns.add(OverNorm(float(model.getP())), node), role="transform")
+    node, p = _some_vector(model, columns), float(model.getP())
+    norm = Normalise("max", tiny=False) if math.isinf(p) else Normalise("lp", tiny=False, p=p)
+    columns.give(model.getOutputCol(), columns.add(norm, node), role="transform")
 
 
 @stage("ElementwiseProduct")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Concatenate, Member, Shares, Trees
+from optimizer.compiling import CodeLookup, Concatenate, Shares, Trees
 from vista_spark.compiling.sparkml._classes import both_margins, features_of, give_classes, shares_of_margin
 from vista_spark.compiling.sparkml._saved import SavedTrees, saved_trees
 from vista_spark.compiling.sparkml._stages import refuse, stage
@@ -80,10 +80,11 @@ def _trees(model: Any, columns: Columns, saved: SavedTrees, value: NDArray[np.fl
         if smaller:
             left[place], right[place] = right[place], left[place]
     if sets:
-        asked = Member(
-            np.array([column for column, _ in sets]),
-            np.cumsum([0, *(len(members) for _, members in sets)]),
-            np.array([one for _, members in sets for one in members], np.float64),
+        asked = CodeLookup.of_tables(
+            [column for column, _ in sets],
+            [dict.fromkeys(members, 1.0) for _, members in sets],
+            np.zeros(len(sets)),
+            missing=np.zeros(len(sets)),
         )
         table = columns.add(Concatenate(), table, columns.add(asked, table))
     roots = np.flatnonzero(np.diff(saved.tree, prepend=-1))
