@@ -19,7 +19,10 @@ __all__ = ["LOWERINGS"]
 _LARGEST = 88.7
 _UFUNCS = {
     **{name: name.capitalize() for name in ("ceil", "exp", "floor", "log", "sin", "sqrt", "tanh")},
-    **{"absolute": "Abs", "fabs": "Abs", "negative": "Neg", "rint": "Round"},
+    "absolute": "Abs",
+    "fabs": "Abs",
+    "negative": "Neg",
+    "rint": "Round",
 }
 
 
@@ -31,12 +34,11 @@ def _patch(graph: Graph, operator: ops.Patch, x: Table, marked: Table, filling: 
     low, high = (graph.constant(bound, filling.dtype) for bound in (operator.low, operator.high))
     held = graph.either(graph.compare("Less", filling, low), low, filling)
     held = graph.either(graph.compare("Greater", held, high), high, held)
-    column = graph.either(
+    return graph.either(
         _holes(graph, graph.columns(marked, [operator.column]), operator.mark),
         graph.cast(held, x.dtype),
         graph.columns(x, [operator.column]),
     )
-    return column
 
 
 def _monomials(graph: Graph, operator: ops.Monomials, x: Table) -> Table:
@@ -127,27 +129,10 @@ def _link(graph: Graph, operator: ops.Link, x: Table) -> Table:
     return graph.add("Div", powers, graph.cast(total, "float32"))
 
 
-def _over_norm(graph: Graph, operator: ops.OverNorm, x: Table) -> Table:
-    if operator.p == np.inf:
-        seen = graph.either(graph.missing(x), graph.constant(0, x.dtype), x)
-        norm = graph.reduce("ReduceMax", graph.add("Abs", seen))
-    elif operator.p in (1, 2):
-        norm = graph.reduce("ReduceL1" if operator.p == 1 else "ReduceL2", x)
-    else:
-        powers = graph.add("Pow", graph.add("Abs", x), graph.constant(operator.p, x.dtype))
-        norm = graph.add("Pow", graph.reduce("ReduceSum", powers), graph.constant(1 / operator.p, x.dtype))
-    return graph.either(graph.compare("Equal", norm, 0), x, graph.add("Div", x, norm))
-
-
 def _differences(graph: Graph, x: Table, points: np.ndarray, dtype: str) -> Table:
     """Differences of shape (rows, points, columns)."""
     rows = graph.shaped(graph.cast(x, dtype), 1, points.shape[1])
     return graph.add("Sub", rows, graph.constant(points, dtype))
-
-
-def _from_centres(graph: Graph, operator: ops.FromCentres, x: Table) -> Table:
-    apart = _differences(graph, x, operator.centres, "float64")
-    return graph.reduce("ReduceSum", graph.add("Mul", apart, apart), 2, keep=False)
 
 
 def _distances(graph: Graph, operator: ops.Distances, x: Table) -> Table:
@@ -170,11 +155,9 @@ def _patched(graph: Graph, operator: ops.Patch, x: Table, marked: Table, filling
 
 LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {
     ops.Distances: _distances,
-    ops.FromCentres: _from_centres,
     ops.Link: _link,
     ops.Missing: lambda graph, operator, x: graph.cast(_holes(graph, x, operator.mark), "float64"),
     ops.Monomials: _monomials,
-    ops.OverNorm: _over_norm,
     ops.PowerTransform: _power_transform,
     ops.Products: _products,
     ops.Ufunc: _ufunc,

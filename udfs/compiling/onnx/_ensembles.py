@@ -62,25 +62,14 @@ def _pairwise(graph: Graph, operator: ops.Pairwise, decisions: Table, confidence
 
 
 def _weighted_median(graph: Graph, operator: ops.WeightedMedian, x: Table) -> Table:
-    width = len(operator.weights)
-    # Places by value, and of equal values by place: with as many as there are, the runtime's sort is a stable one.
-    graph.nodes.append(
-        _top(graph, graph.cast(x, "float64"), names := (f"ordered_{len(graph.nodes)}", f"order_{len(graph.nodes)}"), width)
-    )
-    ordered, order = Table(names[0], "float64"), Table(names[1], "int64")
+    # Equal values come in the order of their places, as a stable sort has them.
+    ordered, order = graph.sorted(graph.cast(x, "float64"), len(operator.weights))
     weights = graph.add("Gather", graph.constant(operator.weights), order)
     sums = graph.add("CumSum", weights, graph.constant(np.array(1)))
-    half = graph.add("Mul", graph.columns(sums, [width - 1]), graph.constant(0.5))
+    half = graph.add("Mul", graph.columns(sums, [len(operator.weights) - 1]), graph.constant(0.5))
     reached = graph.cast(graph.compare("GreaterOrEqual", sums, half), "float32")
     place = graph.add("ArgMax", reached, dtype="int64", axis=1, keepdims=1)
     return graph.add("GatherElements", ordered, place, axis=1)
-
-
-def _top(graph: Graph, x: Table, names: tuple[str, str], width: int) -> object:
-    from onnx import helper  # noqa: PLC0415 - as _graph
-
-    count = graph.constant(np.array([width]))
-    return helper.make_node("TopK", [x.name, count.name], list(names), axis=1, largest=0, sorted=1)
 
 
 def _log_mean(graph: Graph, operator: ops.LogMean, *tables: Table) -> Table:
@@ -90,22 +79,17 @@ def _log_mean(graph: Graph, operator: ops.LogMean, *tables: Table) -> Table:
         apart = graph.add("Neg", graph.add("Abs", graph.add("Sub", total, table)))
         sums = graph.add("Add", most, log1p(graph, graph.add("Exp", apart)))
         # Two logarithms of nothing have no difference.
-        total = graph.either(graph.compare("Equal", total, table), graph.add("Add", most, graph.constant(math.log(2), most.dtype)), sums)
+        total = graph.either(
+            graph.compare("Equal", total, table), graph.add("Add", most, graph.constant(math.log(2), most.dtype)), sums
+        )
     return graph.add("Sub", total, graph.constant(math.log(operator.divisor), total.dtype))
-
-
-def _relabel(graph: Graph, operator: ops.Relabel, x: Table) -> Table:
-    values = graph.constant(operator.values)
-    return graph.add("Gather", values, x)
 
 
 LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {
     ops.Average: _average,
-    ops.Broadcast: lambda graph, operator, x: graph.filled(x, operator.row),
     ops.Constant: lambda graph, operator, x: graph.filled(x, operator.values),
     ops.LogMean: _log_mean,
     ops.Pairwise: _pairwise,
-    ops.Relabel: _relabel,
     ops.Votes: _votes,
     ops.WeightedMedian: _weighted_median,
 }

@@ -120,19 +120,6 @@ def _shares(graph: Graph, operator: ops.Shares, x: Table, width: int) -> Table:
     return graph.either(empty, graph.constant(1 / width, x.dtype), shares) if operator.equal else shares
 
 
-def _lookup(graph: Graph, operator: ops.Lookup, x: Table) -> Table:
-    total = graph.filled(x, np.zeros(operator.values.shape[1]))
-    whole = graph.either(graph.missing(x), graph.constant(0, x.dtype), x)
-    for column, (start, end) in enumerate(pairwise(operator.starts.tolist())):
-        own = graph.add("Gather", whole, graph.constant(np.array(column)), axis=1)
-        low, high = graph.constant(0, x.dtype), graph.constant(end - start - 1, x.dtype)
-        own = graph.either(graph.compare("Less", own, low), low, own)
-        own = graph.cast(graph.either(graph.compare("Greater", own, high), high, own), "int64")
-        values = graph.constant(operator.values[start:end])
-        total = graph.add("Add", total, graph.add("Gather", values, own, axis=0))
-    return total
-
-
 def _ordered_sum(graph: Graph, operator: ops.OrderedSum, x: Table) -> Table:
     dtype = wider(x.dtype, operator.weights.dtype.name)
     sums = []
@@ -153,7 +140,6 @@ LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {
     ops.Function: _function,
     ops.Like: lambda graph, _, x, other: graph.cast(x, other.dtype),
     ops.LogSoftmax: lambda graph, _, x: softmax(graph, x, log=True),
-    ops.Lookup: _lookup,
     ops.OrderedSum: _ordered_sum,
     ops.Power: lambda graph, operator, x: graph.add("Pow", x, graph.constant(operator.exponent, x.dtype)),
 }

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     import onnx
-    from numpy.typing import NDArray
 
 __all__ = ["Graph", "Table", "wider"]
 
@@ -122,7 +121,9 @@ class Graph:
     def filled(self, like: Table, row: Any, dtype: str | None = None) -> Table:
         """Repeat a row of numbers for each row of a table."""
         values = np.asarray(row)
-        rows = self.add("Slice", self.add("Shape", like, dtype="int64"), *(self.constant(np.array([n])) for n in (0, 1)))
+        rows = self.add(
+            "Slice", self.add("Shape", like, dtype="int64"), *(self.constant(np.array([n])) for n in (0, 1))
+        )
         shape = self.add("Concat", rows, self.constant(np.array(values.shape, np.int64)), axis=0)
         return self.add("Expand", self.constant(values, dtype), shape)
 
@@ -132,6 +133,8 @@ class Graph:
 
     def join(self, *tables: Table) -> Table:
         """Put columns side by side, in the widest of their types."""
+        if len(tables) == 1:
+            return tables[0]
         dtype = wider(*(table.dtype for table in tables))
         return self.add("Concat", *(self.cast(table, dtype) for table in tables), axis=1)
 
@@ -139,3 +142,11 @@ class Graph:
         """Add one after the other along an axis, and give the last sum: the order says what the bits are."""
         sums = self.add("CumSum", table, self.constant(np.array(axis)))
         return self.add("Gather", sums, self.constant(np.array(-1)), axis=axis)
+
+    def sorted(self, table: Table, width: int) -> tuple[Table, Table]:
+        """Sort each row, the least first; and the places that its numbers had."""
+        self._count += 1
+        names = [f"sorted_{self._count}", f"order_{self._count}"]
+        count = self.constant(np.array([width]))
+        self.nodes.append(helper.make_node("TopK", [table.name, count.name], names, axis=1, largest=0, sorted=1))
+        return Table(names[0], table.dtype), Table(names[1], "int64")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["LOWERINGS", "arg_max"]
+__all__ = ["LOWERINGS"]
 
 _OPERATIONS = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div"}
 
@@ -49,19 +49,32 @@ def _linear(graph: Graph, operator: ops.Linear, x: Table) -> Table:
 
 
 def _normalise(graph: Graph, operator: ops.Normalise, x: Table) -> Table:
+    seen = x
+    if operator.norm == "max" and not operator.tiny:  # a search for the greatest by ">" passes over NaN
+        seen = graph.either(graph.missing(x), graph.constant(0, x.dtype), x)
     if operator.norm == "max":
-        norm = graph.greatest(graph.add("Abs", x))
+        norm = graph.greatest(graph.add("Abs", seen))
+    elif operator.norm == "lp":
+        powers = graph.add("Pow", graph.add("Abs", x), graph.constant(operator.p, x.dtype))
+        norm = graph.add("Pow", graph.reduce("ReduceSum", powers), graph.constant(1 / operator.p, x.dtype))
     else:
         norm = graph.reduce({"l1": "ReduceL1", "l2": "ReduceL2"}[operator.norm], x)
+    if not operator.tiny:
+        return graph.either(graph.compare("Equal", norm, 0), x, graph.add("Div", x, norm))
     small = graph.compare("Less", norm, 10 * float(np.finfo(x.dtype).eps))
     return graph.add("Div", x, graph.either(small, graph.constant(1, x.dtype), norm))
 
 
-def arg_max(graph: Graph, x: Table) -> Table:
-    """The place of the greatest number, the first of equals; NaN is greater than all."""
+def _arg_max(graph: Graph, operator: ops.ArgMax, x: Table) -> Table:
+    """The place of the greatest number, the first of equals. Runtimes differ where NaN is among them."""
     scores = graph.cast(x, "float64") if x.dtype == "int64" else x
     holes = graph.missing(scores)
-    place = graph.add("ArgMax", scores, dtype="int64", axis=1, keepdims=1)
+    seen = graph.either(holes, graph.constant(-np.inf, scores.dtype), scores)
+    place = graph.add("ArgMax", seen, dtype="int64", axis=1, keepdims=1)
+    if operator.nan == "left out":
+        return place
+    if operator.nan == "stays first":
+        return graph.either(graph.columns(holes, [0]), graph.constant(0, "int64"), place)
     first = graph.add("ArgMax", graph.cast(holes, "float32"), dtype="int64", axis=1, keepdims=1)
     found = graph.reduce("ReduceSum", graph.cast(holes, "int64"))
     return graph.either(graph.compare("Greater", found, 0), first, place)
@@ -82,7 +95,7 @@ def _same(_: Graph, __: Any, x: Table, *___: Table) -> Table:
 
 LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {
     ops.Above: _above,
-    ops.ArgMax: lambda graph, _, x: arg_max(graph, x),
+    ops.ArgMax: _arg_max,
     ops.Arithmetic: _arithmetic,
     ops.Cast: lambda graph, operator, x: graph.cast(x, operator.dtype),
     ops.Clip: _clip,

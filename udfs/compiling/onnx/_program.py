@@ -111,7 +111,9 @@ def _inputs(graph: Graph, program: Program, dtype: str) -> tuple[list[onnx.Value
     if both:
         raise ops.UnsupportedOperatorError(f"column {names[min(both)]!r} is read as text and as numbers")
     used = sorted({*texts, *program.numeric})
-    infos = [helper.make_tensor_value_info(names[n], _TYPES["text" if n in texts else dtype], ["rows", 1]) for n in used]
+    infos = [
+        helper.make_tensor_value_info(names[n], _TYPES["text" if n in texts else dtype], ["rows", 1]) for n in used
+    ]
     tables = {place: Table(names[place], "text" if place in texts else dtype) for place in used}
     values = {node.name: _codes_of(graph, node, tables) for node in program.host}
     if program.numeric:
@@ -134,7 +136,7 @@ def _columns_of(node: Node) -> list[int]:
         odd = [value for value in vocabulary if not isinstance(value, str)]
         if odd:
             raise ops.UnsupportedOperatorError(
-                f"Encode with the value {odd[0]!r} among its categories has no ONNX form: there a column has texts alone"
+                f"Encode with the value {odd[0]!r} has no ONNX form: there a column of categories has texts alone"
             )
     return [int(column) for column in node.operator.columns]
 

@@ -1,7 +1,7 @@
 """Trees by gathers, level after level, and what follows them: the bits are those of the tensor program.
 
 ``TreeEnsemble`` of ai.onnx.ml adds leaves in whatever order its runtime shares them among threads, so that two classes
-whose scores are all but equal may come out the other way. It is taken where there is nothing to add.
+whose scores are all but equal may come out the other way, and versions before 5 give float32 alone.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import optimizer.compiling as ops
-from udfs.compiling.onnx._graph import Graph, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
+
+    from udfs.compiling.onnx._graph import Graph, Table
 
 __all__ = ["LEAVES", "LOWERINGS", "leaves_of", "sum_of"]
 
