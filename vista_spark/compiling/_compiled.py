@@ -139,6 +139,58 @@ class CompiledPipeline:
         with Path(path).open("xb") as file:
             file.write(to_bytes(self.program))
 
+    def to_onnx(self, path: str | Path, *, dtype: str = "float64") -> None:
+        """Write the program as an ONNX model, for a runtime that has neither torch nor the training library.
+
+        It has standard operators of ``ai.onnx`` alone (opset 18), and of ``ai.onnx.ml`` for columns of texts. Classes
+        are those of this pipeline, and values within its tolerance. ONNX has no refusal of a row: where this pipeline
+        refuses some, the model has an output ``bad_rows``, and what it gives for those rows means nothing.
+
+        Parameters
+        ----------
+        path : str or Path
+            A new file.
+        dtype : {"float32", "float64"}
+            Of the table ``input``, of shape (rows, columns). The model computes as this pipeline does for such a table.
+            With columns of texts there is one input a column, of shape (rows, 1), under its name.
+
+        Raises
+        ------
+        optimizer.compiling.UnsupportedOperatorError
+            An operator, or an option of it, has no exact ONNX form; the message names it.
+        InvalidArgumentError
+            Another type, or the package onnx is missing.
+        FileExistsError
+            The file is there already.
+
+        Examples
+        --------
+        >>> import onnxruntime, tempfile
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from vista_spark import compile_pipeline
+        >>> X, y = load_iris(return_X_y=True)
+        >>> compiled = compile_pipeline(DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, y))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     compiled.to_onnx(f"{folder}/model.onnx")
+        ...     runtime = onnxruntime.InferenceSession(f"{folder}/model.onnx")
+        >>> (classes,) = runtime.run(["predict"], {"input": X})
+        >>> bool((classes == compiled.predict(X)).all())
+        True
+        """
+        if dtype not in {"float32", "float64"}:
+            raise InvalidArgumentError(f"dtype={dtype!r} is neither 'float32' nor 'float64'")
+        try:
+            from udfs.compiling.onnx import model_of  # noqa: PLC0415 - an optional package
+        except ModuleNotFoundError as error:
+            if error.name != "onnx":
+                raise
+            raise InvalidArgumentError("to_onnx takes the package onnx: pip install onnx") from error
+        data = model_of(self.program, dtype).SerializeToString()
+        with Path(path).open("xb") as file:
+            file.write(data)
+
     @classmethod
     def load(
         cls, path: str | Path, *, tree_strategy: str = "auto", backend: str = "auto", threads: int | None = None

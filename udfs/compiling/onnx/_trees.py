@@ -1,0 +1,114 @@
+"""Trees by gathers, level after level, and what follows them: the bits are those of the tensor program.
+
+``TreeEnsemble`` of ai.onnx.ml adds leaves in whatever order its runtime shares them among threads, so that two classes
+whose scores are all but equal may come out the other way, and versions before 5 give float32 alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import optimizer.compiling as ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from udfs.compiling.onnx._graph import Graph, Table
+
+__all__ = ["LEAVES", "LOWERINGS", "leaves_of", "sum_of"]
+
+
+def leaves_of(graph: Graph, trees: ops.Trees, x: Table) -> Table:
+    """Find the leaf of each row in each tree: places in the table of nodes, int64 of shape (rows, trees)."""
+    x = graph.cast(x, trees.threshold.dtype.name)
+    columns = trees.feature.astype(np.int64)
+    if trees.missing:
+        # The first half has minus infinity for NaN, which goes left; the second keeps NaN, which goes right.
+        low = graph.either(graph.missing(x), graph.constant(-np.inf, x.dtype), x)
+        x = graph.join(low, x)
+        columns = columns + np.where(trees.missing_left, 0, trees.features)
+    feature, threshold = graph.constant(columns), graph.constant(trees.threshold)
+    left, right = (graph.constant(children.astype(np.int64)) for children in (trees.left, trees.right))
+    at = graph.filled(x, trees.root.astype(np.int64))
+    for _ in range(int(trees.depths().max(initial=0))):
+        number = graph.add("GatherElements", x, graph.add("Gather", feature, at), axis=1)
+        limit = graph.add("Gather", threshold, at)
+        stays = graph.compare("LessOrEqual", number, limit)
+        if not trees.missing:  # a row with NaN, which is bad, goes left as in the tensor program
+            stays = graph.add("Not", graph.compare("Greater", number, limit))
+        at = graph.either(stays, graph.add("Gather", left, at), graph.add("Gather", right, at))
+    return at
+
+
+def sum_of(graph: Graph, trees: ops.Trees, leaf: Table) -> Table:
+    """Add the values of leaves in the order of the trees."""
+    rounds, columns = _rounds(trees), len(trees.base)
+    values, width = trees.value, trees.value.shape[1]
+    if (rounds == len(trees.root)).any():
+        # The place after the last node adds nothing.
+        values = np.concatenate([values, np.zeros((1, width), values.dtype)])
+        leaf = graph.join(leaf, graph.filled(leaf, np.array([len(trees.value)])))
+    if len(rounds):
+        picked = graph.columns(leaf, rounds.reshape(-1))
+        added = graph.shaped(graph.add("Gather", graph.constant(values), picked, axis=0), len(rounds), columns)
+        base = graph.filled(leaf, trees.base[None])
+        total = graph.running_sum(graph.join(base, added))
+    else:
+        total = graph.filled(leaf, trees.base)
+    return total if trees.divisor == 1 else graph.add("Div", total, graph.constant(trees.divisor, total.dtype))
+
+
+def _rounds(trees: ops.Trees) -> NDArray[np.int64]:
+    """Trees by round and column of the result; the number of trees stands for none."""
+    if trees.value.shape[1] > 1 or len(trees.base) == 1:
+        return np.arange(len(trees.root), dtype=np.int64)[:, None]
+    own = [np.flatnonzero(trees.target == column) for column in range(len(trees.base))]
+    grid = np.full((max(len(column) for column in own), len(own)), len(trees.root), np.int64)
+    for column, members in enumerate(own):
+        grid[: len(members), column] = members
+    return grid
+
+
+def _leaves(graph: Graph, operator: ops.Leaves, leaf: Table) -> Table:
+    numbers = graph.add("Gather", graph.constant(operator.number), leaf)
+    return graph.shaped(numbers, operator.trees // operator.columns, operator.columns) if operator.columns else numbers
+
+
+def _linear_leaves(graph: Graph, operator: ops.LinearLeaves, leaf: Table, x: Table) -> Table:
+    wide = graph.cast(x, "float64")
+    rows = graph.join(wide, graph.filled(wide, np.zeros(1)))
+    columns = np.where(operator.column < 0, operator.features, operator.column)
+    output = graph.add("Gather", graph.constant(operator.constant), leaf)
+    plain = graph.add("Gather", graph.constant(operator.value), leaf)
+    holes = None
+    for term in range(columns.shape[1]):
+        place = graph.add("Gather", graph.constant(columns[:, term]), leaf)
+        number = graph.add("GatherElements", rows, place, axis=1)
+        weight = graph.add("Gather", graph.constant(operator.weight[:, term]), leaf)
+        output = graph.add("Add", output, graph.add("Mul", weight, number))
+        missing = graph.missing(number)
+        holes = missing if holes is None else graph.add("Or", holes, missing)
+    if holes is not None:
+        output = graph.either(holes, plain, output)
+    sums = []
+    for column, base in enumerate(operator.base):
+        own = graph.columns(output, np.flatnonzero(operator.target == column))
+        sums.append(graph.running_sum(graph.join(graph.filled(output, np.array([base])), own)))
+    return graph.join(*(graph.shaped(one, 1) for one in sums))
+
+
+def _indicators(graph: Graph, operator: ops.Indicators, x: Table) -> Table:
+    zeros = graph.filled(x, np.zeros(operator.columns))
+    ones = graph.add("Add", graph.cast(graph.add("Mul", x, graph.constant(0, "int64")), "float64"), graph.constant(1.0))
+    return graph.add("ScatterElements", zeros, x, ones, axis=1)
+
+
+LEAVES: Mapping[type[ops.Operator], Callable[..., Table]] = {ops.Leaves: _leaves, ops.LinearLeaves: _linear_leaves}
+"""How to write an operator whose first input is the leaves that trees found."""
+
+LOWERINGS: Mapping[type[ops.Operator], Callable[..., Table]] = {ops.Indicators: _indicators}
+"""How to write an operator, by its class."""
