@@ -60,7 +60,7 @@ class BatchingProfile:
     >>> profile.max_batch, float(profile.latencies[6]), profile.throughput(16)
     (16, 62.5, 160.0)
     >>> profile.best_batch(limit_ms=80)
-    8
+    9
     """
 
     latency_ms: Mapping[int, float] = field(hash=False)
