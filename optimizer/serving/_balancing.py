@@ -22,7 +22,15 @@ BALANCERS = ("deficit", "two choices", "weighted", "centralized")
 
 
 class Balancer(Protocol):
-    """A front end's choice of backends for one session."""
+    """A front end's choice of backends for one session.
+
+    Attributes
+    ----------
+    weights : sequence of float
+        Planned requests per second.
+    """
+
+    weights: Sequence[float]
 
     def choose(self, now_ms: float) -> int:
         """Choose the place of a backend in the routes."""
@@ -48,7 +56,8 @@ class WeightedRandom:
     """
 
     def __init__(self, weights: Sequence[float], draw: Callable[[], float]) -> None:
-        self._sums = list(accumulate(_checked(weights)))
+        self.weights = _checked(weights)
+        self._sums = list(accumulate(self.weights))
         self._draw = draw
 
     def choose(self, now_ms: float) -> int:
@@ -77,8 +86,9 @@ class DeficitRoundRobin:
     """
 
     def __init__(self, weights: Sequence[float]) -> None:
-        total = sum(_checked(weights))
-        self._shares = [weight / total for weight in weights]
+        self.weights = _checked(weights)
+        total = sum(self.weights)
+        self._shares = [weight / total for weight in self.weights]
         self._credit = [0.0] * len(self._shares)
 
     def choose(self, now_ms: float) -> int:
@@ -124,18 +134,18 @@ class TwoChoices:
         lengths: Callable[[int], int],
         cached_ms: float = 10.0,
     ) -> None:
-        self._weights = list(_checked(weights))
+        self.weights = _checked(weights)
         self._random = WeightedRandom(weights, draw)
         self._lengths = lengths
         self._cached_ms = real("cached_ms", cached_ms, 0)
-        self._known = [(float("-inf"), 0)] * len(self._weights)
+        self._known = [(float("-inf"), 0)] * len(self.weights)
 
     def choose(self, now_ms: float) -> int:
         """Compare two."""
         first, second = self._random.choose(now_ms), self._random.choose(now_ms)
         if first == second:
             return first
-        return min((first, second), key=lambda place: self._length(place, now_ms) / self._weights[place])
+        return min((first, second), key=lambda place: self._length(place, now_ms) / self.weights[place])
 
     def _length(self, place: int, now_ms: float) -> int:
         asked_ms, length = self._known[place]

@@ -168,12 +168,17 @@ class ServingPlan:
         return "\n".join([*lines, *(f"violated: {wrong}" for wrong in self.violations())])
 
 
-def node_plan(backend: Backend, sessions: Sequence[Session], duty_ms: float, batch: int | None = None) -> NodePlan:
-    """Describe a backend that runs sessions, at the rates that they have here, in a duty cycle."""
+def node_plan(
+    backend: Backend, sessions: Sequence[Session], duty_ms: float, batches: Sequence[int] | None = None
+) -> NodePlan:
+    """Describe a backend that runs sessions, at the rates that they have here, in a duty cycle.
+
+    By default batches hold what arrives in a cycle.
+    """
     placements = []
-    for session in sessions:
+    for place, session in enumerate(sessions):
         profile = session.profile
-        size_of = batch_in(session.rate, duty_ms) if batch is None else batch
+        size_of = batch_in(session.rate, duty_ms) if batches is None else batches[place]
         latency = float(profile.latencies[size_of]) / backend.speed
         beside = (profile.preprocess_ms + profile.postprocess_ms) / backend.speed
         placements.append(

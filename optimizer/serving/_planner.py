@@ -146,7 +146,7 @@ def whole_backends(sessions: Sequence[Session], pool: Pool) -> tuple[list[NodePl
             peak = 1000 * batch / cycle
             # A remainder below this is rounding.
             count = int(min(math.floor(rate / peak + _CLOSED), pool.left(kind)))
-            nodes += [node_plan(pool.take(kind), [session.at_rate(peak)], cycle, batch) for _ in range(count)]
+            nodes += [node_plan(pool.take(kind), [session.at_rate(peak)], cycle, [batch]) for _ in range(count)]
             rate -= count * peak
             if rate <= _CLOSED * peak or pool.left(kind):
                 break
