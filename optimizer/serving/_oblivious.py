@@ -1,0 +1,71 @@
+"""The baseline of section 3.6: backends shared out as if a batch's cost did not depend on its neighbours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._plan import ServingPlan, node_plan
+from ._planner import check_sessions, lower_bound, whole_backends
+from ._pool import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._session import Session
+
+__all__ = ["plan_batch_oblivious"]
+
+_FULL = 1 + 1e-9
+
+
+def plan_batch_oblivious(sessions: Sequence[Session]) -> ServingPlan:
+    """Give each session a share of a backend, its rate over its peak rate, and fill backends with shares.
+
+    What schedulers do that know a model's best throughput and nothing of batches: each session is thought to run its
+    best batch however its backend is shared, so that deadlines are missed.
+
+    Parameters
+    ----------
+    sessions : sequence of Session
+
+    Returns
+    -------
+    ServingPlan
+        :meth:`ServingPlan.violations` says what would be late.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Two sessions of one name.
+
+    Examples
+    --------
+    Three models whose shares add up to one backend, and whose batches do not fit into one deadline:
+
+    >>> from optimizer.serving import BatchingProfile, Session
+    >>> profile = BatchingProfile({1: 31, 4: 50, 8: 75, 16: 100})
+    >>> found = plan_batch_oblivious([Session(name, profile, 200, 50) for name in "ABC"])
+    >>> len(found.nodes), len(found.violations())
+    (1, 3)
+    """
+    check_sessions(sessions)
+    pool = Pool(None)
+    kind = pool.kinds[0]
+    nodes, rest = whole_backends(sessions, pool)
+    groups: list[list[Session]] = []
+    shares: list[float] = []
+    for session in sorted(rest, key=lambda one: -one.rate / one.peak_rate):
+        share = session.rate / session.peak_rate
+        fits = [place for place, used in enumerate(shares) if used + share <= _FULL]
+        if fits:
+            place = max(fits, key=shares.__getitem__)
+            groups[place].append(session)
+            shares[place] += share
+        else:
+            groups.append([session])
+            shares.append(share)
+    for group in groups:
+        batches = [session.profile.best_batch(session.budget_ms / 2) for session in group]
+        cycle = sum(float(one.profile.latencies[batch]) for one, batch in zip(group, batches, strict=True))
+        nodes.append(node_plan(pool.take(kind), group, cycle, batches))
+    return ServingPlan(tuple(nodes), tuple(sessions), lower_bound(sessions), "batch-oblivious", optimal=False)

@@ -1,0 +1,194 @@
+"""Plans of serving: which backend runs which sessions, in what batches and duty cycle."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from optimizer.errors import InvalidArgumentError, nearest
+from optimizer.sizes import size
+
+from ._demand import TOLERANCE, batch_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ._session import Backend, Session
+
+__all__ = ["NodePlan", "Placement", "ServingPlan", "node_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A session on a backend.
+
+    Parameters
+    ----------
+    session : str
+    rate : float
+        Requests per second that this backend takes of it.
+    batch : int
+        Most requests of a batch.
+    latency_ms : float
+        Of that batch.
+    worst_ms : float
+        From a request's arrival to its answer: the duty cycle, the batch, pre- and postprocessing.
+    memory_bytes : int
+    """
+
+    session: str
+    rate: float
+    batch: int
+    latency_ms: float
+    worst_ms: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """A backend's duty cycle: a batch of each placement, one after the other.
+
+    Parameters
+    ----------
+    backend : Backend
+    duty_ms : float
+    placements : tuple of Placement
+    """
+
+    backend: Backend
+    duty_ms: float
+    placements: tuple[Placement, ...]
+
+    @property
+    def busy_ms(self) -> float:
+        """Milliseconds of all batches of a cycle."""
+        return sum(placement.latency_ms for placement in self.placements)
+
+    @property
+    def occupancy(self) -> float:
+        """Share of the duty cycle in which batches run."""
+        return self.busy_ms / self.duty_ms
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of all models, each at its batch."""
+        return sum(placement.memory_bytes for placement in self.placements)
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPlan:
+    """Which backend serves which sessions. Made by :func:`optimizer.serving.plan`.
+
+    Attributes
+    ----------
+    nodes : tuple of NodePlan
+    sessions : tuple of Session
+        As they were given.
+    bound : int
+        No plan has fewer backends: the sum of rates over peak rates, rounded up.
+    method : str
+        Who packed.
+    optimal : bool
+        Whether no other assignment of the sessions' remainders has fewer backends; what fills whole backends is given.
+    """
+
+    nodes: tuple[NodePlan, ...]
+    sessions: tuple[Session, ...]
+    bound: int
+    method: str
+    optimal: bool
+
+    def __getitem__(self, backend: str) -> NodePlan:
+        """Find a backend's part of the plan.
+
+        Raises
+        ------
+        InvalidArgumentError
+            No such backend is in use.
+        """
+        for node in self.nodes:
+            if node.backend.name == backend:
+                return node
+        names = [node.backend.name for node in self.nodes]
+        raise InvalidArgumentError(f"no backend {backend!r} in the plan{nearest(backend, names)}")
+
+    @property
+    def routes(self) -> Mapping[str, tuple[tuple[str, float], ...]]:
+        """For each session its backends and the requests per second that each takes: the routing table."""
+        table: dict[str, list[tuple[str, float]]] = defaultdict(list)
+        for node in self.nodes:
+            for placement in node.placements:
+                table[placement.session].append((node.backend.name, placement.rate))
+        return {name: tuple(routes) for name, routes in table.items()}
+
+    def violations(self) -> list[str]:
+        """Say what would be late, not served or out of memory; nothing for a plan of :func:`optimizer.serving.plan`.
+
+        The plan of :func:`optimizer.serving.plan_batch_oblivious` is what this is for.
+        """
+        slack = 1 + 1e3 * TOLERANCE
+        known = {session.name: session for session in self.sessions}
+        served: dict[str, float] = defaultdict(float)
+        wrong = []
+        for node in self.nodes:
+            if node.busy_ms > node.duty_ms * slack:
+                wrong.append(f"{node.backend.name}: batches take {node.busy_ms:.1f} of {node.duty_ms:.1f} ms")
+            if node.memory_bytes > node.backend.room:
+                wrong.append(f"{node.backend.name}: {size(node.memory_bytes)} of {size(int(node.backend.room))}")
+            for placement in node.placements:
+                served[placement.session] += min(placement.rate, 1000 * placement.batch / node.duty_ms)
+                limit = known[placement.session].slo_ms
+                if placement.worst_ms > limit * slack:
+                    wrong.append(
+                        f"{node.backend.name}: {placement.session} in {placement.worst_ms:.1f} ms, not {limit:g}"
+                    )
+        wrong += [
+            f"{name}: {served[name]:g} of {session.rate:g} requests/s"
+            for name, session in known.items()
+            if served[name] * slack < session.rate
+        ]
+        return wrong
+
+    def explain(self) -> str:
+        """Describe the plan, node by node: models, batches, duty cycle, worst latency and memory."""
+        verdict = "no plan has fewer" if self.optimal or len(self.nodes) == self.bound else f"at least {self.bound}"
+        known = {session.name: session for session in self.sessions}
+        lines = [f"{len(self.sessions)} sessions on {len(self.nodes)} backends ({self.method}; {verdict})"]
+        for node in self.nodes:
+            memory = f", {size(node.memory_bytes)}" if node.memory_bytes else ""
+            lines.append(
+                f"{node.backend.name}: duty cycle {node.duty_ms:.1f} ms, {100 * node.occupancy:.0f} % occupied{memory}"
+            )
+            lines += [
+                f"  {one.session}: {one.rate:g}/s in batches of {one.batch} ({one.latency_ms:.1f} ms), "
+                f"worst {one.worst_ms:.1f} of {known[one.session].slo_ms:g} ms"
+                for one in node.placements
+            ]
+        return "\n".join([*lines, *(f"violated: {wrong}" for wrong in self.violations())])
+
+
+def node_plan(
+    backend: Backend, sessions: Sequence[Session], duty_ms: float, batches: Sequence[int] | None = None
+) -> NodePlan:
+    """Describe a backend that runs sessions, at the rates that they have here, in a duty cycle.
+
+    By default batches hold what arrives in a cycle.
+    """
+    placements = []
+    for place, session in enumerate(sessions):
+        profile = session.profile
+        size_of = batch_in(session.rate, duty_ms) if batches is None else batches[place]
+        latency = float(profile.latencies[size_of]) / backend.speed
+        beside = (profile.preprocess_ms + profile.postprocess_ms) / backend.speed
+        placements.append(
+            Placement(
+                session.name,
+                session.rate,
+                size_of,
+                latency,
+                duty_ms + latency + beside,
+                int(profile.memory[size_of]),
+            )
+        )
+    return NodePlan(backend, duty_ms, tuple(placements))

@@ -1,0 +1,77 @@
+"""Backends that are not in use yet, by kind."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from optimizer.errors import InvalidArgumentError
+
+from ._session import Backend
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+__all__ = ["Kind", "Pool"]
+
+# Speed, and bytes for models.
+Kind = tuple[float, float]
+
+
+class Pool:
+    """Backends to take, the fastest first; or as many alike as are asked for.
+
+    Parameters
+    ----------
+    backends : sequence of Backend, optional
+        By default as many as needed, of speed 1.
+    memory_bytes : int, optional
+        Of each of those.
+    used : collection of str
+        Names that are taken.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Two backends of one name, or ``memory_bytes`` beside ``backends``.
+    """
+
+    def __init__(
+        self, backends: Sequence[Backend] | None, memory_bytes: int | None = None, used: Collection[str] = ()
+    ) -> None:
+        if backends is not None:
+            if memory_bytes is not None:
+                raise InvalidArgumentError(f"memory_bytes={memory_bytes} beside backends: each backend has its own")
+            names = Counter(backend.name for backend in backends)
+            twice = [name for name, count in names.items() if count > 1]
+            if twice:
+                raise InvalidArgumentError(f"two backends are named {twice[0]!r}: give each a name of its own")
+        self._used = set(used)
+        self._alike = None if backends is not None else Backend("backend-0", memory_bytes=memory_bytes)
+        free = [backend for backend in backends or () if backend.name not in self._used]
+        self._free = sorted(free, key=lambda backend: (-backend.speed, -backend.room))
+        kinds = [_kind(backend) for backend in self._free]
+        self.kinds: tuple[Kind, ...] = tuple(dict.fromkeys(kinds)) if self._alike is None else (_kind(self._alike),)
+        self.total: float = math.inf if backends is None else len(backends)
+
+    def left(self, kind: Kind) -> float:
+        """Count those of a kind that nobody has taken."""
+        return math.inf if self._alike else sum(_kind(backend) == kind for backend in self._free)
+
+    def take(self, kind: Kind) -> Backend:
+        """Take one of a kind that has some left."""
+        if self._alike:
+            number = 0
+            while f"backend-{number}" in self._used:
+                number += 1
+            backend = Backend(f"backend-{number}", self._alike.speed, self._alike.memory_bytes)
+        else:
+            backend = next(one for one in self._free if _kind(one) == kind)
+            self._free.remove(backend)
+        self._used.add(backend.name)
+        return backend
+
+
+def _kind(backend: Backend) -> Kind:
+    return backend.speed, backend.room

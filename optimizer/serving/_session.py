@@ -1,0 +1,115 @@
+"""Sessions, which are models at a deadline and a rate, and the backends that serve them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from optimizer.arguments import real, whole
+from optimizer.errors import InvalidArgumentError
+
+from ._errors import InfeasibleError
+from ._profile import BatchingProfile
+
+__all__ = ["Backend", "Session"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Requests for one model within one deadline (section 3.4.1).
+
+    Parameters
+    ----------
+    name : str
+    profile : BatchingProfile
+    slo_ms : float
+        From a request's arrival to its answer.
+    rate : float
+        Requests per second, above 0. A session that waits for its first request is planned at a small rate.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not allowed.
+    InfeasibleError
+        A request that just misses a batch waits for the next one, so ``slo_ms`` must be at least twice the latency of
+        a batch of 1, beside pre- and postprocessing.
+
+    Examples
+    --------
+    >>> profile = BatchingProfile({1: 20, 4: 50, 8: 75, 16: 100})
+    >>> Session("A", profile, slo_ms=200, rate=64).peak_rate
+    160.0
+    """
+
+    name: str
+    profile: BatchingProfile
+    slo_ms: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InvalidArgumentError(f"name={self.name!r}: a text that is not empty")
+        if not isinstance(self.profile, BatchingProfile):
+            raise InvalidArgumentError(f"profile={self.profile!r}: a BatchingProfile")
+        real("slo_ms", self.slo_ms, 0, above=True)
+        real("rate", self.rate, 0, above=True, why="plan a session without traffic at a small rate, or leave it out")
+        least = 2 * float(self.profile.latencies[1])
+        if self.budget_ms < least * (1 - 1e-12):
+            beside = self.profile.preprocess_ms + self.profile.postprocess_ms
+            raise InfeasibleError(
+                f"session {self.name!r}: slo_ms={self.slo_ms:g} is less than {least + beside:g}, twice the latency of "
+                f"a batch of 1{f' and {beside:g} ms of pre- and postprocessing' if beside else ''}"
+            )
+
+    @property
+    def budget_ms(self) -> float:
+        """What pre- and postprocessing leave of the deadline."""
+        return self.slo_ms - self.profile.preprocess_ms - self.profile.postprocess_ms
+
+    @property
+    def peak_rate(self) -> float:
+        """Requests per second of a backend that serves nothing else: T of Algorithm 3.1.
+
+        The best batch of those that take at most half of the budget; not always the largest one.
+        """
+        return self.profile.throughput(self.profile.best_batch(self.budget_ms / 2))
+
+    def at_rate(self, rate: float) -> Session:
+        """Give the session another rate."""
+        return replace(self, rate=rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A machine, or a part of one, that runs one batch at a time.
+
+    Parameters
+    ----------
+    name : str
+    speed : float
+        Relative to the machine of the profiles: 2.0 takes half of their latencies. Default 1.
+    memory_bytes : int, optional
+        For all models that it serves. Default no limit.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not allowed.
+    """
+
+    name: str
+    speed: float = 1.0
+    memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InvalidArgumentError(f"name={self.name!r}: a text that is not empty")
+        real("speed", self.speed, 0, above=True)
+        if self.memory_bytes is not None:
+            whole("memory_bytes", self.memory_bytes)
+
+    @property
+    def room(self) -> float:
+        """Bytes for models; infinite without a limit."""
+        return math.inf if self.memory_bytes is None else self.memory_bytes
