@@ -237,4 +237,5 @@ def _rounded_down(thresholds: NDArray[Any]) -> NDArray[np.float32]:
     """Thresholds that decide the same for each number of float32."""
     with np.errstate(over="ignore"):
         near = thresholds.astype(np.float32)
-    return np.where(near > thresholds, np.nextafter(near, np.float32(-np.inf)), near).astype(np.float32)
+        below = np.nextafter(near, np.float32(-np.inf))
+    return np.where(near > thresholds, below, near).astype(np.float32)

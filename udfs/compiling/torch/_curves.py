@@ -257,7 +257,7 @@ class MissingModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
-        return _holes(x, self.mark).to(torch.float64)
+        return _holes(x, self.mark).to(x.dtype)
 
 
 class PatchModule(torch.nn.Module):

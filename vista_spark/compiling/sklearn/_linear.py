@@ -106,7 +106,10 @@ def lower_logistic(model: Any, build: Builder, table: str) -> Mapping[str, Outpu
     scores = outputs["decision_function"].node
     if build.width(scores) == 1:
         shares = build.add(Complement(), build.add(Sigmoid(), scores))
-    elif model.solver == "liblinear":  # before release 1.8 it has a model for each class
+    elif model.solver == "liblinear":
+        # Releases before 1.8, which have the parameter, normalise one model a class; later ones take the softmax of it.
+        if "multi_class" not in model.get_params():
+            raise refuse(model, f"solver='liblinear' and {build.width(scores)} classes, from a release before 1.8")
         shares = build.add(Shares(equal=False), build.add(Sigmoid(), scores))
     else:
         shares = build.add(Softmax(), scores)
