@@ -246,7 +246,7 @@ def ratios(*options: str) -> dict[str, float]:
     return found
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_bare_arms_of_torch_run_to_their_end() -> None:
     mobilenet_v2_weights()
     tagged("FTR-3")

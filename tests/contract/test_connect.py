@@ -25,7 +25,7 @@ def test_the_contract_holds_on_spark_connect(stage: str, pytestconfig: pytest.Co
     assert " passed" in pytest_on_connect(suite, f"[{stage} and not ({_COSTLY})", pytestconfig.inipath)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_fresh_process_and_a_cross_validator_on_spark_connect(pytestconfig: pytest.Config) -> None:
     suite = Path(__file__).with_name("test_stages.py")
     assert "2 passed" in pytest_on_connect(suite, f"[CNNFeaturizer and ({_COSTLY})", pytestconfig.inipath)

@@ -19,7 +19,7 @@ class TestStages(StageContract):
 
 
 @pytest.mark.contract
-@pytest.mark.extended
+@pytest.mark.slow
 class TestAlikeStages(StageContract):
     stages = tuple(stage for name, stage in STAGES.items() if name in _ALIKE)
     preparation = PREPARATION

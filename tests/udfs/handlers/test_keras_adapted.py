@@ -209,7 +209,7 @@ class TestContract(_Contract):
     samples = (AdaptationSample("residual", trainer_fn(residual), IMAGE, IMAGES, weights),)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 class TestMore(_Contract):
     samples = (
         AdaptationSample("chain", trainer_fn(chain), VECTOR, VECTORS, weights),

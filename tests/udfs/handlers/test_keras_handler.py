@@ -629,6 +629,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.extended
 @settings(max_examples=20, deadline=None)
 @given(STEPS, st.integers(0, 2**16))
 def test_random_networks(steps: list[tuple[str, int]], seed: int) -> None:

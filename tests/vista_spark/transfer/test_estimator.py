@@ -71,7 +71,7 @@ def test_a_transfer_is_a_stage_of_a_pipeline(joined: DataFrame, tmp_path: Path) 
     assert {row["key"]: row["prediction"] for row in loaded.transform(joined).collect()} == expected
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.connect
 @pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
 def test_a_connect_server_fits_it(pytestconfig: pytest.Config) -> None:
