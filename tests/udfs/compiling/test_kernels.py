@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import pickle
 import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -16,6 +18,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 
 from optimizer.compiling import Costs, UnsupportedOperatorError, make_plan, strategies_of
+from udfs.compiling import PipelineScoring, to_bytes
 from udfs.compiling.torch import Engine, ProgramModule, _ahead, _calibrate
 from udfs.compiling.torch._kernels import LARGE, SMALL, _cut
 from vista_spark import compile_pipeline
@@ -197,3 +200,22 @@ def _built_and_kept(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     again = Engine(program, backend="inductor").run(rows, outputs=names)
     np.testing.assert_array_equal(again.outputs[name], truth.outputs[name])
     assert sorted(path.name for path in tmp_path.glob("compiled-*/*.pt2")) == built
+
+
+def test_a_worker_runs_as_the_driver_chose() -> None:
+    model, table = _forest()
+    costs = dataclasses.replace(Costs(), walk_s=1.0, perfect_s=1.0, split_s=1.0, strike_s=1e-12)
+    scoring = PipelineScoring(
+        program=to_bytes(compile_pipeline(model).program),
+        tree_strategy="auto",
+        reads=("table",),
+        lists=True,
+        columns=(("predict_proba", "probability"),),
+        backend="auto",
+        costs=tuple(costs.document().items()),
+    )
+    score = pickle.loads(pickle.dumps(scoring)).open(1)  # noqa: S301 - our own
+    engine = score.args[0]
+    assert (engine.plan.backend, dict(engine.plan.strategies)) == ("auto", {"trees": "bitvector"})
+    batch = pa.record_batch([pa.array(table.tolist(), pa.list_(pa.float64()))], names=["table"])
+    np.testing.assert_array_equal(np.array(score(batch).columns[0].to_pylist()), model.predict_proba(table))

@@ -1,0 +1,151 @@
+"""Compiled pipelines beside the libraries and ONNX Runtime: seconds of CPU and by the clock, in one run.
+
+``python benchmarks/compile.py`` fits the models that have a speed-up to reach, compiles them, and times the
+probabilities of 10,000 rows, and of one row of the first model. All sides take the same float32 table with the same
+number of threads; medians of five warm calls. Kernels are built where the node has none yet, which takes most of the
+time of a first run; ``--models`` names fewer. ``--regret`` times each tree strategy on a grid of depth x trees x rows
+instead, and says how much slower the planner's choices are than the best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from _compiling_models import Case
+    from _compiling_runs import Outcome
+    from _compiling_times import Spent
+    from _report import Report
+
+_BATCH_1_LIBRARY, _BATCH_1_RUNTIME, _AUTO, _REGRET = 100.0, 0.5, 1 / 1.05, 0.1
+_NAMES = {"library": "library", "runtime": "ONNX Runtime", "eager": "eager", "inductor": "kernel", "auto": "auto"}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the comparison, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--threads", type=int, default=1, help="of each side")
+    parser.add_argument("--models", help="some of them by name, with commas; all by default")
+    parser.add_argument(
+        "--single", action="store_true", help="one row of every model: a second kernel is built for each"
+    )
+    parser.add_argument("--regret", action="store_true", help="of the planner's choices, instead")
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    options = parser.parse_args(arguments)
+    os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
+    from _report import Report, load_average  # noqa: PLC0415 - libraries read the variable when they are imported
+
+    report = Report(f"compiled pipelines, {options.rows:,} rows, {options.threads} thread(s), load {load_average()}")
+    if options.regret:
+        _regret(report)
+    else:
+        _speed(report, options)
+    report.show(as_json=options.json)
+
+
+def _speed(report: Report, options: argparse.Namespace) -> None:
+    import torch  # noqa: PLC0415 - `--help` is not to wait for it
+    from _compiling_models import CASES  # noqa: PLC0415
+    from _compiling_runs import run_case  # noqa: PLC0415
+
+    torch.set_num_threads(options.threads)
+    wanted = None if options.models is None else set(options.models.split(","))
+    unknown = (wanted or set()) - {case.name for case in CASES}
+    if unknown:
+        sys.exit(f"--models {', '.join(sorted(unknown))}: there are {', '.join(case.name for case in CASES)}")
+    cases = [case for case in CASES if wanted is None or case.name in wanted]
+    outcomes = []
+    for place, case in enumerate(cases):
+        outcome = run_case(case, options.rows, options.threads, single=options.single or place == 0)
+        outcomes.append(outcome)
+        _ratios(report, case, outcome)
+    report.table(
+        f"Milliseconds of CPU (by the clock) for {options.rows:,} rows",
+        ("model", *_NAMES.values(), "first run of the kernel", "rows of another class; greatest gap"),
+        [_line(outcome) for outcome in outcomes],
+    )
+    report.table(
+        "Microseconds of CPU (by the clock) for one row",
+        ("model", *_NAMES.values(), ""),
+        [(one.name, *(_shown(one.single[name], 1e6) for name in _NAMES), "") for one in outcomes if one.single],
+    )
+    report.note(
+        "The tables are drawn (30 columns, 20 of them informative). The first run of a kernel builds it, or loads it."
+    )
+
+
+def _ratios(report: Report, case: Case, outcome: Outcome) -> None:
+    seconds, name = outcome.seconds, outcome.name
+    best = min(seconds["eager"].cpu, seconds["inductor"].cpu)
+    for side, target in (("library", case.library), ("runtime", case.runtime)):
+        meaning = f"CPU seconds of {_NAMES[side]} over those of the kernel"
+        report.ratio(f"vs_{side}.{name}", seconds[side].cpu / seconds["inductor"].cpu, meaning, target)
+    report.ratio(f"auto.{name}", best / seconds["auto"].cpu, "the faster engine over auto", _AUTO)
+    for engine, predicted in outcome.predicted.items():
+        report.ratio(
+            f"predicted_{engine}.{name}", predicted / seconds[engine].cpu, "predicted over measured CPU seconds", 1
+        )
+    if outcome.single:
+        one = outcome.single
+        best = min(one["eager"].cpu, one["inductor"].cpu)
+        for side, target in (("library", _BATCH_1_LIBRARY), ("runtime", _BATCH_1_RUNTIME)):
+            meaning = f"one row: CPU seconds of {_NAMES[side]} over those of the kernel"
+            report.ratio(f"one_row_vs_{side}.{name}", one[side].cpu / one["inductor"].cpu, meaning, target)
+        report.ratio(f"one_row_auto.{name}", best / one["auto"].cpu, "one row: the faster engine over auto", _AUTO)
+    report.fact(name, {side: {"cpu_s": own.cpu, "wall_s": own.wall} for side, own in seconds.items()})
+    report.fact(f"{name}.build_s", outcome.build_s)
+
+
+def _line(outcome: Outcome) -> tuple[str, ...]:
+    said = f"{outcome.differing}; {outcome.gap:.1e}"
+    times = [_shown(outcome.seconds[name], 1e3) for name in _NAMES]
+    return (outcome.name, *times, f"{outcome.build_s:.1f} s", said)
+
+
+def _shown(spent: Spent, scale: float) -> str:
+    return f"{spent.cpu * scale:.1f} ({spent.wall * scale:.1f})"
+
+
+def _regret(report: Report) -> None:
+    import torch  # noqa: PLC0415
+    from _compiling_regret import measured_cells, regret  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    cells = list(measured_cells())
+    strategies = sorted({strategy for cell in cells for strategy in cell.seconds})
+    report.table(
+        "Milliseconds of CPU by strategy, eagerly, on one thread",
+        ("depth x trees", "rows", *strategies, "predicted", "regret", "chosen"),
+        [
+            (
+                f"{cell.depth} x {cell.trees}",
+                f"{cell.rows:,}",
+                *(f"{cell.seconds[one] * 1e3:.2f}" if one in cell.seconds else "" for one in strategies),
+                f"{cell.predicted * 1e3:.2f}",
+                f"{regret(cell.seconds, cell.chosen):.0%}",
+                cell.chosen,
+            )
+            for cell in cells
+        ],
+    )
+    chosen = [regret(cell.seconds, cell.chosen) for cell in cells]
+    report.ratio("mean_regret", statistics.mean(chosen), "mean of chosen over best, less 1: smaller is better", _REGRET)
+    report.ratio("worst_regret", max(chosen), "the greatest of them")
+    thesis = [regret(cell.seconds, cell.heuristic) for cell in cells if cell.heuristic in cell.seconds]
+    report.ratio("heuristic_regret", statistics.mean(thesis), "mean by the limits of section 5.5.1")
+    errors = [abs(cell.predicted / cell.seconds[cell.chosen] - 1) for cell in cells]
+    report.ratio("prediction_error", statistics.median(errors), "median of predicted over measured, less 1", 0.3)
+
+
+if __name__ == "__main__":
+    main()
