@@ -125,8 +125,8 @@ def oblivious(report: Report, seconds: float) -> None:
     columns = ("16 sessions", "ours, of all", "baseline", "ours, of each", "baseline", "")
     report.table("Figure 3.19: requests/s of 8 backends with 99 % in time", columns, rows)
     report.note(
-        "The baseline is spread evenly over the 8 backends and dispatched as ours is; ours packs for the worst case, and "
-        "its backends are not equally full."
+        "The baseline is spread evenly over the 8 backends and dispatched as ours is; ours packs for the worst case, "
+        "and its backends are not equally full."
     )
 
 
