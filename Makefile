@@ -136,6 +136,7 @@ bench: java $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/opening.py
 	$(VENV)/bin/python benchmarks/endpoint_under_attack.py
 	$(VENV)/bin/python benchmarks/occlusion.py
+	$(VENV)/bin/python benchmarks/serving_figures.py
 
 soak: java $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/soak.py $(SOAK)

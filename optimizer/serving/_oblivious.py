@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from optimizer.arguments import whole
+
 from ._plan import ServingPlan, node_plan
 from ._planner import check_sessions, lower_bound, whole_backends
 from ._pool import Pool
@@ -18,7 +22,7 @@ __all__ = ["plan_batch_oblivious"]
 _FULL = 1 + 1e-9
 
 
-def plan_batch_oblivious(sessions: Sequence[Session]) -> ServingPlan:
+def plan_batch_oblivious(sessions: Sequence[Session], backends: int | None = None) -> ServingPlan:
     """Give each session a share of a backend, its rate over its peak rate, and fill backends with shares.
 
     What schedulers do that know a model's best throughput and nothing of batches: each session is thought to run its
@@ -27,6 +31,8 @@ def plan_batch_oblivious(sessions: Sequence[Session]) -> ServingPlan:
     Parameters
     ----------
     sessions : sequence of Session
+    backends : int, optional
+        Spread the shares evenly over so many. By default as few as the shares fit into.
 
     Returns
     -------
@@ -36,7 +42,7 @@ def plan_batch_oblivious(sessions: Sequence[Session]) -> ServingPlan:
     Raises
     ------
     InvalidArgumentError
-        Two sessions of one name.
+        Two sessions of one name, or fewer backends than busy sessions fill.
 
     Examples
     --------
@@ -52,11 +58,14 @@ def plan_batch_oblivious(sessions: Sequence[Session]) -> ServingPlan:
     pool = Pool(None)
     kind = pool.kinds[0]
     nodes, rest = whole_backends(sessions, pool)
-    groups: list[list[Session]] = []
-    shares: list[float] = []
+    left = None if backends is None else whole("backends", backends, len(nodes) + bool(rest)) - len(nodes)
+    groups: list[list[Session]] = [[] for _ in range(left or 0)]
+    shares = [0.0] * len(groups)
     for session in sorted(rest, key=lambda one: -one.rate / one.peak_rate):
         share = session.rate / session.peak_rate
         fits = [place for place, used in enumerate(shares) if used + share <= _FULL]
+        if left is not None:
+            fits = [int(np.argmin(shares))]
         if fits:
             place = max(fits, key=shares.__getitem__)
             groups[place].append(session)
@@ -64,7 +73,7 @@ def plan_batch_oblivious(sessions: Sequence[Session]) -> ServingPlan:
         else:
             groups.append([session])
             shares.append(share)
-    for group in groups:
+    for group in filter(None, groups):
         batches = [session.profile.best_batch(session.budget_ms / 2) for session in group]
         cycle = sum(float(one.profile.latencies[batch]) for one, batch in zip(group, batches, strict=True))
         nodes.append(node_plan(pool.take(kind), group, cycle, batches))

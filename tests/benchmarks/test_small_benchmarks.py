@@ -40,6 +40,14 @@ def test_occlusion() -> None:
     assert found["max_abs_error"] < 1e-5
 
 
+def test_serving_figures() -> None:
+    small = ("--instances", "3", "--queries", "1", "--sessions", "100", "--seconds", "2", "--epochs", "3")
+    found = ratios("serving_figures", *small)
+    assert {"packing", "packing_slow", "many_sessions", "split_program", "overload_sliding"} <= set(found)
+    assert found["packing"] > found["packing_algorithm_3_1"] - 1e-9
+    assert found["split_program"] == pytest.approx(1)
+
+
 def test_theory() -> None:
     found = ratios("occlusion", "--figure", "6.3", "--stride", "4")
     assert found["theory.vgg16.16"] == pytest.approx(9.78, abs=0.005)

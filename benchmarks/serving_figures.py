@@ -1,0 +1,64 @@
+"""Nexus's tables and figures as far as they need no backend: planned by ``optimizer.serving`` and simulated.
+
+``python benchmarks/serving_figures.py`` packs drawn instances and those of appendix A by Algorithm 3.1, by the search
+and by the proven optimum, plans 1,000 sessions, splits queries and compares with brute force, and recomputes Tables 3.1
+to 3.4 and Figure 3.20. Then it simulates: Figures 3.12 and 3.13 (policies of dispatch), overload by two, Table 3.6
+(balancing), Figure 3.19 (against a scheduler that knows nothing of batches) and Figure 3.22 (a load that rises and
+falls). Nothing here runs a model: latencies are lines, those of the seeds where they print any. It needs one core;
+times are CPU seconds of this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from _report import Report, load_average
+from _serving_packing import packing, splits, tables
+from _serving_simulated import balancing, dispatch, oblivious, workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PARTS = ("packing", "tables", "splits", "dispatch", "balancing", "oblivious", "workload")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Plan, simulate, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--instances", type=int, default=40, help="drawn for packing; the figures quote 1000")
+    parser.add_argument("--queries", type=int, default=10, help="drawn for splits")
+    parser.add_argument("--sessions", type=int, default=1000, help="of the plan that is timed")
+    parser.add_argument("--seconds", type=float, default=20, help="of each simulation")
+    parser.add_argument("--epochs", type=int, default=20, help="of 30 s, of Figure 3.22")
+    parser.add_argument("--only", nargs="*", choices=_PARTS, default=_PARTS)
+    parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
+    options = parser.parse_args(arguments)
+    for name in ("instances", "queries", "sessions", "seconds", "epochs"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} {getattr(options, name)}: at least 1")
+    started, load = time.process_time(), load_average()
+    report = Report("Serving within deadlines: planned and simulated, no model is run")
+    parts = {
+        "packing": lambda: packing(report, options.instances, options.sessions),
+        "tables": lambda: tables(report),
+        "splits": lambda: splits(report, options.queries),
+        "dispatch": lambda: dispatch(report, options.seconds),
+        "balancing": lambda: balancing(report, options.seconds),
+        "oblivious": lambda: oblivious(report, options.seconds),
+        "workload": lambda: workload(report, options.epochs),
+    }
+    for name in options.only:
+        parts[name]()
+    took = time.process_time() - started
+    report.note(f"Took {took:.0f} CPU s; load average before {load}, after {load_average()}.")
+    report.show(as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()
