@@ -164,6 +164,7 @@ def test_estimators_stop_at_the_best_iteration_and_boosters_do_not() -> None:
     booster, rows = model.get_booster(), xgboost.DMatrix(ASKED)
     compiled = compile_pipeline(booster)
     np.testing.assert_array_equal(compiled.apply(ASKED), booster.predict(rows, pred_leaf=True))
+    assert compiled.apply(ASKED).dtype == booster.predict(rows, pred_leaf=True).dtype
     np.testing.assert_allclose(compiled.predict(ASKED), booster.predict(rows), rtol=1e-5)
 
 

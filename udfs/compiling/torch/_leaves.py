@@ -32,7 +32,8 @@ class LeavesModule(torch.nn.Module):
     def forward(self, leaf: torch.Tensor) -> torch.Tensor:
         """Run on leaves of shape (rows, trees)."""
         numbers = self.number[leaf]
-        return numbers.view(len(leaf), leaf.shape[1], self.columns) if self.columns else numbers
+        rounds = leaf.shape[1] // max(self.columns, 1)  # of no row, -1 would not be known
+        return numbers.view(len(leaf), rounds, self.columns) if self.columns else numbers
 
 
 class LinearLeavesModule(torch.nn.Module):

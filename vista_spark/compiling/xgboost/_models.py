@@ -95,8 +95,8 @@ def _lower(model: ModelDocument, build: Builder, table: str) -> tuple[str, dict[
     if model.weights is not None:
         return lower_linear(model, build, rows), {}
     scores, leaves = lower_trees(model, build, rows)
-    # Of one tree, the library gives a number a row.
-    return scores, {"apply": Output(leaves, flat=len(model.trees) == 1)}
+    # As the library gives them: floats, and of one tree a number a row.
+    return scores, {"apply": Output(leaves, flat=len(model.trees) == 1, dtype="float32")}
 
 
 def _converted(model: ModelDocument, build: Builder, scores: str) -> str:
