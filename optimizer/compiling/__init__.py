@@ -48,6 +48,7 @@ from ._lookup import Buckets, FirstGreatest, Member, Reject, Translate
 from ._operator import OPERATORS, Operator
 from ._output import Output
 from ._program import INPUT, Node, Program
+from ._reading import NarrowIntegers
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._texts import Bag, Damped, HasText, SparseRows
@@ -109,6 +110,7 @@ __all__ = [
     "Member",
     "Missing",
     "Monomials",
+    "NarrowIntegers",
     "Neighbors",
     "Node",
     "Normalise",

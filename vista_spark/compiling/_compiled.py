@@ -10,6 +10,7 @@ import numpy as np
 
 from optimizer.compiling import Program, sparse_nodes, strategies_of
 from udfs.compiling import ColumnReader, Tables, from_bytes, read_numbers, to_bytes
+from vista_spark.compiling._integers import check_integers, narrows_integers, underscored
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -165,16 +166,17 @@ class CompiledPipeline:
         raise AttributeError(f"the model that was compiled has no {method}; it has {', '.join(self.outputs)}")
 
     @cached_property
+    def _narrows(self) -> str | None:
+        return narrows_integers(self.program)
+
+    @cached_property
     def _reader(self) -> ColumnReader:
         return ColumnReader(self.program)
 
     def _tables(self, table: Any) -> Tables:
         """The table as float32 or float64, its columns in the model's order, and codes of its texts."""
         if hasattr(table, "columns") and self.columns is not None:
-            missing = [name for name in self.columns if name not in table.columns]
-            if missing:
-                raise ColumnError(f"columns {', '.join(map(repr, missing))} are missing: the model was fitted on them")
-            table = table[list(self.columns)]
+            table = self._chosen(table, self.columns)
         if isinstance(table, list | tuple) and table and isinstance(table[0], str | bytes):
             table = np.array([*table, None], object)[:-1]  # as they are, however long one of them is
         rows = table if hasattr(table, "iloc") else np.asarray(table)
@@ -186,9 +188,20 @@ class CompiledPipeline:
             raise ColumnError(f"a table of shape {rows.shape}; the model takes (rows, {self.program.width})")
         if hasattr(rows, "iloc"):
             return self._of_frame(rows)
+        if self._narrows is not None:
+            check_integers(rows, self._narrows)
         if rows.dtype.kind in "biuf" and not self.program.host:
             return Tables(read_numbers(rows), ())
         return self._reader.read(list(rows.T))
+
+    def _chosen(self, frame: Any, names: tuple[str, ...]) -> Any:
+        """The model's columns of a frame, in its order."""
+        if self._narrows is not None:
+            frame = underscored(frame, names)
+        missing = [name for name in names if name not in frame.columns]
+        if missing:
+            raise ColumnError(f"columns {', '.join(map(repr, missing))} are missing: the model was fitted on them")
+        return frame[list(names)]
 
     def _of_frame(self, frame: Any) -> Tables:
         """A frame's columns, each with its own type."""

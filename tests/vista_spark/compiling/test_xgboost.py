@@ -214,3 +214,16 @@ def test_what_is_refused() -> None:
         compile_pipeline(Classifier(enable_categorical=True).fit(frame, SPECIES))
     with pytest.raises(InvalidArgumentError, match="fit it first"):
         compile_pipeline(Classifier())
+
+
+def test_estimators_take_infinities_for_predictions_and_not_for_leaves() -> None:
+    model = Classifier().fit(MISSING, SPECIES)
+    compiled = compile_pipeline(model)
+    for number in (np.inf, -np.inf, 1e39):
+        row = TABLE[:1].copy()
+        row[0, 1] = number
+        np.testing.assert_array_equal(compiled.predict(row), model.predict(row))
+        with pytest.raises(xgboost.core.XGBoostError):
+            model.apply(row)
+        with pytest.raises(InvalidArgumentError, match="row 0 has an infinity"):
+            compiled.apply(row)

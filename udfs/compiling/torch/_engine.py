@@ -112,7 +112,8 @@ def _fills(node: Node, name: str, sparse: frozenset[str]) -> bool:
 def _tensor(part: NDArray[Any] | SparseRows) -> torch.Tensor:
     if isinstance(part, SparseRows):
         return sparse_tensor(part)
-    return torch.from_numpy(np.ascontiguousarray(part))
+    # CatBoost makes the tables that it has seen read-only, and torch warns of such.
+    return torch.from_numpy(np.require(part, requirements=["C", "W"]))
 
 
 def reason_of(rule: Finite | HasText | Known | Reject | Within) -> str:
