@@ -23,8 +23,9 @@ RUNS := artifacts/pictures
 FIGURES ?= --images 64
 # docs/benchmarks.md says what was run.
 SOAK ?= --minutes 120
+FUZZ ?= --pipelines 2000
 
-.PHONY: help demo pictures operators notebooks dist test test-extended test-all cluster-test faults-test horovod-test mlmd-test lint format test-compat bench soak java clean
+.PHONY: help demo pictures operators notebooks dist test test-extended test-all cluster-test faults-test horovod-test mlmd-test lint format test-compat bench fuzz soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
@@ -42,6 +43,7 @@ help:
 	@echo "make test-compat  the contract suites on pyspark 4.0 and pyarrow 14"
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        the benchmarks, small"
+	@echo "make fuzz         2,000 drawn pipelines, compiled and held to their libraries: FUZZ=\"--pipelines 2000 --seed 7\""
 	@echo "make soak         searches with a kill, stop, cut or flip each ten seconds: SOAK=\"--minutes 120 --seed 7\""
 
 demo: java $(VENV)/demo.stamp
@@ -137,6 +139,9 @@ bench: java $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/endpoint_under_attack.py
 	$(VENV)/bin/python benchmarks/occlusion.py
 	$(VENV)/bin/python benchmarks/serving_figures.py
+
+fuzz: $(VENV)/test.stamp
+	$(VENV)/bin/python benchmarks/fuzz_compiling.py $(FUZZ)
 
 soak: java $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/soak.py $(SOAK)

@@ -1,4 +1,4 @@
-"""One pipeline of the fuzz: drawn from its seed, fitted, compiled, compared; shrunk where it is wrong."""
+"""One pipeline of the fuzz: drawn from its seed, fitted, compiled, compared."""
 
 from __future__ import annotations
 
@@ -13,60 +13,65 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from _fuzz_agreement import CANCELLING, HARMLESS, ROUNDING, CrashError, Difference, differences
+from _fuzz_agreement import HARMLESS, CrashError, Difference, differences, pieces
+from _fuzz_onnx import OnnxView, to_onnx
 from _fuzz_pipelines import Draw, draw_pipeline, with_imputer
+from _fuzz_rounding import ROUNDING, operators_of, rounded_otherwise
 from _fuzz_tables import Table, draw_table, edges, height, mutated, take
 from sklearn.base import clone
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from optimizer.compiling import Program, UnsupportedOperatorError
+from optimizer.compiling import UnsupportedOperatorError
 from vista_spark.compiling import CompiledPipeline, compile_pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-__all__ = ["Verdict", "run_seed", "shrunk"]
+__all__ = ["Verdict", "run_case"]
 
-_ATTEMPTS = 8
+_ATTEMPTS, _SAME = 8, 2
 _SECONDS = 60
-_ALIKE = 6
-_FAR = 1e7
 _METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples", "transform", "apply")
 
 
 @dataclass
 class Verdict:
-    """What came of a seed.
+    """What came of a case.
 
     Parameters
     ----------
-    seed : int
+    seed, case : int
     kind : str
-        ``"equal"``, ``"refused"``, ``"wrong"``, ``"unfitted"`` (the library would not fit what was drawn), ``"late"``.
-    model : str
-        What was drawn.
+        ``"equal"``, ``"refused"``, ``"wrong"``, ``"not fitted"`` (the library would not fit what was drawn), ``"given
+        up"``.
+    model, focus : str
+        What was drawn, and the class that it was drawn around.
     text : str
-        Why it was refused, or what is wrong.
+        Why it was refused, or the first answer that is wrong.
     operators : list of str
         Of the program.
-    counts : dict of str to int
-        Rows that were compared, refused and tossed up; methods that are not compiled.
+    counts : Counter of str
+        Rows that were compared, refused and tossed up.
     alone : Counter of str
         Why ours refused rows that the library takes.
+    wrong : list of str
+        Answers that are wrong, with their rows.
     """
 
     seed: int
-    kind: str
+    case: int
+    kind: str = "not fitted"
     model: str = ""
-    text: str = ""
     focus: str = ""
+    text: str = ""
     operators: list[str] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
     alone: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
 
 
-class _LateError(Exception):
-    """A pipeline that takes too long."""
+class _LateError(BaseException):
+    """A pipeline that takes too long: no handler of errors is to take it for one of the library's."""
 
 
 @contextlib.contextmanager
@@ -83,35 +88,34 @@ def _limited(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def run_seed(seed: int, seconds: int = _SECONDS) -> Verdict:
-    """Draw, fit, compile and compare what a seed says."""
-    verdict = Verdict(seed, "unfitted")
+def run_case(seed: int, case: int, seconds: int = _SECONDS) -> Verdict:
+    """Draw, fit, compile and compare what a seed and a number say."""
+    verdict = Verdict(seed, case)
     with warnings.catch_warnings(), _limited(seconds), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            fitted = _fitted(seed, verdict)
+            fitted = _fitted(verdict)
             if fitted is not None:
                 _judge(*fitted, verdict)
         except _LateError:
-            verdict.kind = "late"
+            verdict.kind = "given up"
     return verdict
 
 
-def _fitted(seed: int, verdict: Verdict) -> tuple[Draw, Table] | None:
-    """The first draw of a seed that the library fits."""
+def _fitted(verdict: Verdict) -> tuple[Draw, Table] | None:
+    """The first draw of a case that the library fits."""
     for attempt in range(_ATTEMPTS):
-        random = np.random.default_rng([seed, attempt])
-        draw = draw_pipeline(np.random.default_rng([seed, 0]) if attempt < 2 else random)
+        random = np.random.default_rng([verdict.seed, verdict.case, attempt])
+        # Another table for the same pipeline, before another pipeline.
+        draw = draw_pipeline(np.random.default_rng([verdict.seed, verdict.case]) if attempt < _SAME else random)
         missing = random.random() < 0.2
-        outputs = 2 if attempt > 5 or random.random() < 0.06 else 1
+        outputs = 2 if random.random() < 0.06 else 1
         plain = attempt % 2 == 1 or random.random() < 0.2
         table = draw_table(random, draw.table, draw.task, missing=missing, outputs=outputs, plain=plain)
-        verdict.model, verdict.focus = _shown(draw.model), draw.focus
+        verdict.model, verdict.focus = f"{draw.form}: {_shown(draw.model)}", draw.focus
         for model in (draw.model, *([with_imputer(draw.model)] if missing and draw.table == "numbers" else [])):
             try:
                 return replace(draw, model=fit(model, table)), table
-            except _LateError:
-                raise
             except Exception as error:  # noqa: BLE001 - whatever the library says
                 verdict.text = f"{type(error).__name__}: {error}"[:200]
     return None
@@ -119,52 +123,68 @@ def _fitted(seed: int, verdict: Verdict) -> tuple[Draw, Table] | None:
 
 def fit(model: Any, table: Table) -> Any:
     """Fit a copy of a model."""
+    with _silence():
+        fitted = clone(model).fit(table.rows, table.target)
+    if not _works(fitted, table):
+        raise ValueError("it is fitted, and answers no row of its own table")
+    return fitted
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
     with (
         Path(os.devnull).open("w") as nowhere,
         contextlib.redirect_stdout(nowhere),
         contextlib.redirect_stderr(nowhere),
     ):
-        return clone(model).fit(table.rows, table.target)
+        yield
 
 
 def _judge(draw: Draw, table: Table, verdict: Verdict) -> None:
-    verdict.model, verdict.text = _shown(draw.model), ""
+    verdict.text = ""
     try:
         model, compiled = compiled_of(draw, table)
     except UnsupportedOperatorError as refusal:
         verdict.kind, verdict.text = "refused", str(refusal)
         return
-    except _LateError:
-        raise
     except Exception as error:  # noqa: BLE001 - that is what is wrong
-        if not _works(draw.model, table):
-            return
         verdict.kind, verdict.text = "wrong", f"compile_pipeline: {type(error).__name__}: {error}"[:400]
         return
-    verdict.operators = sorted(_operators(compiled))
-    missing = [name for name in _METHODS if _has(model, name) and name not in compiled.outputs]
-    verdict.counts = {f"no {name}": 1 for name in missing}
-    counts: Counter[str] = Counter()
-    wrong = []
-    for name, rows in tables_of(verdict.seed, model, table):
+    verdict.operators = sorted(operators_of(compiled))
+    verdict.counts.update(f"no {name}" for name in _METHODS if _has(model, name) and name not in compiled.outputs)
+    for name, rows in tables_of([verdict.seed, verdict.case, 99], model, table):
+        verdict.counts["rows"] += height(rows)
         for found in compared(model, compiled, rows, name):
-            counts[found.kind] += 1
+            verdict.counts[found.kind] += 1
             if found.kind not in HARMLESS:
-                wrong.append(f"{name}, row {found.row}: {found.text} ({found.kind})")
+                row = take(rows, [found.row])
+                shown = row.to_dict("records") if hasattr(row, "iloc") else f"{row.tolist()} of {row.dtype}"
+                verdict.wrong.append(f"{name}, row {found.row}: {found.text} ({found.kind})\n    {str(shown)[:400]}")
             elif found.kind == "refused by ours alone":
-                verdict.alone[found.text.partition(": ")[2]] += 1
-        counts["rows"] += height(rows)
-    verdict.counts |= counts
-    verdict.kind = "wrong" if wrong else "equal"
-    if wrong:
-        verdict.text = f"{len(wrong)} answers; {wrong[0]}"
+                verdict.alone[re.sub(r".* has |\d+", "", found.text)[:100]] += 1
+    verdict.kind = "wrong" if verdict.wrong else "equal"
+    if verdict.wrong:
+        verdict.text = f"{len(verdict.wrong)} answers; {verdict.wrong[0].splitlines()[0]}"
 
 
 def compiled_of(draw: Draw, table: Table) -> tuple[Any, CompiledPipeline]:
     """Compile; a model whose columns it does not say gets an example."""
-    model = booster_of(draw.model) if draw.booster else draw.model
+    if draw.form == "onnx" and (graph := _graph(draw.model, table)) is not None:
+        compiled = compile_pipeline(graph)
+        return OnnxView(graph, compiled.outputs), compiled
+    model = booster_of(draw.model) if draw.form == "booster" else draw.model
     compiled = compile_pipeline(model, example=None if _says_width(model) else _example(table))
     return View(model), compiled
+
+
+def _graph(model: Any, table: Table) -> Any:
+    """The model as ONNX, if its converter and onnxruntime take it."""
+    with contextlib.suppress(Exception), _silence():
+        graph = to_onnx(model, table.rows.shape[1])
+        outputs = [one.name for one in graph.graph.output]
+        getattr(OnnxView(graph, outputs), outputs[0])(table.rows)
+        return graph
+    return None
 
 
 def _works(model: Any, table: Table) -> bool:
@@ -233,8 +253,7 @@ def _has(model: Any, name: str) -> bool:
 
 def compared(model: Any, compiled: CompiledPipeline, rows: Any, name: str) -> list[Difference]:
     """Compare every method that the program has."""
-    rounds = bool(_operators(compiled) & ROUNDING)
-    far = _FAR * _ordinary(rows) if _operators(compiled) & CANCELLING else np.inf
+    rounds = bool(operators_of(compiled) & ROUNDING)
     narrow = _is_narrow(model) or getattr(rows, "dtype", None) == np.float32
     found = []
     for method in compiled.outputs:
@@ -249,44 +268,14 @@ def compared(model: Any, compiled: CompiledPipeline, rows: Any, name: str) -> li
                 getattr(compiled, method),
                 narrow=narrow,
                 rounds=rounds,
-                far=far,
-                alike=lambda method=method: [getattr(other, method) for other in _alike(compiled, narrow=narrow)],
+                otherwise=lambda method=method: getattr(rounded_otherwise(compiled), method),
             )
-            none = take(rows, np.arange(0))
             if name == "training":
-                getattr(compiled, method)(none)
+                some, none = (pieces(getattr(compiled, method)(take(rows, np.arange(count)))) for count in (1, 0))
+                if [one.shape[1:] for one in some] != [one.shape[1:] for one in none] or len(none[0]):
+                    found.append(Difference("shape", 0, f"{method} of no row: {none[0].shape}"))
         except (CrashError, TypeError, RuntimeError, IndexError) as error:
             found.append(Difference("crash", 0, f"{method}: {type(error).__name__}: {error}"[:300]))
-    return found
-
-
-def _operators(compiled: CompiledPipeline) -> set[str]:
-    return {type(node.operator).__name__ for node in compiled.program.nodes}
-
-
-def _ordinary(rows: Any) -> float:
-    """The size of a table's numbers, whatever is to hurt among them."""
-    numbers = rows.select_dtypes("number").to_numpy() if hasattr(rows, "iloc") else rows
-    if numbers.dtype.kind != "f" or not np.isfinite(numbers).any():
-        return 1.0
-    return float(max(np.median(np.abs(numbers[np.isfinite(numbers)])), 1e-3))
-
-
-def _alike(compiled: CompiledPipeline, *, narrow: bool) -> list[CompiledPipeline]:
-    """Programs whose products have weights that are an ulp off: their answers say what rounding may do."""
-    document, arrays = compiled.program.document()
-    sums = {node["name"] for node in document["nodes"] if node["operator"] == "Linear"}
-    random = np.random.default_rng(0)
-    size = np.finfo(np.float32 if narrow else np.float64).eps
-    found = []
-    for _ in range(_ALIKE if sums else 0):
-        moved = {
-            name: (array * (1 + size * random.uniform(-1, 1, array.shape))).astype(array.dtype)
-            if name.partition("/")[0] in sums and array.dtype.kind == "f"
-            else array
-            for name, array in arrays.items()
-        }
-        found.append(CompiledPipeline(Program.of_document(document, moved), tree_strategy=compiled.tree_strategy))
     return found
 
 
@@ -295,9 +284,9 @@ def _is_narrow(model: Any) -> bool:
     return "XGB" in text or "CatBoost" in text or "xgboost" in text
 
 
-def tables_of(seed: int, model: Any, table: Table) -> Iterator[tuple[str, Any]]:
+def tables_of(seed: list[int], model: Any, table: Table) -> Iterator[tuple[str, Any]]:
     """Tables to compare on: training rows, numbers where answers change, what is to hurt; in both precisions."""
-    random = np.random.default_rng([seed, 99])
+    random = np.random.default_rng(seed)
     training = take(table.rows, np.arange(min(60, height(table.rows))))
     yield "training", training
     yield "one row", take(training, [0])
@@ -319,80 +308,6 @@ def tables_of(seed: int, model: Any, table: Table) -> Iterator[tuple[str, Any]]:
         other = np.float64 if hurt.dtype == np.float32 else np.float32
         yield f"nasty, {other.__name__}", hurt.astype(other)
         yield f"training, {other.__name__}", training.astype(other)
-
-
-def shrunk(seed: int) -> str:
-    """Find the smallest pipeline that is wrong still, and the row that shows it."""
-    verdict = Verdict(seed, "unfitted")
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        fitted = _fitted(seed, verdict)
-        if fitted is None:
-            return verdict.text
-        draw, table = fitted
-        found = _first_wrong(seed, draw, table)
-        if found is None:
-            return "nothing is wrong"
-        smaller = True
-        while smaller:
-            smaller = False
-            for candidate in _simpler(draw.model):
-                with contextlib.suppress(Exception):
-                    tried = replace(draw, model=fit(candidate, table))
-                    again = _first_wrong(seed, tried, table)
-                    if again is not None:
-                        draw, found, smaller = tried, again, True
-                        break
-    return f"{_shown(draw.model)}\n{found}"
-
-
-def _first_wrong(seed: int, draw: Draw, table: Table) -> str | None:
-    try:
-        model, compiled = compiled_of(draw, table)
-    except UnsupportedOperatorError:
-        return None
-    except Exception as error:  # noqa: BLE001 - that is what is wrong
-        return f"compile_pipeline: {type(error).__name__}: {error}"[:400]
-    for name, rows in tables_of(seed, model, table):
-        for found in compared(model, compiled, rows, name):
-            if found.kind not in HARMLESS:
-                row = take(rows, [found.row])
-                numbers = row.to_dict("records") if hasattr(row, "iloc") else f"{row.tolist()} ({row.dtype})"
-                return f"{name}, row {found.row}: {found.text} ({found.kind})\nrow: {numbers}"
-    return None
-
-
-def _simpler(model: Any) -> Iterator[Any]:  # noqa: C901, PLR0912 - a case a kind of model
-    """Models that are a step towards something smaller."""
-    if isinstance(model, Pipeline):
-        yield from (step for _, step in model.steps if hasattr(step, "fit"))
-        for place in range(len(model.steps)) if len(model.steps) > 2 else ():
-            yield Pipeline([step for own, step in enumerate(model.steps) if own != place])
-        for place, (name, step) in enumerate(model.steps):
-            for simpler in _simpler(step) if hasattr(step, "get_params") else ():
-                yield Pipeline([*model.steps[:place], (name, simpler), *model.steps[place + 1 :]])
-        return
-    for option in ("estimator", "regressor"):
-        inner = model.get_params(deep=False).get(option)
-        if hasattr(inner, "fit"):
-            yield inner
-            yield from (clone(model).set_params(**{option: simpler}) for simpler in _simpler(inner))
-    for option in ("estimators", "transformers", "transformer_list"):
-        for entry in model.get_params(deep=False).get(option) or ():
-            if hasattr(entry[1], "fit"):
-                yield entry[1]
-    fresh: Callable[[], Any] = type(model)
-    with contextlib.suppress(TypeError):
-        defaults = fresh().get_params(deep=False)
-        for option, value in model.get_params(deep=False).items():
-            if option in defaults and repr(defaults[option]) != repr(value) and option not in _KEPT:
-                yield clone(model).set_params(**{option: defaults[option]})
-    for option, least in (("n_estimators", 1), ("max_iter", 1), ("max_depth", 1)):
-        if isinstance(value := model.get_params(deep=False).get(option), int) and value > least:
-            yield clone(model).set_params(**{option: least})
-
-
-_KEPT = frozenset({"random_state", "n_estimators", "n_jobs", "verbose", "silent", "max_iter"})
 
 
 def _shown(model: Any) -> str:

@@ -29,6 +29,7 @@ __all__ = ["Draw", "Kind", "draw_pipeline", "known_kinds"]
 _LIBRARIES = ("sklearn", "lightgbm", "xgboost", "catboost")
 # Of these a Booster is taken once they are fitted.
 _BOOSTERS = {"lightgbm.Booster": "LGBM", "xgboost.Booster": "XGB", "catboost.CatBoost": "CatBoost"}
+_ONNX = 0.12
 _UFUNCS = (None, np.abs, np.exp, np.log1p, np.sqrt, np.tanh, np.square, np.sign)
 _OWN = frozenset({"Pipeline", "FeatureUnion", "ColumnTransformer"})
 _TEXTS = frozenset({"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"})
@@ -71,15 +72,15 @@ class Draw:
         ``"numbers"``, ``"mixed"`` or ``"documents"``.
     focus : str
         The class that the draw began with.
-    booster : bool
-        Whether the library's Booster is compiled, once the model is fitted.
+    form : str
+        What is compiled once the model is fitted: ``"itself"``, its ``"booster"``, or what it becomes as ``"onnx"``.
     """
 
     model: Any
     task: str
     table: str
     focus: str
-    booster: bool = False
+    form: str = "itself"
 
 
 @cache
@@ -171,8 +172,12 @@ class _Drawer:
                 steps[-1] = self._meta(self._one(metas), task, steps[-1])
         model = steps[0] if len(steps) == 1 else Pipeline([(f"s{place}", step) for place, step in enumerate(steps)])
         library = focus.name.partition(".")[0]
-        booster = model is steps[-1] and library in {"lightgbm", "xgboost"} and self._likely(0.25)
-        return Draw(model, task, table, focus.name, booster and f"{library}.Booster" in parsed_classes())
+        form = "itself"
+        if table == "numbers" and self._likely(_ONNX):
+            form = "onnx"
+        elif model is steps[-1] and library in {"lightgbm", "xgboost"} and self._likely(0.25):
+            form = "booster"
+        return Draw(model, task, table, focus.name, form)
 
     def _model(self, task: str) -> Any:
         return self._build(self._one(self._of["classifier" if task == "classify" else "regressor"]))

@@ -51,6 +51,7 @@ from ._output import Output
 from ._plan import BACKENDS, Plan, make_plan
 from ._program import INPUT, Node, Program
 from ._ranks import GatherElements, TopK
+from ._reading import NarrowIntegers
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._texts import Bag, Damped, HasText, SparseRows
@@ -108,6 +109,7 @@ __all__ = [
     "LogSoftmax",
     "Missing",
     "Monomials",
+    "NarrowIntegers",
     "NearestFill",
     "Neighbors",
     "Node",

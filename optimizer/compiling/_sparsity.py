@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ._arithmetic import Arithmetic, Linear
 from ._columns import Concatenate, Finite
 from ._errors import UnsupportedOperatorError
+from ._reading import NarrowIntegers
 from ._texts import Bag, HasText
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def keeps_sparse(operator: Operator) -> bool:
     """Whether an operator gives a sparse table for one: zeros stay zeros."""
     if isinstance(operator, Arithmetic):
         return operator.kind in {"multiply", "divide"}
-    return isinstance(operator, Bag | Concatenate | Finite | HasText)
+    return isinstance(operator, Bag | Concatenate | Finite | HasText | NarrowIntegers)
 
 
 def sparse_nodes(program: Program) -> frozenset[str]:

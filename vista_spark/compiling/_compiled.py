@@ -10,6 +10,7 @@ import numpy as np
 
 from optimizer.compiling import Trees, make_plan, sparse_nodes
 from udfs.compiling import ColumnReader, Tables, from_bytes, read_numbers, to_bytes
+from vista_spark.compiling._integers import check_integers, narrows_integers, underscored
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -239,16 +240,17 @@ class CompiledPipeline:
         return self.program.width == 1 and bool(self.program.categories.get(0, frozenset()) & {list, dict})
 
     @cached_property
+    def _narrows(self) -> str | None:
+        return narrows_integers(self.program)
+
+    @cached_property
     def _reader(self) -> ColumnReader:
         return ColumnReader(self.program)
 
     def _tables(self, table: Any) -> Tables:
         """The table as float32 or float64, its columns in the model's order, and codes of its texts."""
         if hasattr(table, "columns") and self.columns is not None:
-            missing = [name for name in self.columns if name not in table.columns]
-            if missing:
-                raise ColumnError(f"columns {', '.join(map(repr, missing))} are missing: the model was fitted on them")
-            table = table[list(self.columns)]
+            table = self._chosen(table, self.columns)
         if not hasattr(table, "dtype") and not hasattr(table, "iloc") and self._reads_lists:
             table = [table] if isinstance(table, dict) else list(table)
             table = np.array([*table, None], object)[:-1]  # a column of lists, of whatever length
@@ -263,9 +265,20 @@ class CompiledPipeline:
             raise ColumnError(f"a table of shape {rows.shape}; the model takes (rows, {self.program.width})")
         if hasattr(rows, "iloc"):
             return self._of_frame(rows)
+        if self._narrows is not None:
+            check_integers(rows, self._narrows)
         if rows.dtype.kind in "biuf" and not self.program.host:
             return Tables(read_numbers(rows), ())
         return self._reader.read(list(rows.T))
+
+    def _chosen(self, frame: Any, names: tuple[str, ...]) -> Any:
+        """The model's columns of a frame, in its order."""
+        if self._narrows is not None:
+            frame = underscored(frame, names)
+        missing = [name for name in names if name not in frame.columns]
+        if missing:
+            raise ColumnError(f"columns {', '.join(map(repr, missing))} are missing: the model was fitted on them")
+        return frame[list(names)]
 
     def _of_frame(self, frame: Any) -> Tables:
         """A frame's columns, each with its own type."""

@@ -131,3 +131,11 @@ def test_what_is_refused() -> None:
         compile_pipeline(Regressor(cat_features=[0]).fit(coded, SPECIES))
     with pytest.raises(InvalidArgumentError, match="fit it first"):
         compile_pipeline(Classifier())
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_table_that_the_library_made_read_only() -> None:
+    table = TABLE.copy()
+    model = Classifier().fit(table, SPECIES)
+    table.setflags(write=False)
+    assert (compile_pipeline(model).predict(table) == model.predict(table)[:, 0]).all()

@@ -12,12 +12,14 @@ import pytest
 lightgbm = pytest.importorskip("lightgbm")
 
 from sklearn.datasets import load_iris
+from sklearn.feature_selection import SelectKBest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tree_agreement import agree, holes, near_thresholds, strange
 
 from optimizer.compiling import STRATEGIES, UnsupportedOperatorError
 from vista_spark.compiling import compile_pipeline, read_model
+from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -201,3 +203,26 @@ def test_what_is_refused() -> None:
         compile_pipeline(Classifier().fit(texts, SPECIES))
     model = Classifier().fit(coded, SPECIES)
     assert (compile_pipeline(model).predict(coded.astype(float)) == model.predict(coded)).all()
+
+
+def test_whole_numbers_of_an_array_that_the_library_would_round() -> None:
+    """It reads integers of an array as float32, those of a DataFrame and floats as they are."""
+    whole = DRAW.integers(2**24 - 50, 2**24 + 50, (200, 2))
+    model = Regressor(min_child_samples=1).fit(whole.astype(float), whole[:, 0] % 7)
+    compiled = compile_pipeline(model)
+    for rows in (whole.astype(float), pd.DataFrame(whole), whole[(whole % 2 == 0).all(axis=1)]):
+        np.testing.assert_array_equal(compiled.predict(rows), model.predict(rows))
+    for refused in (compiled, compile_pipeline(make_pipeline(SelectKBest(k=1), model).fit(whole, whole[:, 0] % 7))):
+        with pytest.raises(InvalidArgumentError, match=r"LightGBM rounds whole numbers .* which has no 1677"):
+            refused.predict(whole)
+    scaled = make_pipeline(StandardScaler(), Regressor()).fit(whole, whole[:, 0] % 7)
+    np.testing.assert_array_equal(compile_pipeline(scaled).predict(whole), scaled.predict(whole))
+
+
+def test_columns_with_spaces_which_the_library_writes_otherwise() -> None:
+    table = pd.DataFrame(IRIS, columns=["sepal length", "sepal_width", "petal  length", "é"])
+    model = Classifier().fit(table, SPECIES)
+    for compiled in (compile_pipeline(model), compile_pipeline(model.booster_)):
+        np.testing.assert_array_equal(compiled.apply(table[table.columns[::-1]]), model.predict(table, pred_leaf=True))
+        with pytest.raises(ColumnError, match="sepal_length"):
+            compiled.apply(table.rename(columns={"sepal length": "length"}))

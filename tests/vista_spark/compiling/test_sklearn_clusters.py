@@ -65,3 +65,12 @@ def test_what_predicts_nothing_is_refused() -> None:
     model = AffinityPropagation(affinity="precomputed", random_state=0).fit(-np.abs(table @ table.T))
     with pytest.raises(UnsupportedOperatorError, match="AffinityPropagation with no centres"):
         compile_pipeline(model)
+
+
+def test_bisections_beyond_all_floats() -> None:
+    """Both squares are infinite there, or no number: the library goes left."""
+    table = load_iris().data
+    model = BisectingKMeans(5, random_state=0).fit(table)
+    great = np.vstack([table * scale for scale in (1e154, 1e300, -1e300, 1.7e307)])
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(compile_pipeline(model).predict(great), model.predict(great))

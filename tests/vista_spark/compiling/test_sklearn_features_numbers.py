@@ -114,6 +114,13 @@ def test_rows_are_transformed_as_by_the_library(model: Any, train: Any, table: A
     same(model, train, table)
 
 
+def test_a_denormal_float32_has_a_spectrum() -> None:
+    rows = np.full((1, 2), 1e-45, np.float32)
+    model = AdditiveChi2Sampler(sample_steps=3).fit(rows)
+    assert model.transform(rows)[:, 2:].all()
+    np.testing.assert_allclose(compile_pipeline(model).transform(rows), model.transform(rows), rtol=1e-5)
+
+
 @pytest.mark.parametrize("encode", ["ordinal", "onehot", "onehot-dense"])
 @pytest.mark.parametrize("strategy", ["uniform", "quantile", "kmeans"])
 def test_bins(encode: str, strategy: str) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
 from optimizer.compiling import UnsupportedOperatorError
@@ -43,6 +45,13 @@ def test_many_classes(model: Any) -> None:
     table, labels = load_digits(return_X_y=True)
     model.fit(table[:300], labels[:300])
     agree(model, table[200:700])
+
+
+@pytest.mark.parametrize("model", [SVC(), NuSVC(nu=0.1), SVR(kernel="poly"), OneClassSVM(nu=0.2)], ids=str)
+def test_fitted_on_sparse_rows(model: Any) -> None:
+    """After an encoder the vectors and their weights are sparse."""
+    table, labels = load_iris(return_X_y=True)
+    agree(make_pipeline(OneHotEncoder(handle_unknown="ignore"), model).fit(table[::2], labels[::2]), table)
 
 
 def test_votes_that_are_equal_go_to_the_first_class() -> None:

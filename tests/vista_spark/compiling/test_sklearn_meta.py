@@ -199,6 +199,12 @@ def test_several_labels_a_row(model: Any) -> None:
     assert compiled.predict(table[:0]).shape == (0, 3)
 
 
+def test_beside_a_great_score_all_codes_are_equally_near() -> None:
+    table, labels = load_iris(return_X_y=True)
+    model = OutputCodeClassifier(LOGISTIC, code_size=3, random_state=0).fit(table, labels)
+    agree(model, np.concatenate([table, table * 1e30, -table * 1e30]))
+
+
 @pytest.mark.parametrize(
     "model",
     [MultiOutputClassifier(TREE), SEVERAL[7], SEVERAL[8], DummyClassifier(strategy="constant", constant=["b", "yyyy"])],

@@ -164,6 +164,7 @@ def test_estimators_stop_at_the_best_iteration_and_boosters_do_not() -> None:
     booster, rows = model.get_booster(), xgboost.DMatrix(ASKED)
     compiled = compile_pipeline(booster)
     np.testing.assert_array_equal(compiled.apply(ASKED), booster.predict(rows, pred_leaf=True))
+    assert compiled.apply(ASKED).dtype == booster.predict(rows, pred_leaf=True).dtype
     np.testing.assert_allclose(compiled.predict(ASKED), booster.predict(rows), rtol=1e-5)
 
 
@@ -213,3 +214,16 @@ def test_what_is_refused() -> None:
         compile_pipeline(Classifier(enable_categorical=True).fit(frame, SPECIES))
     with pytest.raises(InvalidArgumentError, match="fit it first"):
         compile_pipeline(Classifier())
+
+
+def test_estimators_take_infinities_for_predictions_and_not_for_leaves() -> None:
+    model = Classifier().fit(MISSING, SPECIES)
+    compiled = compile_pipeline(model)
+    for number in (np.inf, -np.inf, 1e39):
+        row = TABLE[:1].copy()
+        row[0, 1] = number
+        np.testing.assert_array_equal(compiled.predict(row), model.predict(row))
+        with pytest.raises(xgboost.core.XGBoostError):
+            model.apply(row)
+        with pytest.raises(InvalidArgumentError, match="row 0 has an infinity"):
+            compiled.apply(row)

@@ -165,8 +165,8 @@ def _joined(parts: list[torch.Tensor]) -> NDArray[Any]:
 def _tensor(part: NDArray[Any] | SparseRows) -> torch.Tensor:
     if isinstance(part, SparseRows):
         return sparse_tensor(part)
-    # Arrow's numbers are read-only, which torch warns of.
-    return torch.from_numpy(np.ascontiguousarray(part) if part.flags.writeable else part.copy())
+    # CatBoost makes the tables that it has seen read-only, and torch warns of such.
+    return torch.from_numpy(np.require(part, requirements=["C", "W"]))
 
 
 def reason_of(rule: Finite | HasText | Known | Reject | Within) -> str:

@@ -72,8 +72,10 @@ class AdditiveChi2Module(torch.nn.Module):
         parts = [torch.sqrt(safe * self.interval)]
         logs = self.interval * torch.log(safe)
         for step in range(1, self.steps):
-            factor = torch.sqrt(2 * safe * self.interval / np.cosh(np.pi * step * self.interval))
-            parts += [factor * torch.cos(step * logs), factor * torch.sin(step * logs)]
+            # numpy divides by a float64: of a denormal float32, something is left.
+            wide = (2 * safe * self.interval).to(torch.float64)
+            factor = torch.sqrt(wide / np.cosh(np.pi * step * self.interval))
+            parts += [(factor * wave(step * logs)).to(x.dtype) for wave in (torch.cos, torch.sin)]
         return torch.cat([torch.where(there, part, torch.zeros_like(part)) for part in parts], dim=1)
 
 

@@ -56,5 +56,8 @@ class LinkModule(torch.nn.Module):
         return self.function(x)
 
 
-MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {ops.Link: LinkModule}
+MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
+    ops.Link: LinkModule,
+    ops.NarrowIntegers: lambda _: torch.nn.Identity(),
+}
 """How to make the module of an operator, by its class."""

@@ -12,6 +12,7 @@ from optimizer.compiling import (
     Concatenate,
     Leaves,
     LinearLeaves,
+    NarrowIntegers,
     Replace,
     Select,
     Trees,
@@ -40,7 +41,7 @@ def lower_trees(model: ModelText, build: Builder, table: str) -> tuple[str, str]
     left: it reads a column that holds 1 for a member, and has its children changed over.
     """
     _check_pandas(model)
-    columns = _Columns(model, build, table)
+    columns = _Columns(model, build, build.add(NarrowIntegers("LightGBM"), table))
     grown = model.trees
     sizes = np.array([2 * len(tree.value) - 1 for tree in grown])
     starts = np.cumsum(sizes) - sizes

@@ -37,7 +37,7 @@ def classes_of_scores(model: Any, build: Builder, scores: str, *, or_equal: bool
 
 def plain(array: Any) -> np.ndarray[Any, Any]:
     """Copy an array of the model's into one of ours, of float32 or float64."""
-    own = np.array(array)
+    own = np.array(array.toarray() if hasattr(array, "toarray") else array)
     return own if own.dtype == np.float32 else own.astype(np.float64)
 
 

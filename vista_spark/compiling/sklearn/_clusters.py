@@ -12,7 +12,6 @@ from optimizer.compiling import (
     Cast,
     Clip,
     Combine,
-    Compare,
     Distances,
     Function,
     Linear,
@@ -112,11 +111,10 @@ def lower_bisecting(model: Any, build: Builder, table: str) -> Mapping[str, Outp
 
 
 def _lead(build: Builder, rows: str, forks: list[tuple[NDArray[Any], NDArray[Any]]]) -> str:
-    """Give for each fork 1 where the left centre is as near as the right one, or nearer, else 0; as the library."""
+    """Give for each fork 0 where the right centre is nearer than the left one, else 1: beyond all floats, too."""
     left, right = (np.stack([fork[side] for fork in forks]) for side in (0, 1))
     scores = [build.add(Linear((-2 * side).T.copy(), (side * side).sum(axis=1)), rows) for side in (left, right)]
-    # The difference of two floats is zero only where they are equal.
-    return build.add(Compare(float(np.nextafter(0, -1))), build.add(Combine("subtract"), scores[1], scores[0]))
+    return build.add(Function("not"), build.add(Combine("less"), scores[1], scores[0]))
 
 
 def _means(model: Any, build: Builder, table: str, centers: NDArray[Any]) -> dict[str, Output]:

@@ -122,8 +122,6 @@ def _with_confidence(build: Builder, votes: str, scores: str, pairs: list[tuple[
 def _kernel(model: Any, build: Builder, table: str) -> str:
     if not isinstance(model.kernel, str) or model.kernel == "precomputed":
         raise refuse(model, f"kernel={model.kernel!r}")
-    if model._sparse:  # noqa: SLF001
-        raise refuse(model, "sparse training data")
     rows = build.add(Cast("float64"), checked(model, build, table))
     return kernel(
         model,

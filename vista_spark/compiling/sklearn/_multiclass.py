@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Above, Cast, Complement, Constant, Linear, Output, Pairwise, Shares
+from optimizer.compiling import Above, Cast, Complement, Constant, Output, Pairwise, Shares
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import refuse
+from vista_spark.compiling.sklearn._clusters import nearest
 from vista_spark.compiling.sklearn._members import binary_score, chosen, column, joined, member, numbers
 
 if TYPE_CHECKING:
@@ -84,13 +85,12 @@ def lower_one_against_one(model: Any, build: Builder, table: str) -> Mapping[str
 
 @parser("sklearn.OutputCodeClassifier")
 def lower_codes(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
-    """Lower the class whose code is nearest: the row's own norm is the same for all of them."""
+    """Lower the class whose code is nearest, as the library does: beside a great score all codes are equally near."""
     scores = joined(
         build, [build.add(Cast("float64"), binary_score(model, one, build, table)) for one in model.estimators_]
     )
-    codes = np.asarray(model.code_book_, np.float64)
-    near = build.add(Linear(2 * codes.T, -np.square(codes).sum(axis=1)), scores)
-    return {"predict": chosen(build, near, model.classes_)}
+    place = nearest(build, scores, np.asarray(model.code_book_, np.float64))
+    return {"predict": Output(place, flat=True, labels=np.asarray(model.classes_))}
 
 
 def _threshold(model: Any) -> float:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Above, ArgMax, Compare, Complement, Link, Output, UnsupportedOperatorError
+from optimizer.compiling import (
+    Above,
+    ArgMax,
+    Compare,
+    Complement,
+    Function,
+    Link,
+    Output,
+    Reject,
+    UnsupportedOperatorError,
+)
 from vista_spark.compiling._registry import parser, register
 from vista_spark.compiling.xgboost._document import ModelDocument
 from vista_spark.compiling.xgboost._trees import lower_linear, lower_trees, read_rows
@@ -95,8 +105,12 @@ def _lower(model: ModelDocument, build: Builder, table: str) -> tuple[str, dict[
     if model.weights is not None:
         return lower_linear(model, build, rows), {}
     scores, leaves = lower_trees(model, build, rows)
-    # Of one tree, the library gives a number a row.
-    return scores, {"apply": Output(leaves, flat=len(model.trees) == 1)}
+    if not model.refuses_infinities:
+        # An estimator predicts from the array itself, and finds leaves by a DMatrix, which refuses infinities.
+        great = build.add(Compare(float(np.finfo(np.float32).max)), build.add(Function("abs"), rows))
+        leaves = build.add(Reject("an infinity in float32, which XGBoost's apply does not take"), leaves, great)
+    # As the library gives them: floats, and of one tree a number a row.
+    return scores, {"apply": Output(leaves, flat=len(model.trees) == 1, dtype="float32")}
 
 
 def _converted(model: ModelDocument, build: Builder, scores: str) -> str:

@@ -1,0 +1,49 @@
+"""What LightGBM makes of a table before it looks at it: of whole numbers in arrays, and of names of columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.compiling import INPUT, Finite, NarrowIntegers, Select
+from vista_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from optimizer.compiling import Program
+
+__all__ = ["check_integers", "narrows_integers", "underscored"]
+
+
+def narrows_integers(program: Program) -> str | None:
+    """Name the library that gets the table's own numbers, be they chosen or checked before, and narrows integers."""
+    nodes = {node.name: node for node in program.nodes}
+    for node in program.nodes:
+        name = node.inputs[0] if isinstance(node.operator, NarrowIntegers) else ""
+        while name in nodes and isinstance(nodes[name].operator, Select | Finite):
+            name = nodes[name].inputs[0]
+        if name == INPUT:
+            return str(getattr(node.operator, "who", ""))
+    return None
+
+
+def check_integers(rows: Any, who: str) -> None:
+    """Refuse whole numbers of an array that are no float32: the library would round them, and floats it would not.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is one.
+    """
+    wide = rows.dtype.kind in "iu" and rows.astype(np.float64) != rows.astype(np.float32)
+    if np.any(wide):
+        raise InvalidArgumentError(
+            f"{who} rounds whole numbers of an array to float32, which has no {rows[wide][0]}: give an array of floats"
+        )
+
+
+def underscored(table: Any, known: tuple[str, ...]) -> Any:
+    """Rename columns of a DataFrame whose spaces the library has written as underscores."""
+    there = set(map(str, table.columns))
+    spaced = {name: str(name).replace(" ", "_") for name in table.columns if name not in known}
+    return table.rename(columns={name: new for name, new in spaced.items() if new not in there})
