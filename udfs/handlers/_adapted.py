@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +28,7 @@ __all__ = [
     "check_frozen",
     "frozen_hash",
     "trained_whole",
+    "unchanged",
     "with_columns",
 ]
 
@@ -206,6 +207,25 @@ def with_columns(graph: LayerGraph, inputs: Sequence[TensorSpec], columns: Seque
             layers.append(Layer(layer.name, layer.op, (), spec.shape, spec.dtype, fingerprint=f"column:{column}"))
         else:
             layers.append(layer)
+    return LayerGraph(layers, graph.outputs)
+
+
+def unchanged(graph: LayerGraph, constant: frozenset[str] | None) -> LayerGraph:
+    """Take for frozen only what was in all phases before: a block that learned or moved is another one in each run.
+
+    Parameters
+    ----------
+    graph : LayerGraph
+        In a phase of a freezing schedule.
+    constant : frozenset of str or None
+        :attr:`Cut.constant` of the phase before; ``None`` in the first one.
+    """
+    if constant is None:
+        return graph
+    layers = [
+        replace(layer, frozen=layer.frozen and (layer.op == "input" or graph.expression(layer.name) in constant))
+        for layer in graph
+    ]
     return LayerGraph(layers, graph.outputs)
 
 

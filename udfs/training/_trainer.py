@@ -45,7 +45,7 @@ class ModelTrainer:
         A freezing schedule: from an epoch on (the first is 0), all up to and including a module does not learn;
         ``None`` freezes nothing. ``{0: "encoder.layer.5", 2: "encoder.layer.3"}`` is gradual unfreezing,
         ``{2: "features.4"}`` progressive freezing. The model and its optimizer are built with all that learns in any
-        phase. Torch only.
+        phase. Of Keras a layer by its name, one within a model by ``"base/block_3"``; TensorFlow alone.
 
     Raises
     ------

@@ -395,10 +395,3 @@ def test_a_phase_in_which_nothing_learns_is_an_error() -> None:
 def test_a_layer_that_is_never_called_is_an_error() -> None:
     with pytest.raises(TrainerError, match="never calls 'trunk'"):
         unit(opened(net := Net(), net.parameters(), {0: "trunk"}), 0, 0)
-
-
-def test_keras_says_that_it_has_no_schedules() -> None:
-    keras = pytest.importorskip("keras")
-    net = keras.Sequential([keras.Input((WIDTH,)), keras.layers.Dense(3, name="top")])
-    with pytest.raises(TrainerError, match="freeze_until: keras has no freezing schedules"):
-        ModelTrainer(model=net, optimizer="sgd", loss="mse", freeze_until={0: "top"})

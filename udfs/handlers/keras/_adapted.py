@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from keras.layers import Lambda
 
 from optimizer.errors import GraphError
 from optimizer.graph import frontier, materialisable
-from udfs.handlers._adapted import OpenedModel, frozen_hash, trained_whole, with_columns
+from udfs.handlers._adapted import Cut, OpenedModel, frozen_hash, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._records import check_trunk
 from udfs.handlers.keras._apart import keeps_records_apart
@@ -66,10 +66,29 @@ def open_adapted(
     session = BranchSession(trainer, placed)
     slots = _slots(session)
     try:
-        _check_own(trainer.model)
+        _check_own(trainer)
         return _opened(trainer, session, inputs, columns, device, slots)
     except (UntraceableModelError, GraphError) as error:
         return trained_whole(session, trainer, inputs, columns, str(error), slots=slots)
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """A model in one phase of its freezing schedule, cut where ends what has been frozen in all phases so far.
+
+    Parameters
+    ----------
+    cut : Cut
+        With its graph, whose frozen layers are those of all phases so far.
+    branch : tuple or None
+        As for :meth:`BranchSession.open`.
+    moving : frozenset of int
+        Ids of the variables that training moves without a gradient.
+    """
+
+    cut: Cut
+    branch: tuple[Callable[..., list[Any]], list[int]] | None
+    moving: frozenset[int]
 
 
 def _opened(
@@ -80,25 +99,58 @@ def _opened(
     device: str,
     slots: int,
 ) -> Adapted:
+    phases: list[_Phase] = []
+    learned: frozenset[int] = frozenset()
+    for epoch in sorted({0, *trainer.freeze_until}):
+        with session.phase(epoch) as learning:
+            learned |= learning
+            constant = None if not phases else phases[-1].cut.constant
+            phases.append(_phase(trainer.model, (inputs, columns, device), epoch, learned, constant))
+    first, last = phases[0].cut, phases[-1].cut
+    session.open(
+        [phase.branch for phase in phases],
+        frozenset[int]().union(*(phase.moving for phase in phases)),
+        frozen_hash(last.graph, last.feeds),
+    )
+    return OpenedModel(
+        first.graph,
+        first.feeds,
+        slots,
+        "",
+        trainer.model,
+        session,
+        trainer,
+        traced=first.traced,
+        phases=tuple(phase.cut for phase in phases) if trainer.freeze_until else (),
+    )
+
+
+def _phase(
+    model: Any,
+    described: tuple[Sequence[TensorSpec], Sequence[str], str],
+    epoch: int,
+    learned: frozenset[int],
+    constant: frozenset[str] | None,
+) -> _Phase:
+    """Trace a model as it trains in a phase; `constant` are the layers that no phase before has changed."""
+    inputs, columns, device = described
     # The session divides pixels by 255.
     read = [replace(spec, dtype="float32") if spec.dtype == "uint8" else spec for spec in inputs]
-    captured = capture(trainer.model, read, training=True)
-    measures = _measured(captured, read, trainer.model)
+    captured = capture(model, read, training=True)
+    measures = _measured(captured, read, model)
     traced = KerasModel(captured, read, device)
-    traced.graph = layer_graph(captured, measures, session.learning)
-    _check_effects(captured, measures[0], traced.graph)
-    shown = with_columns(traced.graph, inputs, columns)
+    traced.graph = layer_graph(captured, measures, learned)
+    shown = unchanged(with_columns(traced.graph, inputs, columns), constant)
+    _check_effects(captured, measures[0], shown)
+    moving = frozenset[int]().union(*(effects.moves for effects in measures[0].effects))
     feeds = frontier(shown)
     if set(feeds) == set(shown.inputs):
-        feeds = shown.inputs
-    else:
-        run = traced.branch(feeds)
-        if not all(map(keeps_records_apart, traced.trunk(feeds))):
-            check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
-        session.train_branch(run, [place for place, name in enumerate(feeds) if name in shown.inputs])
-    moving = frozenset[int]().union(*(effects.moves for effects in measures[0].effects))
-    session.open(moving, frozen_hash(shown, feeds))
-    return OpenedModel(shown, feeds, slots, "", trainer.model, session, trainer, traced=traced)
+        return _Phase(Cut(epoch, shown, shown.inputs, traced), None, moving)
+    run = traced.branch(feeds)
+    if not all(map(keeps_records_apart, traced.trunk(feeds))):
+        check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
+    pixels = [place for place, name in enumerate(feeds) if name in shown.inputs]
+    return _Phase(Cut(epoch, shown, feeds, traced), (run, pixels), moving)
 
 
 def _measured(captured: Capture, inputs: Sequence[TensorSpec], model: Any) -> list[Measure]:
@@ -123,9 +175,13 @@ def _renamed(measured: Measure, names: Mapping[int, int]) -> Measure:
     return replace(measured, effects=effects)
 
 
-def _check_own(model: Any) -> None:
+def _check_own(trainer: Trainer) -> None:
     """Refuse a model that does more with a batch than Keras's own steps."""
-    kind = type(model)
+    model, kind = trainer.model, type(trainer.model)
+    if trainer.freeze_until and getattr(model.optimizer, "ema_overwrite_frequency", None):
+        raise UntraceableModelError(
+            "its optimizer overwrites weights with their averages (ema_overwrite_frequency), those of frozen layers too"
+        )
     if not is_functional(model):
         raise UntraceableModelError(
             f"{kind.__name__} has a call of its own, which may take another way in training: build the model with "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -12,7 +13,7 @@ from udfs.handlers.keras._modes import unfused
 from udfs.handlers.keras._session import KerasSession, scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -66,41 +67,84 @@ class BranchSession(KerasSession):
 
     def __init__(self, trainer: Trainer, placed: Callable[[], AbstractContextManager[None]]) -> None:
         super().__init__(trainer, placed)
+        # A network for each phase of the freezing schedule, and where it reads inputs; of the whole model None.
+        self._parts: list[tuple[Any, frozenset[int] | None]] = []
         self._pixels: frozenset[int] | None = None
         self._changing: frozenset[int] = frozenset()
         self._frozen: str | None = None
+        self._adopted = False
 
     @property
     def learning(self) -> frozenset[int]:
         """Ids of the variables that the optimizer changes."""
         return frozenset(map(id, self.model.trainable_variables))
 
-    def open(self, moving: Collection[int], frozen: str) -> None:
-        """Keep only what of the model changes from now on.
+    @contextmanager
+    def phase(self, epoch: int) -> Iterator[frozenset[int]]:
+        """Freeze what does not learn in an epoch while a block runs, which gets the ids of the variables that do."""
+        self._freezing.begin(epoch, self.model)
+        try:
+            yield self.learning
+        finally:
+            self._freezing.end()
+
+    def open(
+        self,
+        branches: Sequence[tuple[Callable[..., list[Any]], Collection[int]] | None],
+        moving: Collection[int],
+        frozen: str,
+    ) -> None:
+        """Train a part of the model from now on, and keep only what of it changes.
 
         Parameters
         ----------
+        branches : sequence
+            One for each phase of the freezing schedule, or one alone: what a :class:`Branch` runs, and the places among
+            what it reads where inputs of the model are, whose eight-bit pixels are scaled. ``None`` where it begins at
+            the inputs: the model itself trains.
         moving : collection of int
             Ids of the variables that training moves without a gradient.
         frozen : str
             Hash of all that does not change, without which a checkpoint is of no use.
         """
         self._changing, self._frozen = self.learning.union(moving), frozen
+        self._parts = [
+            (self.model, None) if branch is None else (self._compiled(branch[0]), frozenset(branch[1]))
+            for branch in branches
+        ]
+        self.follow(0)
 
-    def train_branch(self, run: Callable[..., list[Any]], pixels: Collection[int]) -> None:
-        """Train a part of the model from now on.
+    @property
+    def epoch(self) -> int:
+        """Epochs that are over."""
+        return self._epoch
 
-        Parameters
-        ----------
-        run : callable
-            As for :class:`Branch`.
-        pixels : collection of int
-            Places among what the part reads where inputs of the model are, whose eight-bit pixels are scaled.
-        """
+    @property
+    def adopted(self) -> bool:
+        """Whether it began with weights of another configuration, or of an earlier run."""
+        return self._adopted
+
+    def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
+        """Begin from the checkpoint of another configuration."""
+        super().adopt(state, optimizer=optimizer)
+        self._adopted = True
+
+    def follow(self, place: int) -> None:
+        """Train the part of another phase from now on."""
+        # A unit that is open would go on with another part's functions.
+        self._freezing.end()
+        self.network, self._pixels = self._parts[place]
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Take everything from a checkpoint's state."""
+        super().load(saved)
+        self._adopted = bool(saved.get("adopted"))
+
+    def _compiled(self, run: Callable[..., list[Any]]) -> Branch:
         branch = Branch(self.model, run)
         with self._placed():
             branch.compile(optimizer=self.model.optimizer, loss=self._trainer.loss, jit_compile=False)
-        self.network, self._pixels = branch, frozenset(pixels)
+        return branch
 
     def held(self) -> list[Any]:
         """List the variables that learn and those that move."""
@@ -110,7 +154,8 @@ class BranchSession(KerasSession):
 
     def state(self) -> dict[str, Any]:
         """Collect what a checkpoint has."""
-        return {**super().state(), "frozen": self._frozen}
+        told = {"adopted": self._adopted} if len(self._parts) > 1 else {}
+        return {**super().state(), "frozen": self._frozen, **told}
 
     def opened(self, state: bytes) -> dict[str, Any]:
         """Open a checkpoint that was made over the same frozen variables."""

@@ -39,6 +39,7 @@ class KerasFramework(Framework):
     suffix = ".keras"
     channels_last = True
     sample_weights = True
+    freezing_schedules = True
 
     def recognises(self, model: object) -> bool:
         """Whether it is a ``keras.Model``."""

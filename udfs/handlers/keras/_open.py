@@ -10,7 +10,7 @@ import keras
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["in_order", "inference", "is_functional", "opened", "symbols_of", "unnumbered"]
+__all__ = ["in_order", "inference", "is_functional", "is_numbered", "opened", "symbols_of", "unnumbered"]
 
 
 def in_order(outputs: Sequence[Any], known: Mapping[int, int]) -> list[Any]:
@@ -116,7 +116,14 @@ def unnumbered(operation: Any) -> str:
     >>> [unnumbered(layer) for layer in (keras.layers.Dense(2), keras.layers.Dense(2), keras.layers.ReLU(name="a"))]
     ['dense', 'dense', 'a']
     """
+    return _automatic(operation) if is_numbered(operation) else str(operation.name)
+
+
+def is_numbered(operation: Any) -> bool:
+    """Whether its name is the one that Keras gives, with or without a number."""
+    return re.fullmatch(rf"{re.escape(_automatic(operation))}(_\d+)?", str(operation.name)) is not None
+
+
+def _automatic(operation: Any) -> str:
     kind = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", type(operation).__name__)
-    automatic = re.sub(r"([a-z])([A-Z])", r"\1_\2", kind).lower()
-    name = str(operation.name)
-    return automatic if re.fullmatch(rf"{re.escape(automatic)}(_\d+)?", name) else name
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", kind).lower()

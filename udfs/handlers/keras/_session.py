@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
 from udfs.handlers.keras._adoption import adopt_state, adopt_weights, rate_places
+from udfs.handlers.keras._freezing import Freezing
 from udfs.handlers.keras._modes import frozen_in_inference
 from udfs.metrics import Sums, merge_sums, metric
 from udfs.packing import StateError, pack, unpack
@@ -73,6 +73,9 @@ class KerasSession:
             model.optimizer.build(model.trainable_variables)
         self._trainer = trainer
         self.model = model
+        self._epoch = 0
+        self._freezing = Freezing(trainer)
+        self._evaluations: dict[int, Callable[[Any, Any, Any], tuple[Any, Any]]] = {}
         self.sums = Sums([metric(wanted) for wanted in trainer.metrics])
         first = trainer.loss[0] if isinstance(trainer.loss, (list, tuple)) else trainer.loss
         self.threshold = 0.5 if _of_probabilities(first) else 0.0
@@ -102,11 +105,15 @@ class KerasSession:
             "optimizer_class": type(self.model.optimizer).__name__,
             "rates": rate_places(self.model.optimizer),
             "random": self.random,
+            "epoch": self._epoch,
         }
 
     def restore(self, state: bytes) -> None:
         """Continue from a checkpoint."""
-        saved = self.opened(state)
+        self.load(self.opened(state))
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Take everything from a checkpoint's state; StateError where it does not fit."""
         pairs = ((saved["model"], self.held()), (saved["optimizer"], self.model.optimizer.variables))
         for kept, variables in pairs:
             if [np.shape(value) for value in kept] != [tuple(variable.shape) for variable in variables]:
@@ -114,7 +121,7 @@ class KerasSession:
         for kept, variables in pairs:
             for value, variable in zip(kept, variables, strict=True):
                 variable.assign(value)
-        self.random = saved["random"]
+        self.random, self._epoch = saved["random"], saved.get("epoch", 0)
 
     def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration."""
@@ -126,6 +133,8 @@ class KerasSession:
                 adopt_weights(self.model, self.held(), saved)
         except (KeyError, TypeError) as error:
             raise StateError(f"a checkpoint of another model: {error}") from error
+        # A schedule of freezing goes on with a clone, and begins anew with weights alone.
+        self._epoch = saved.get("epoch", 0) if optimizer else 0
 
     def opened(self, state: bytes) -> dict[str, Any]:
         """Open a checkpoint."""
@@ -139,9 +148,12 @@ class KerasSession:
     def begin(self) -> None:
         """Begin a unit that is trained step by step."""
         self._loss_sum, self._rows, self._total = 0.0, 0, 0.0
+        self._freezing.end()
 
     def step(self, inputs: tuple[NDArray[Any], ...], labels: tuple[NDArray[Any], ...], weights: BatchWeights) -> None:
         """Take one step."""
+        if not self._freezing.begun:
+            self._freezing.begin(self._epoch, self.network)
         # Some releases of Keras give a batch's loss, others the mean since the last reset.
         self.network.reset_metrics()
         fed = _one_or_all(self.read(inputs))
@@ -154,8 +166,10 @@ class KerasSession:
         self._rows += len(inputs[0])
         self._total += weights.total
 
-    def end(self, *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:  # noqa: ARG002 - Keras counts steps alone
+    def end(self, *, ends_epoch: bool) -> dict[str, NDArray[np.float64]]:
         """Close the unit."""
+        self._epoch += ends_epoch
+        self._freezing.end()
         return {"loss": np.array([self._loss_sum, self._total], np.float64)}
 
     def evaluate(self, data: Rows) -> dict[str, NDArray[np.float64]]:
@@ -200,16 +214,17 @@ class KerasSession:
         """Compute a batch's loss and outputs in one forward pass."""
         inputs, labels = self._fed(data, picked)
         if type(self.network).test_step is keras.Model.test_step:
-            return self._step(inputs, labels, weights.relative)
+            return self._evaluation()(inputs, labels, weights.relative)
         # The author's own step says what the loss is, and gives no outputs.
         self.model.reset_metrics()
         loss = self.model.test_on_batch(inputs, labels, weights.relative, return_dict=True)["loss"]
         return loss, self.model.predict_on_batch(inputs) if self.sums.metrics else None
 
-    @cached_property
-    def _step(self) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-        """Keras's own ``test_step``, but with the outputs."""
+    def _evaluation(self) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+        """Give Keras's own ``test_step``, but with the outputs."""
         model = self.network
+        if id(model) in self._evaluations:
+            return self._evaluations[id(model)]
 
         def step(inputs: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
             outputs = model(inputs, **_not_training(model.call))
@@ -218,11 +233,12 @@ class KerasSession:
             loss = model.compute_loss(x=inputs, y=labels, y_pred=outputs, **given, **_not_training(model.compute_loss))
             return loss, outputs
 
-        if keras.backend.backend() != "tensorflow":
-            return step
-        import tensorflow as tf  # noqa: PLC0415 - Keras has others beneath it too
+        compiled: Callable[[Any, Any, Any], tuple[Any, Any]] = step
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf  # noqa: PLC0415 - Keras has others beneath it too
 
-        compiled: Callable[[Any, Any, Any], tuple[Any, Any]] = tf.function(step, reduce_retracing=True)
+            compiled = tf.function(step, reduce_retracing=True)
+        self._evaluations[id(model)] = compiled
         return compiled
 
     def predict(self, inputs: tuple[NDArray[Any], ...]) -> tuple[NDArray[np.float32], ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import GraphError
 from optimizer.graph import LayerGraph, frontier
-from udfs.handlers._adapted import Cut, OpenedModel, frozen_hash, trained_whole, with_columns
+from udfs.handlers._adapted import Cut, OpenedModel, frozen_hash, trained_whole, unchanged, with_columns
 from udfs.handlers._protocol import UntraceableModelError
 from udfs.handlers._records import check_trunk
 from udfs.handlers.torch._adoption import used_slots
@@ -116,7 +116,7 @@ def _phase(
     moving = _moving(module, measures[0])
     for first in (True, False) if len(session.losses) == 1 else (False,):
         outputs = traced.returned_layers(first=first)
-        shown = _unchanged(with_columns(LayerGraph(graph.layers, outputs), inputs, columns), constant)
+        shown = unchanged(with_columns(LayerGraph(graph.layers, outputs), inputs, columns), constant)
         feeds = frontier(shown)
         training = traced.branch(feeds, first=first)
         idle = _effectful(measures[0]) - training.meta["nodes"]
@@ -134,17 +134,6 @@ def _phase(
     inference = evaluated.branch(_matched(traced, evaluated, feeds), first=first)
     check_trunk(shown, traced, dict(zip(shown.inputs, read, strict=True)), feeds)
     return _Phase(Cut(epoch, shown, feeds, traced), Branch(traced, feeds, training, inference), moving)
-
-
-def _unchanged(graph: LayerGraph, constant: frozenset[str] | None) -> LayerGraph:
-    """Take for frozen only what was in all phases before: a block that learned or moved is another one in each run."""
-    if constant is None:
-        return graph
-    layers = [
-        replace(layer, frozen=layer.frozen and (layer.op == "input" or graph.expression(layer.name) in constant))
-        for layer in graph
-    ]
-    return LayerGraph(layers, graph.outputs)
 
 
 def _check_own(phase: _Phase, trainer: Trainer) -> None:
