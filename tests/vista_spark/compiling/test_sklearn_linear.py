@@ -89,7 +89,7 @@ def test_a_model_for_each_class_that_liblinear_left() -> None:
     old.classes_ = rest.classes_
     old.coef_ = np.concatenate([one.coef_ for one in rest.estimators_])
     old.intercept_ = np.concatenate([one.intercept_ for one in rest.estimators_])
-    with pytest.raises(UnsupportedOperatorError, match="solver='liblinear' and 3 classes, from a release before 1.8"):
+    with pytest.raises(UnsupportedOperatorError, match=r"solver='liblinear' and 3 classes, from a release before 1\.8"):
         compile_pipeline(old)
     old.get_params = lambda deep=True: {"multi_class": "deprecated"}  # noqa: ARG005 - a parameter of those releases
     compiled = compile_pipeline(old)
