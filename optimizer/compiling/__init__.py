@@ -46,6 +46,7 @@ from ._links import Link
 from ._operator import OPERATORS, Operator
 from ._output import Output
 from ._program import INPUT, Node, Program
+from ._reads import live_columns
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._texts import Bag, Damped, HasText, SparseRows
@@ -133,6 +134,7 @@ __all__ = [
     "Within",
     "choose_strategy",
     "keeps_sparse",
+    "live_columns",
     "sparse_nodes",
     "strategies_of",
 ]
