@@ -52,6 +52,7 @@ from ._plan import BACKENDS, Plan, make_plan
 from ._program import INPUT, Node, Program
 from ._ranks import GatherElements, TopK
 from ._reading import NarrowIntegers
+from ._reads import live_columns
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._texts import Bag, Damped, HasText, SparseRows
@@ -148,6 +149,7 @@ __all__ = [
     "eager_terms",
     "fit_costs",
     "keeps_sparse",
+    "live_columns",
     "make_plan",
     "scale_kernels",
     "shape_of",
