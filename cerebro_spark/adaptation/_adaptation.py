@@ -475,6 +475,9 @@ class Adaptation:
             self.store, self.name, self.storage_dtype, candidates.made_with, bytes_per_second=self.bytes_per_second
         )
         augmenter = self._checked_augmenter(data)
+        if augmenter is not None:
+            # Nobody reads further copies.
+            augmenter = augmenter.within(search.plan().epochs_each)
         return search, StoredLayers(self.backend, data, candidates, workload, features, self.disk_bytes, augmenter)
 
     def _checked_augmenter(self, data: GrowingData) -> Augmenter | None:
@@ -535,13 +538,17 @@ class Adaptation:
         def ended(*of_run: Any) -> Cycle:
             result = Cycle(*of_run)
             result.plan, result.materialised = groups.plan, done
-            result.by_phases = candidates.have_phases
             result.notes = (*candidates.notes, *result.begun_with(warm))
+            if groups.plan is not None:
+                result.passes = layers.passes(result, groups)
             # Here, for MLflow's text of the cycle has what was measured too.
             result.costs = self._measure(result, cycle, groups, layers)
             return result
 
         beside = {name: getattr(self, name) for name in _OF_A_CAMPAIGN}
+        if self.augmentation is not None:
+            drawn = {"": self.augmentation.name, "_copies": self.augmentation.copies, "_seed": self.seed}
+            beside |= {f"augmentation{name}": value for name, value in drawn.items()}
         number = len(self._record.cycles) - 1
         adapted = search.adapted(Adapted(groups, settings, ended, probed, self.name, number, beside))
         begun = Journal(self.store, cycle.run).begun
