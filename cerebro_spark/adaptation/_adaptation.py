@@ -20,6 +20,7 @@ from cerebro_spark.adaptation._ranking import Labelling, by_lot, check_how
 from cerebro_spark.adaptation._rates import Rates
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
 from cerebro_spark.adaptation._searches import check_search, epochs_of, new_search
+from cerebro_spark.adaptation._tracked import tracked_settings
 from cerebro_spark.adaptation._warm import EarlierCycle, last_over
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
@@ -55,20 +56,6 @@ if TYPE_CHECKING:
     from udfs.training import ModelTrainer
 
 __all__ = ["Adaptation"]
-
-# Settings of the campaign alone that MLflow gets.
-_OF_A_CAMPAIGN = (
-    "id_column",
-    "max_records",
-    "disk_bytes",
-    "memory_bytes",
-    "workspace_bytes",
-    "materialise",
-    "fuse",
-    "joint",
-    "storage_dtype",
-    "warm_start",
-)
 
 
 @hint_keywords
@@ -545,10 +532,7 @@ class Adaptation:
             result.costs = self._measure(result, cycle, groups, layers)
             return result
 
-        beside = {name: getattr(self, name) for name in _OF_A_CAMPAIGN}
-        if self.augmentation is not None:
-            drawn = {"": self.augmentation.name, "_copies": self.augmentation.copies, "_seed": self.seed}
-            beside |= {f"augmentation{name}": value for name, value in drawn.items()}
+        beside = tracked_settings(vars(self))
         number = len(self._record.cycles) - 1
         adapted = search.adapted(Adapted(groups, settings, ended, probed, self.name, number, beside))
         begun = Journal(self.store, cycle.run).begun
