@@ -62,7 +62,8 @@ def _read(  # noqa: PLR0911 - one for each operator
     if isinstance(operator, Arithmetic):
         # Zero stays finite: over zero it would not.
         finite = np.isfinite(operator.operand) & ((operator.operand != 0) | (operator.kind != "divide"))
-        return live | ~finite
+        both: NDArray[np.bool_] = live | ~finite
+        return both
     if isinstance(operator, Concatenate):
         return live[first : first + width]
     if isinstance(operator, Select):
@@ -70,7 +71,8 @@ def _read(  # noqa: PLR0911 - one for each operator
         read[operator.columns[live]] = True
         return read
     if isinstance(operator, Linear):
-        return (operator.weights[:, live] != 0).any(axis=1)
+        used: NDArray[np.bool_] = (operator.weights[:, live] != 0).any(axis=1)
+        return used
     if isinstance(operator, Trees):
         inner = operator.left != np.arange(len(operator.left))
         read = np.zeros(width, np.bool_)

@@ -145,7 +145,8 @@ class CompiledTransfer(CompiledPipeline):
         wanted = [self.traced.output_layer(key) for key in (place, len(self.program.outputs))]
         parts = []
         for at in range(0, max(len(images), 1), _BATCH):
-            feeds = dict(zip(self.graph.inputs, (images[at : at + _BATCH], numbers[at : at + _BATCH]), strict=True))
+            batch = images[at : at + _BATCH], numbers[at : at + _BATCH]
+            feeds: dict[str, NDArray[Any]] = dict(zip(self.graph.inputs, batch, strict=True))
             given = self.traced.run(feeds, wanted)
             refused = given[wanted[1]]
             if refused.any():

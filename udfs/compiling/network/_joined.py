@@ -85,7 +85,8 @@ class OneRow(nn.Module):
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         """Run on images of shape (rows, 3, height, width)."""
         results = self.whole(image, self.numbers.expand(image.shape[0], -1))
-        return results[self.result].to(torch.float32)
+        answer: torch.Tensor = results[self.result].to(torch.float32)
+        return answer
 
 
 class _Results(nn.Module):
