@@ -191,7 +191,7 @@ MODELS = {
 }
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", MODELS.values(), ids=MODELS.keys())
 def test_other_models(table: DataFrame, plain: DataFrame, estimator: Any) -> None:
     fresh = estimator()
@@ -216,7 +216,7 @@ GENERALISED = [
 ]
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "link", "power"), GENERALISED)
 def test_families_and_links(
     table: DataFrame, hard: DataFrame, family: str, link: str | None, power: float | None
@@ -304,7 +304,7 @@ TRANSFORMERS = {
 }
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", TRANSFORMERS.values(), ids=TRANSFORMERS.keys())
 def test_stages_that_are_not_fitted(table: DataFrame, hard: DataFrame, plain: DataFrame, stage: Any) -> None:
     fresh = stage()
@@ -348,7 +348,7 @@ def test_stages_that_do_not_compile_are_kept(table: DataFrame) -> None:
     np.testing.assert_array_equal(ours["prediction"], truth["prediction"])
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.skipif(CONNECT, reason="starts a Connect server of its own")
 def test_models_through_connect(pytestconfig: pytest.Config) -> None:
     chosen = "trees_with or one_program or are_kept or (other_models and (rest or bisecting))"
