@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -73,6 +73,8 @@ class OpenModels:
                 functions[session] = member.function
             else:
                 networks[session] = self._network(member)
+        if recipe.trunk is not None:
+            _share_weights([network.model for network in networks.values()])
         readers = {session: member.reader for session, member in recipe.members.items()}
         return OpenGroup(readers, functions, networks, recipe.trunk)
 
@@ -92,6 +94,11 @@ class OpenModels:
             self._open[source.key] = source.open(self._device)
         model = self._open[source.key].prepare(self._threads)
         return _Network(model, recipe.outputs, None if recipe.head is None else read_head(recipe.head))
+
+
+@runtime_checkable
+class _Sharing(Protocol):
+    def share_weights(self, other: object) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +187,14 @@ class OpenGroup:
             for at, answer in zip(mine, _split(outputs, len(mine), session), strict=True):
                 answers[at] = answer
         return answers
+
+
+def _share_weights(models: Sequence[TracedModel]) -> None:
+    """Have equal weights of several networks in memory once, where their framework can."""
+    first, *others = dict.fromkeys(models)
+    for other in others:
+        if isinstance(other, _Sharing):
+            other.share_weights(first)
 
 
 def _stacked(rows: Sequence[Row]) -> Arrays:
