@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenGroup", "OpenModels", "Row"]
 
+# Of what a message carries.
+_WIDEST = 8
+_LARGEST_ROW = 16 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -208,5 +212,10 @@ def _split(outputs: Mapping[str, NDArray[Any]], count: int, session: str) -> lis
             raise ValueError(
                 f"output {name!r} of {session!r} has the shape {array.shape} for a batch of {count}: it has to have "
                 "a row for each"
+            )
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize > _WIDEST or array.nbytes > count * _LARGEST_ROW:
+            raise TypeError(
+                f"output {name!r} of {session!r} is {array.dtype} of {array.nbytes:,} bytes: numbers of up to 64 bits, "
+                f"and {_LARGEST_ROW:,} bytes a row at most, can be sent"
             )
     return [{name: array[place] for name, array in arrays.items()} for place in range(count)]
