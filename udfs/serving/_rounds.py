@@ -81,8 +81,8 @@ class Rounds:
     >>> from udfs.serving._models import Row
     >>> rounds = Rounds(sliding_window)
     >>> rounds.place("cats", 2, [0.0, 3.0, 5.0])
-    >>> for number in range(3):
-    ...     rounds.put("cats", Waiting(number, 20.0, Row("cats", "", {})))
+    >>> [rounds.put("cats", Waiting(number, 20.0, Row("cats", "", {}))) for number in range(3)]
+    [True, True, True]
     >>> [one.number for one in rounds.due(0.0).batch], [one.number for one in rounds.due(18.0).dropped]
     ([0, 1], [2])
     """
