@@ -218,4 +218,5 @@ def _split(outputs: Mapping[str, NDArray[Any]], count: int, session: str) -> lis
                 f"output {name!r} of {session!r} is {array.dtype} of {array.nbytes:,} bytes: numbers of up to 64 bits, "
                 f"and {_LARGEST_ROW:,} bytes a row at most, can be sent"
             )
-    return [{name: array[place] for name, array in arrays.items()} for place in range(count)]
+    # With the dots, a number is an array too.
+    return [{name: array[place, ...] for name, array in arrays.items()} for place in range(count)]
