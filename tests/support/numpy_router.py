@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from udfs.serving import (
     BadRequestError,
@@ -35,7 +35,7 @@ _NUMBERS = ("bool", *(f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)),
 def _image_sizes(inputs: Mapping[str, np.ndarray]) -> Outputs:
     try:
         sizes = [Image.open(io.BytesIO(image)).size for image in inputs["image"]]
-    except UnidentifiedImageError as error:
+    except OSError as error:
         raise BadRequestError("row 0 is no image that can be decoded") from error
     return {"size": np.array(sizes, np.int64)}
 
@@ -90,8 +90,10 @@ class NumpyRouter:
         self._add("overloaded", _overloaded, numbers, total)
         self._add("never", _echo, numbers, total)
         self._add("late", self._late, numbers, total)
+        opaque = ServedModel("opaque", "1", (numbers,), (), "opaque", SLO_MS)
+        self._served.append((opaque, lambda given: {"doubled": 2 * given["x"], "count": np.array([len(given["x"])])}))
         both = ServedModel("both", "1", (numbers, TensorSpec("z", "int32", (-1,))), (total,), "opaque", SLO_MS)
-        self._served.append((both, lambda given: {"y": given["x"].sum(1) + given["z"]}))
+        self._served.append((both, lambda given: {"y": given["x"].sum(1) + given["z"].astype(np.float32)}))
 
     @property
     def models(self) -> list[ServedModel]:

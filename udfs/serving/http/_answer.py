@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from starlette.responses import Response
 
-from udfs.serving import ModelFailedError
+from udfs.serving import BadRequestError, ModelFailedError
 from udfs.serving.http._binary_data import to_binary
 from udfs.serving.http._datatypes import datatype_of_array
 from udfs.serving.http._json_data import to_json
 from udfs.serving.http._replies import as_json
+from udfs.serving.http._request import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,21 +23,29 @@ if TYPE_CHECKING:
 __all__ = ["answer_of"]
 
 
+def _all(outputs: Mapping[str, np.ndarray], model: ServedModel) -> list[str]:
+    return [spec.name for spec in model.outputs] or list(outputs)
+
+
 def answer_of(outputs: Mapping[str, np.ndarray], request: InferRequest, model: ServedModel) -> Response:
     """Write the outputs that a request wants, in its order.
 
     Raises
     ------
     ModelFailedError
-        The model did not give an output.
+        The model did not give an output that it has.
+    BadRequestError
+        It gave none of a name that is wanted.
     NotInJsonError
         An output is wanted as JSON, which cannot carry it.
     """
     entries: list[dict[str, Any]] = []
     binary: list[bytes] = []
-    for wanted in request.outputs:
+    for wanted in request.outputs or [Wanted(name, request.binary) for name in _all(outputs, model)]:
         if wanted.name not in outputs:
-            raise ModelFailedError(f"the model gave no output {wanted.name!r}; it gave {', '.join(outputs)}")
+            # Where the model says what it gives, the request has been held against that.
+            kind = ModelFailedError if model.outputs else BadRequestError
+            raise kind(f"the model gave no output {wanted.name[:100]!r}; it gave {', '.join(outputs)}")
         array = np.asarray(outputs[wanted.name])
         datatype = datatype_of_array(array, wanted.name)
         entry: dict[str, Any] = {"name": wanted.name, "datatype": datatype, "shape": list(array.shape)}

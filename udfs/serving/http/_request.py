@@ -44,6 +44,9 @@ class InferRequest:
     ----------
     inputs : mapping of str to array
     outputs : tuple of Wanted
+        Empty: all that the model gives.
+    binary : bool
+        Whether those are wanted as binary data.
     id : str or None
         Returned with the answer.
     timeout_ms : float or None
@@ -51,7 +54,8 @@ class InferRequest:
     """
 
     inputs: Mapping[str, np.ndarray]
-    outputs: tuple[Wanted, ...]
+    outputs: tuple[Wanted, ...] = ()
+    binary: bool = False
     id: str | None = None
     timeout_ms: float | None = None
 
@@ -82,9 +86,11 @@ def parse_request(body: bytes, header_length: int | None, model: ServedModel) ->
             raise BadRequestError(f"parameter {key!r}: models here keep no state between requests")
     binary = b"" if header_length is None else view[header_length:]
     timeout_us = integer(parameters, "timeout", "the request's parameters")
+    as_binary = bool(parameters.get("binary_data_output"))
     return InferRequest(
         inputs=_inputs(document, memoryview(binary), model),
-        outputs=_outputs(document, bool(parameters.get("binary_data_output")), model),
+        outputs=_outputs(document, as_binary, model),
+        binary=as_binary,
         id=member(document, "id", str, "the request"),
         timeout_ms=timeout_us / 1000 if timeout_us else None,
     )
@@ -102,8 +108,7 @@ def of_image(body: bytes, model: ServedModel, timeout_ms: float | None) -> Infer
     if taken is None or taken.dtype != "bytes" or any(size not in {-1, 1} for size in taken.shape):
         raise BadRequestError(f"model {model.name!r} does not take one encoded image: {_described(model.inputs)}")
     shape = (1,) * len(taken.shape)
-    outputs = tuple(Wanted(output.name, binary=False) for output in model.outputs)
-    return InferRequest({taken.name: objects([body], shape)}, outputs, timeout_ms=timeout_ms)
+    return InferRequest({taken.name: objects([body], shape)}, timeout_ms=timeout_ms)
 
 
 def _inputs(document: dict[str, Any], binary: memoryview, model: ServedModel) -> dict[str, np.ndarray]:
@@ -179,10 +184,11 @@ def _outputs(document: dict[str, Any], binary: bool, model: ServedModel) -> tupl
     specs = {spec.name: spec for spec in model.outputs}
     entries: list[Any] | None = member(document, "outputs", list, "the request")
     if not entries:
-        return tuple(Wanted(name, binary) for name in specs)
+        return ()
     wanted: list[Wanted] = []
     for entry in entries:
-        name = _name_of(entry, specs, "output", model)
+        # Of a function nobody knows the outputs before it has run.
+        name = _name_of(entry, specs or None, "output", model)
         parameters = parameters_of(entry, f"output {name!r}")
         if parameters.get("classification"):
             raise BadRequestError(f"output {name!r}: parameter 'classification' is not done here; sort its values")
@@ -195,11 +201,11 @@ def _outputs(document: dict[str, Any], binary: bool, model: ServedModel) -> tupl
     return tuple(wanted)
 
 
-def _name_of(entry: Any, specs: Mapping[str, TensorSpec], kind: str, model: ServedModel) -> str:
+def _name_of(entry: Any, specs: Mapping[str, TensorSpec] | None, kind: str, model: ServedModel) -> str:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise BadRequestError(f"each {kind} is an object with a name")
     name: str = entry["name"]
-    if name not in specs:
+    if specs is not None and name not in specs:
         raise BadRequestError(
             f"model {model.name!r} has no {kind} {name[:100]!r}{nearest(name[:100], specs)}; "
             f"it has {_described(tuple(specs.values()))}"

@@ -86,6 +86,15 @@ def test_outputs_are_chosen_one_by_one(client: HttpClient, data: Any) -> None:
     np.testing.assert_array_equal(np.frombuffer(reply.body[length:], "<f4").reshape(2, 3), 2 * np.float32(ROWS))
 
 
+def test_a_function_says_by_its_answer_what_it_gives(client: HttpClient) -> None:
+    body = infer_body("FP32", [2, 3], ROWS)
+    assert [output["name"] for output in client.infer("opaque", body).json["outputs"]] == ["doubled", "count"]
+    chosen = client.infer("opaque", {**body, "outputs": [{"name": "count"}]}).json["outputs"]
+    assert chosen == [{"name": "count", "datatype": "INT64", "shape": [1], "data": [2]}]
+    wrong = client.infer("opaque", {**body, "outputs": [{"name": "counts"}]})
+    assert (wrong.status, wrong.error) == (400, "the model gave no output 'counts'; it gave doubled, count")
+
+
 def test_binary_and_json_inputs_mix(client: HttpClient) -> None:
     x = np.float32(ROWS)
     document = {
@@ -98,7 +107,7 @@ def test_binary_and_json_inputs_mix(client: HttpClient) -> None:
     # A length that is odd: the tensor starts where no float may lie, and is still read.
     header += b" " * (len(header) % 2 == 0)
     reply = client.infer("both", header + x.tobytes(), **{"Inference-Header-Content-Length": str(len(header))})
-    assert reply.json["outputs"][0]["data"] == (SUMS + np.array([10, 20])).astype(np.float32).tolist()
+    assert reply.json["outputs"][0]["data"] == (SUMS + np.float32([10, 20])).tolist()
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
