@@ -19,6 +19,7 @@ from ._query import Query
 from ._session import Backend, Session
 from ._simulate import simulate
 from ._split import QuerySplit, backends_for, resplit, split, split_evenly
+from ._spread import spread
 
 __all__ = [
     "BALANCERS",
@@ -58,4 +59,5 @@ __all__ = [
     "sliding_window",
     "split",
     "split_evenly",
+    "spread",
 ]

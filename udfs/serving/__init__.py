@@ -1,5 +1,7 @@
 """Models that answer requests within deadlines: backends, front ends, and what passes between them."""
 
+from ._admission import Admission
+from ._backend import Backend
 from ._errors import (
     BadRequestError,
     ModelFailedError,
@@ -9,17 +11,48 @@ from ._errors import (
     ServerStoppedError,
     TooLateError,
 )
+from ._heads import Head, read_head
+from ._link import Link
+from ._live_router import LiveRouter, Offered
+from ._messages import ATTACHING, SERVING, Attach, Attached, Placed
+from ._models import OpenGroup, OpenModels, Row
+from ._reading import FeedReader, InputReader, TensorReader
+from ._recipes import FunctionRecipe, GroupRecipe, NetworkRecipe, Trunk
 from ._router import Router, ServedModel, TensorSpec
+from ._worker import BackendWorker
 
 __all__ = [
+    "ATTACHING",
+    "SERVING",
+    "Admission",
+    "Attach",
+    "Attached",
+    "Backend",
+    "BackendWorker",
     "BadRequestError",
+    "FeedReader",
+    "FunctionRecipe",
+    "GroupRecipe",
+    "Head",
+    "InputReader",
+    "Link",
+    "LiveRouter",
     "ModelFailedError",
+    "NetworkRecipe",
     "NoSuchModelError",
+    "Offered",
+    "OpenGroup",
+    "OpenModels",
     "OverloadedError",
+    "Placed",
     "RequestError",
     "Router",
+    "Row",
     "ServedModel",
     "ServerStoppedError",
+    "TensorReader",
     "TensorSpec",
     "TooLateError",
+    "Trunk",
+    "read_head",
 ]

@@ -1,0 +1,97 @@
+"""A plan spread over backends that are there anyway, with batches as large as deadlines allow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ._demand import best_cycle
+from ._plan import NodePlan, ServingPlan, node_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ._session import Backend, Session
+
+__all__ = ["spread"]
+
+# Doublings of a node's rates that are tried, and halvings of the last step.
+_DOUBLINGS, _HALVINGS = 24, 12
+
+
+def spread(plan: ServingPlan, backends: Sequence[Backend]) -> ServingPlan:
+    """Share the work of a plan with backends that it leaves idle, and let every batch grow as far as deadlines allow.
+
+    A plan takes as few backends as possible. Where others are held anyway, each of them takes half of what the busiest
+    one has, model by model: one that is lost is then replaced without loading anything. A batch of the plan is as large
+    as the planned rate fills; with the batches here a burst of all sessions of a backend alike is in time too, up to
+    what the backend can bear at all.
+
+    Parameters
+    ----------
+    plan : ServingPlan
+    backends : sequence of Backend
+        All that there are.
+
+    Returns
+    -------
+    ServingPlan
+
+    Examples
+    --------
+    >>> from optimizer.serving import Backend, BatchingProfile, Session, plan
+    >>> profile = BatchingProfile({1: 20, 4: 50, 8: 75, 16: 100})
+    >>> backends = [Backend("a"), Backend("b")]
+    >>> alone = plan([Session("A", profile, slo_ms=200, rate=8)], backends)
+    >>> [(node.backend.name, node.placements[0].batch) for node in alone.nodes]
+    [('a', 2)]
+    >>> print(spread(alone, backends).explain())
+    1 sessions on 2 backends (exact, spread; at least 1)
+    a: duty cycle 100.0 ms, 100 % occupied
+      A: 4/s in batches of 16 (100.0 ms), worst 200.0 of 200 ms
+    b: duty cycle 100.0 ms, 100 % occupied
+      A: 4/s in batches of 16 (100.0 ms), worst 200.0 of 200 ms
+    """
+    known = {session.name: session for session in plan.sessions}
+    nodes = list(plan.nodes)
+    used = {node.backend.name for node in nodes}
+    for backend in backends:
+        if backend.name in used:
+            continue
+        for busiest in sorted(nodes, key=lambda node: -node.occupancy):
+            if _alike(backend, busiest.backend):
+                nodes.remove(busiest)
+                half = tuple(replace(one, rate=one.rate / 2) for one in busiest.placements)
+                nodes += [replace(busiest, placements=half), replace(busiest, backend=backend, placements=half)]
+                break
+    grown = tuple(_grown(node, known) for node in nodes)
+    return replace(plan, nodes=grown, method=f"{plan.method}, spread", optimal=False)
+
+
+def _alike(backend: Backend, other: Backend) -> bool:
+    return (backend.speed, backend.room) == (other.speed, other.room)
+
+
+def _grown(node: NodePlan, known: Mapping[str, Session]) -> NodePlan:
+    """Plan a node for the largest multiple of its rates that it can bear, and write its own rates into that."""
+    sessions = [known[one.session].at_rate(one.rate) for one in node.placements]
+    low, step, cycle = 1.0, 1.0, best_cycle(sessions, node.backend.speed, node.backend.room)
+    if cycle is None:
+        return node
+    for _ in range(_DOUBLINGS):
+        found = _cycle(node, sessions, low + step)
+        if found is None:
+            break
+        low, cycle, step = low + step, found, 2 * step
+    for _ in range(_HALVINGS):
+        step /= 2
+        found = _cycle(node, sessions, low + step)
+        if found is not None:
+            low, cycle = low + step, found
+    most = node_plan(node.backend, [session.at_rate(low * session.rate) for session in sessions], cycle)
+    placements = (replace(large, rate=one.rate) for large, one in zip(most.placements, node.placements, strict=True))
+    return replace(most, placements=tuple(placements))
+
+
+def _cycle(node: NodePlan, sessions: Sequence[Session], times: float) -> float | None:
+    return best_cycle([one.at_rate(times * one.rate) for one in sessions], node.backend.speed, node.backend.room)

@@ -1,0 +1,238 @@
+"""A backend: an endpoint that takes units in, a thread that reads them, and one that runs batches."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from udfs.arrow import RowError
+from udfs.rpc import RefusedError
+from udfs.serving._messages import (
+    SERVING,
+    Adopt,
+    Adopted,
+    Answer,
+    Collect,
+    Noted,
+    Results,
+    Stop,
+    Submit,
+)
+from udfs.serving._models import OpenModels, Row
+from udfs.serving._outbox import Outbox
+from udfs.serving._rounds import Rounds, Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from optimizer.serving import Policy
+    from udfs.rpc import Request
+    from udfs.serving._messages import Placed, Unit
+    from udfs.serving._models import OpenGroup
+    from udfs.serving._recipes import GroupRecipe
+
+__all__ = ["Backend"]
+
+_LOG = logging.getLogger(__name__)
+
+# How long a collection waits for answers: the router takes a backend for lost that says nothing for longer.
+_POLL_S = 0.5
+
+# A router that is gone collects nothing; the backend then ends itself.
+_FORSAKEN_S = 60.0
+
+_LONGEST_MESSAGE = 2_000
+
+
+class Backend:
+    """Serves groups of sessions until it is told to stop. :meth:`answer` is for :class:`udfs.rpc.Endpoint`.
+
+    Parameters
+    ----------
+    recipes : mapping of str to GroupRecipe
+        All that it may be asked to serve, by group.
+    policy : Policy
+    device : str
+    threads : int
+        CPU threads of a batch.
+    """
+
+    protocol = SERVING
+
+    def __init__(self, recipes: Mapping[str, GroupRecipe], policy: Policy, *, device: str, threads: int) -> None:
+        self._recipes = recipes
+        self._group_of = {session: name for name, recipe in recipes.items() for session in recipe.members}
+        self._models = OpenModels(device, threads)
+        self._groups: dict[str, OpenGroup] = {}
+        self._leaving: set[str] = set()
+        self._rounds = Rounds(policy)
+        self._changed = threading.Condition()
+        self._opening = threading.Lock()
+        self._arrived: queue.SimpleQueue[tuple[Unit, float] | None] = queue.SimpleQueue()
+        self._unread: set[int] = set()
+        self._outbox = Outbox()
+        self._stopped = False
+        self._since: float | None = None
+        self._collected = time.monotonic()
+        self._reader = threading.Thread(target=self._read, name="reader", daemon=True)
+
+    def serve(self) -> None:
+        """Run batches until :class:`Stop` comes, or no router has called for a minute."""
+        self._reader.start()
+        while self._run_next():
+            pass
+        self._arrived.put(None)
+
+    def answer(self, request: Request[Any]) -> Any:
+        """Reply to a request of :data:`SERVING`."""
+        if isinstance(request, Collect):
+            return self._collect(request)
+        if isinstance(request, Submit):
+            return self._submit(request)
+        if isinstance(request, Adopt):
+            return self._adopt(request.placements)
+        if isinstance(request, Stop):
+            self.stop()
+            return Noted()
+        raise RefusedError(f"a {type(request).__name__}, which no backend answers")
+
+    def stop(self) -> None:
+        """End; the batch that runs is finished."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _collect(self, request: Collect) -> Results:
+        self._collected = time.monotonic()
+        answers, last = self._outbox.take(request.after, _POLL_S)
+        self._collected = now = time.monotonic()
+        with self._changed:
+            since = self._since
+            running = 0.0 if since is None else 1000 * (now - since)
+            return Results(answers, last, self._rounds.waiting, running, dict(self._rounds.pace))
+
+    def _submit(self, request: Submit) -> Noted:
+        now = _now_ms()
+        with self._changed:
+            self._rounds.cancel(request.cancelled)
+            self._unread.update(unit.number for unit in request.units)
+            self._unread.difference_update(request.cancelled)
+        for unit in request.units:
+            self._arrived.put((unit, now + unit.remaining_ms))
+        return Noted()
+
+    def _adopt(self, placements: Sequence[Placed]) -> Adopted:
+        failures: dict[str, str] = {}
+        with self._opening:
+            wanted = {placed.group: placed for placed in placements}
+            for name, placed in wanted.items():
+                try:
+                    group = self._groups.get(name) or self._models.open(self._recipes[name])
+                except Exception as error:  # noqa: BLE001 - of a user's model, of any kind: the driver hears of it
+                    _LOG.exception("%s could not be opened", name)
+                    failures[name] = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE]
+                    continue
+                with self._changed:
+                    self._groups[name] = group
+                    self._rounds.place(name, placed.batch, placed.latencies_ms.tolist())
+                    self._changed.notify_all()
+            with self._changed:
+                self._leaving = set(self._groups) - set(wanted)
+                self._changed.notify_all()
+            self._close_left()
+        return Adopted(failures)
+
+    def _close_left(self) -> None:
+        """Close the groups that are to go; what waits there goes back to the router, for another backend."""
+        with self._changed:
+            returned = [unit for name in self._leaving for unit in self._rounds.remove(name)]
+            for name in self._leaving:
+                del self._groups[name]
+            self._leaving = set()
+            self._models.retain([self._recipes[name] for name in self._groups])
+        self._outbox.put(Answer(unit.number, "absent", "", {}) for unit in returned)
+
+    def _read(self) -> None:
+        while (arrived := self._arrived.get()) is not None:
+            unit, deadline = arrived
+            if unit.number in self._unread:
+                self._queue(unit, deadline)
+
+    def _queue(self, unit: Unit, deadline: float) -> None:
+        """Read a unit and queue it, or answer why not."""
+        name = self._group_of.get(unit.session, "")
+        group = self._groups.get(name)
+        row = _row(group, unit, late=_now_ms() >= deadline)
+        with self._changed:
+            # It may have been cancelled while it was read.
+            if unit.number not in self._unread:
+                return
+            self._unread.discard(unit.number)
+            if isinstance(row, Row):
+                if self._rounds.put(name, Waiting(unit.number, deadline, row)):
+                    self._changed.notify_all()
+                    return
+                row = Answer(unit.number, "absent", "", {})
+        self._outbox.put([row])
+
+    def _run_next(self) -> bool:
+        """Run a batch, or wait for one; ``False`` at the end."""
+        with self._changed:
+            if self._stopped:
+                return False
+            now = _now_ms()
+            due = self._rounds.due(now)
+            group = self._groups.get(due.group)
+            if group is None and not due.dropped:
+                patience = _POLL_S if due.wake_ms is None else min(_POLL_S, max(0.0, (due.wake_ms - now) / 1000))
+                self._changed.wait(patience)
+                if time.monotonic() - self._collected > _FORSAKEN_S:
+                    _LOG.warning("no router has called for %.0f s: this backend ends", _FORSAKEN_S)
+                    return False
+                return True
+            self._since = time.monotonic() if due.batch else None
+        if due.dropped:
+            why = "more requests came than could be answered in time"
+            self._outbox.put(Answer(unit.number, "overloaded", why, {}) for unit in due.dropped)
+        if group is not None:
+            began = time.perf_counter()
+            answers = _answers(group, due.batch)
+            took = 1000 * (time.perf_counter() - began)
+            self._outbox.put(answers)
+            with self._changed:
+                self._since = None
+                self._rounds.took(due.group, len(due.batch), took)
+        return True
+
+
+def _row(group: OpenGroup | None, unit: Unit, *, late: bool) -> Row | Answer:
+    if group is None:
+        return Answer(unit.number, "absent", "", {})
+    if late:
+        return Answer(unit.number, "late", "its time was over before it was read", {})
+    try:
+        return Row(unit.session, unit.key, group.readers[unit.session].read(unit.inputs))
+    except RowError as error:
+        why = str(error)
+    except Exception as error:  # noqa: BLE001 - of a decoder or a tokenizer: this row's alone
+        why = f"{type(error).__name__}: {error}"
+    return Answer(unit.number, "bad", why[:_LONGEST_MESSAGE], {})
+
+
+def _answers(group: OpenGroup, batch: Sequence[Waiting]) -> list[Answer]:
+    """Run a batch; where it fails, a row at a time, so that one spoils no other."""
+    try:
+        outputs = group.run([unit.row for unit in batch])
+    except Exception as error:  # noqa: BLE001 - of a user's model, of any kind
+        if len(batch) == 1:
+            return [Answer(batch[0].number, "failed", f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE], {})]
+        _LOG.warning("a batch of %d failed and is tried one at a time: %s", len(batch), error)
+        return [answer for unit in batch for answer in _answers(group, [unit])]
+    return [Answer(unit.number, "", "", own) for unit, own in zip(batch, outputs, strict=True)]
+
+
+def _now_ms() -> float:
+    return 1000 * time.monotonic()

@@ -1,0 +1,171 @@
+"""The router's connections to one backend: one stream carries units there, another brings answers back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from udfs.rpc import Caller, CallError, RefusedError
+from udfs.serving._messages import SERVING, Adopt, Collect, Stop, Submit, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from udfs.rpc import Credentials
+    from udfs.serving._messages import Answer, Placed, Results
+    from udfs.serving._pending import Pending
+
+__all__ = ["Link", "LinkOwner"]
+
+# What one message carries of units: the wire takes twice as much.
+_MESSAGE_BYTES = 32 << 20
+
+# A backend that says nothing for so long is lost.
+_SILENCE_S = 6.0
+
+_SUBMIT_S = 10.0
+_STOP_S = 3.0
+
+
+class LinkOwner(Protocol):
+    """Whoever hears of a link's answers."""
+
+    def answered(self, answers: Sequence[Answer]) -> None:
+        """Take answers that a backend gave."""
+
+    def lost(self, link: Link, why: str) -> None:
+        """Note that a backend is gone; told once."""
+
+
+class Link:
+    """A backend, as the router sees it. Units that are queued while a message travels go with the next one.
+
+    Parameters
+    ----------
+    name, location : str
+    credentials : Credentials
+    owner : LinkOwner
+    """
+
+    def __init__(self, name: str, location: str, credentials: Credentials, owner: LinkOwner) -> None:
+        self.name = name
+        self.placed: dict[str, Placed] = {}
+        self.results: Results | None = None
+        self._caller = Caller(location, credentials, SERVING)
+        self._owner = owner
+        self._changed = threading.Condition()
+        self._units: list[Pending] = []
+        self._cancelled: list[int] = []
+        self._closed = False
+        self._lost = False
+        self._threads = [
+            threading.Thread(target=self._send, name=f"to {name}", daemon=True),
+            threading.Thread(target=self._collect, name=f"from {name}", daemon=True),
+        ]
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has neither been lost nor closed."""
+        return not (self._lost or self._closed)
+
+    @property
+    def running_ms(self) -> float:
+        """Milliseconds that its batch has run for, as it said last."""
+        return 0.0 if self.results is None else self.results.running_ms
+
+    def start(self) -> None:
+        """Start the streams."""
+        for thread in self._threads:
+            thread.start()
+
+    def put(self, unit: Pending) -> None:
+        """Send a unit with the next message."""
+        with self._changed:
+            self._units.append(unit)
+            self._changed.notify_all()
+
+    def cancel(self, number: int) -> None:
+        """Have the backend forget a unit."""
+        with self._changed:
+            self._cancelled.append(number)
+            self._changed.notify_all()
+
+    def adopt(self, placements: Sequence[Placed], timeout_s: float) -> dict[str, str]:
+        """Have the backend serve these groups, and wait until they are open; gives those that are not, and why.
+
+        Raises
+        ------
+        CallError, RefusedError
+            It is gone.
+        """
+        failures = self._caller.call(Adopt(tuple(placements)), timeout_s=timeout_s).failures
+        self.placed = {placed.group: placed for placed in placements if placed.group not in failures}
+        return failures
+
+    def stop(self) -> None:
+        """Have the backend end, and close the streams."""
+        with suppress(CallError, RefusedError):
+            self._caller.call(Stop(), timeout_s=_STOP_S)
+        self.close()
+
+    def close(self) -> None:
+        """Close the streams."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._caller.close()
+
+    def _send(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._units or self._cancelled or not self.alive)
+                if not self.alive:
+                    return
+                taken = _fitting(self._units)
+                del self._units[: len(taken)]
+                cancelled, self._cancelled = tuple(self._cancelled), []
+            now = time.monotonic()
+            units = tuple(
+                Unit(unit.number, unit.session, 1000 * (unit.deadline - now), unit.key, dict(unit.inputs))
+                for unit in taken
+                if unit.deadline > now
+            )
+            try:
+                self._caller.call(Submit(units, cancelled), timeout_s=_SUBMIT_S)
+            except (CallError, RefusedError) as error:
+                self._lose(str(error))
+                return
+
+    def _collect(self) -> None:
+        after = 0
+        while self.alive:
+            try:
+                results = self._caller.call(Collect(after), timeout_s=_SILENCE_S)
+            except (CallError, RefusedError) as error:
+                self._lose(str(error))
+                return
+            after = results.last
+            self.results = results
+            if results.answers:
+                self._owner.answered(results.answers)
+
+    def _lose(self, why: str) -> None:
+        with self._changed:
+            if not self.alive:
+                return
+            self._lost = True
+            self._changed.notify_all()
+        self._caller.close()
+        self._owner.lost(self, why)
+
+
+def _fitting(units: Sequence[Pending]) -> list[Pending]:
+    taken, held = [], 0
+    for unit in units:
+        held += unit.nbytes
+        if taken and held > _MESSAGE_BYTES:
+            break
+        taken.append(unit)
+    return taken

@@ -1,0 +1,326 @@
+"""The router: sends rows to backends by the plan's routes, and sees to it that every request ends."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+import math
+import threading
+import time
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from optimizer.serving import DeficitRoundRobin
+from udfs.serving._errors import (
+    BadRequestError,
+    ModelFailedError,
+    NoSuchModelError,
+    OverloadedError,
+    RequestError,
+    ServerStoppedError,
+    TooLateError,
+)
+from udfs.serving._pending import Joined, Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from numpy.typing import NDArray
+
+    from udfs.serving._admission import Admission
+    from udfs.serving._link import Link
+    from udfs.serving._messages import Answer
+    from udfs.serving._router import ServedModel
+
+__all__ = ["LiveRouter", "Offered"]
+
+# An answer may come a little after its deadline, and is welcome then; later nobody waits for it.
+_GRACE_S = 0.05
+
+# Backends that a unit is tried on.
+_MOST_ATTEMPTS = 4
+
+# Rows of one content for several sessions of a group go to one backend if they come within this time.
+_TOGETHER_S = 0.02
+_CONTENTS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A model on offer.
+
+    Parameters
+    ----------
+    model : ServedModel
+    admission : Admission
+    group : str
+        Of sessions that a backend runs together.
+    shared : bool
+        Whether others are in the group.
+    least_ms : float
+        What a batch of one takes: a request with less time left is refused.
+    """
+
+    model: ServedModel
+    admission: Admission
+    group: str
+    shared: bool
+    least_ms: float
+
+
+@dataclass(slots=True)
+class _Content:
+    since: float
+    link: str
+    sessions: set[str]
+
+
+class LiveRouter:
+    """A :class:`udfs.serving.Router` over backends that come and go.
+
+    Parameters
+    ----------
+    offers : sequence of Offered
+
+    Attributes
+    ----------
+    noticed : callable or None
+        Called with a backend that is lost and why, in any thread.
+    arrived : Counter
+        Rows by session since the start.
+    ended : Counter
+        Rows by session and how they ended: ``"answered"``, or the name of an error.
+    """
+
+    def __init__(self, offers: Sequence[Offered]) -> None:
+        self._offers = {offer.model.name: offer for offer in offers}
+        self.noticed: Callable[[Link, str], None] | None = None
+        self._lock = threading.Condition()
+        self._links: dict[str, Link] = {}
+        self._routes: dict[str, tuple[list[str], DeficitRoundRobin]] = {}
+        self._weights: dict[str, dict[str, float]] = {}
+        self._pending: dict[int, Pending] = {}
+        self._deadlines: list[tuple[float, int]] = []
+        self._numbers = itertools.count(1)
+        self._contents: OrderedDict[str, _Content] = OrderedDict()
+        self._stopped = False
+        self.arrived: Counter[str] = Counter()
+        self.ended: Counter[tuple[str, str]] = Counter()
+        self._reaper = threading.Thread(target=self._reap, name="deadlines", daemon=True)
+        self._reaper.start()
+
+    @property
+    def models(self) -> Sequence[ServedModel]:
+        """The models on offer."""
+        return [offer.model for offer in self._offers.values()]
+
+    @property
+    def ready(self) -> bool:
+        """Whether every model has a backend."""
+        with self._lock:
+            return not self._stopped and all(self._routes.get(offer.group) for offer in self._offers.values())
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are not answered yet."""
+        return len(self._pending)
+
+    def submit(
+        self,
+        name: str,
+        inputs: Mapping[str, NDArray[Any]],
+        *,
+        version: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> Future[Mapping[str, NDArray[Any]]]:
+        """Have a model answer a request; see :meth:`udfs.serving.Router.submit`."""
+        offer = self._offers.get(name)
+        if offer is None:
+            raise NoSuchModelError(f"no model {name!r} is served: {', '.join(self._offers)}")
+        if version not in (None, offer.model.version):
+            raise NoSuchModelError(f"{name!r} has the version {offer.model.version!r} alone, not {version!r}")
+        budget = offer.model.slo_ms if timeout_ms is None else timeout_ms
+        if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 < budget < math.inf:
+            raise BadRequestError(f"timeout_ms={timeout_ms!r}: milliseconds, above 0")
+        rows = offer.admission.rows(inputs)
+        deadline = time.monotonic() + budget / 1000
+        numbers: list[int] = []
+        joined = Joined(len(rows), lambda: self._forget(numbers))
+        units = []
+        for place, row in enumerate(rows):
+            numbers.append(next(self._numbers))
+            key = _digest(row) if offer.shared else ""
+            units.append(Pending(numbers[-1], name, offer.group, deadline, row, key, place, joined))
+        with self._lock:
+            self.arrived[name] += len(units)
+            if self._stopped:
+                joined.fail(ServerStoppedError("the server was stopped"))
+                return joined.future
+            for unit in units:
+                self._pending[unit.number] = unit
+                heapq.heappush(self._deadlines, (deadline + _GRACE_S, unit.number))
+            if self._deadlines[0][1] in numbers:
+                self._lock.notify_all()
+        if budget < offer.least_ms:
+            joined.fail(TooLateError(f"{name} takes {offer.least_ms:.1f} ms at least, and {budget:g} ms were left"))
+            return joined.future
+        for unit in units:
+            self._route(unit)
+        return joined.future
+
+    # For whoever plans.
+
+    def attach(self, link: Link) -> None:
+        """Add a backend, which serves nothing yet."""
+        with self._lock:
+            self._links[link.name] = link
+
+    def route(self, weights: Mapping[str, Mapping[str, float]]) -> None:
+        """Send rows by a new table.
+
+        Parameters
+        ----------
+        weights : mapping of str to mapping of str to float
+            By group: requests per second that the plan gives each backend.
+        """
+        with self._lock:
+            self._weights = {group: dict(shares) for group, shares in weights.items()}
+            self._routes = {group: routes for group in weights if (routes := self._balanced(group))}
+
+    def _balanced(self, group: str) -> tuple[list[str], DeficitRoundRobin] | None:
+        shares = {
+            name: share
+            for name, share in self._weights.get(group, {}).items()
+            if (link := self._links.get(name)) is not None and link.alive
+        }
+        return (list(shares), DeficitRoundRobin(list(shares.values()))) if shares else None
+
+    def stop(self) -> None:
+        """Fail what waits, and take nothing more."""
+        with self._lock:
+            self._stopped = True
+            units = list(self._pending.values())
+            links = list(self._links.values())
+            self._lock.notify_all()
+        for unit in units:
+            self._fail(unit, ServerStoppedError("the server was stopped while the request waited"))
+        for link in links:
+            link.close()
+
+    # For links.
+
+    def answered(self, answers: Sequence[Answer]) -> None:
+        """Take answers that a backend gave."""
+        for answer in answers:
+            unit = self._pending.get(answer.number)
+            if unit is None:
+                continue
+            if not answer.failure:
+                if self._take(unit):
+                    self._count(unit, "answered")
+                    unit.joined.answer(unit.row, answer.outputs)
+            elif answer.failure == "absent":
+                self._route(unit)
+            else:
+                self._fail(unit, _error(answer))
+
+    def lost(self, link: Link, why: str) -> None:
+        """Send the rows of a backend that is gone to others, while their time allows."""
+        with self._lock:
+            if self._links.get(link.name) is link:
+                del self._links[link.name]
+            self._routes = {group: routes for group in self._weights if (routes := self._balanced(group))}
+            units = [unit for unit in self._pending.values() if unit.link == link.name]
+        for unit in units:
+            self._route(unit)
+        if self.noticed is not None:
+            self.noticed(link, why)
+
+    def _route(self, unit: Pending) -> None:
+        """Send a row to a backend, or to another one."""
+        now = time.monotonic()
+        left = 1000 * (unit.deadline - now)
+        if left < self._offers[unit.session].least_ms:
+            self._fail(unit, TooLateError(f"the deadline of {unit.session} went by before a backend had answered"))
+            return
+        with self._lock:
+            routes = self._routes.get(unit.group)
+            link = None
+            if routes is not None and unit.attempts < _MOST_ATTEMPTS:
+                unit.attempts += 1
+                unit.link = self._chosen(unit, routes, now)
+                link = self._links.get(unit.link)
+        if link is None:
+            self._fail(unit, OverloadedError(f"no backend serves {unit.session} just now: try again soon"))
+        else:
+            link.put(unit)
+
+    def _chosen(self, unit: Pending, routes: tuple[list[str], DeficitRoundRobin], now: float) -> str:
+        names, balancer = routes
+        if len(names) == 1:
+            return names[0]
+        content = self._contents.get(unit.key) if unit.key else None
+        together = content is not None and now - content.since < _TOGETHER_S and unit.session not in content.sessions
+        if content is not None and together and content.link in names:
+            content.sessions.add(unit.session)
+            return content.link
+        name = names[balancer.choose(1000 * now)]
+        if unit.key:
+            self._contents[unit.key] = _Content(now, name, {unit.session})
+            if len(self._contents) > _CONTENTS:
+                self._contents.popitem(last=False)
+        return name
+
+    def _take(self, unit: Pending) -> bool:
+        """Take a row off the list; ``False`` where another thread has."""
+        return self._pending.pop(unit.number, None) is not None
+
+    def _fail(self, unit: Pending, error: RequestError) -> None:
+        if self._take(unit):
+            self._count(unit, type(error).__name__)
+            unit.joined.fail(error)
+
+    def _count(self, unit: Pending, how: str) -> None:
+        with self._lock:
+            self.ended[unit.session, how] += 1
+
+    def _forget(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            unit = self._pending.pop(number, None)
+            if unit is None:
+                continue
+            link = self._links.get(unit.link)
+            if link is not None:
+                link.cancel(number)
+
+    def _reap(self) -> None:
+        while True:
+            with self._lock:
+                while self._deadlines and self._deadlines[0][1] not in self._pending:
+                    heapq.heappop(self._deadlines)
+                if self._stopped:
+                    return
+                now = time.monotonic()
+                if not self._deadlines or self._deadlines[0][0] > now:
+                    self._lock.wait(self._deadlines[0][0] - now if self._deadlines else None)
+                    continue
+                unit = self._pending.get(heapq.heappop(self._deadlines)[1])
+            if unit is not None:
+                self._fail(unit, TooLateError(f"{unit.session} was not answered by its deadline"))
+
+
+def _error(answer: Answer) -> RequestError:
+    kinds: dict[str, type[RequestError]] = {"bad": BadRequestError, "late": TooLateError, "failed": ModelFailedError}
+    kind = kinds.get(answer.failure)
+    return OverloadedError(answer.message) if kind is None else kind(answer.message)
+
+
+def _digest(row: Mapping[str, NDArray[Any]]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name, array in sorted(row.items()):
+        digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
+        digest.update(array if array.flags.c_contiguous else array.tobytes())
+    return digest.hexdigest()

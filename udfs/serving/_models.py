@@ -1,0 +1,197 @@
+"""Groups of sessions opened in a backend, and a batch of any of their rows run through them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udfs.serving._heads import Head, read_head
+from udfs.serving._recipes import FunctionRecipe, NetworkRecipe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from udfs.handlers import TracedModel
+    from udfs.serving._reading import InputReader
+    from udfs.serving._recipes import Function, GroupRecipe, Trunk
+
+    Arrays = dict[str, NDArray[Any]]
+
+__all__ = ["OpenGroup", "OpenModels", "Row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that was read.
+
+    Attributes
+    ----------
+    session : str
+    key : str
+        Rows of one key have one content; ``""`` says nothing.
+    arrays : dict of str to array
+    """
+
+    session: str
+    key: str
+    arrays: Arrays
+
+
+class OpenModels:
+    """The networks of a process, each open once however many groups and sessions use it.
+
+    Parameters
+    ----------
+    device : str
+    threads : int
+        CPU threads of a batch.
+    opened : mapping of str to TracedModel, optional
+        Networks that are open already, by their sources' keys.
+    """
+
+    def __init__(self, device: str, threads: int, opened: Mapping[str, TracedModel] | None = None) -> None:
+        self._device = device
+        self._threads = threads
+        self._open: dict[str, TracedModel] = dict(opened or {})
+
+    def open(self, recipe: GroupRecipe) -> OpenGroup:
+        """Open a group.
+
+        Raises
+        ------
+        Exception
+            Whatever its model's code, or its weights, raise.
+        """
+        functions: dict[str, Function] = {}
+        networks: dict[str, _Network] = {}
+        for session, member in recipe.members.items():
+            if isinstance(member, FunctionRecipe):
+                functions[session] = member.function
+            else:
+                networks[session] = self._network(member)
+        readers = {session: member.reader for session, member in recipe.members.items()}
+        return OpenGroup(readers, functions, networks, recipe.trunk)
+
+    def retain(self, recipes: Sequence[GroupRecipe]) -> None:
+        """Close the networks that none of these groups uses."""
+        used = {
+            member.source.key
+            for recipe in recipes
+            for member in recipe.members.values()
+            if isinstance(member, NetworkRecipe)
+        }
+        self._open = {key: model for key, model in self._open.items() if key in used}
+
+    def _network(self, recipe: NetworkRecipe) -> _Network:
+        source = recipe.source
+        if source.key not in self._open:
+            self._open[source.key] = source.open(self._device)
+        model = self._open[source.key].prepare(self._threads)
+        return _Network(model, recipe.outputs, None if recipe.head is None else read_head(recipe.head))
+
+
+@dataclass(frozen=True, slots=True)
+class _Network:
+    model: TracedModel
+    outputs: tuple[tuple[str, str], ...]
+    head: Head | None
+
+    def run(self, feeds: Arrays) -> Arrays:
+        """Run from any tensors to the outputs; an output may be among the tensors."""
+        want = [layer for layer in dict.fromkeys(layer for _, layer in self.outputs) if layer not in feeds]
+        found = {**feeds, **(self.model.run(feeds, want) if want else {})}
+        outputs = {name: found[layer] for name, layer in self.outputs}
+        return outputs if self.head is None else {name: self.head(array) for name, array in outputs.items()}
+
+
+class OpenGroup:
+    """A group of sessions, ready to run.
+
+    Parameters
+    ----------
+    readers : mapping of str to InputReader
+    functions : mapping of str to callable
+    networks : mapping of str to network
+    trunk : Trunk or None
+    """
+
+    def __init__(
+        self,
+        readers: Mapping[str, InputReader],
+        functions: Mapping[str, Function],
+        networks: Mapping[str, _Network],
+        trunk: Trunk | None,
+    ) -> None:
+        self.readers = readers
+        self._functions = functions
+        self._networks = networks
+        self._trunk = trunk
+
+    def run(self, rows: Sequence[Row]) -> list[Arrays]:
+        """Run one batch; gives each row's outputs, without a batch axis.
+
+        Parameters
+        ----------
+        rows : sequence of Row
+            Of any of the group's sessions. With a trunk, rows of one content pass it once.
+
+        Raises
+        ------
+        Exception
+            Whatever a model raises.
+        """
+        if self._trunk is None:
+            (session,) = self.readers
+            return _split(self._whole(session, rows), len(rows), session)
+        return self._shared(rows, self._trunk)
+
+    def _whole(self, session: str, rows: Sequence[Row]) -> Mapping[str, NDArray[Any]]:
+        stacked = _stacked(rows)
+        network = self._networks.get(session)
+        return self._functions[session](stacked) if network is None else network.run(stacked)
+
+    def _shared(self, rows: Sequence[Row], trunk: Trunk) -> list[Arrays]:
+        places: dict[str, int] = {}
+        below: list[Row] = []
+        of_row = []
+        for row in rows:
+            place = places.get(row.key) if row.key else None
+            if place is None:
+                place = len(below)
+                below.append(row)
+                if row.key:
+                    places[row.key] = place
+            of_row.append(place)
+        first = next(iter(self._networks.values()))
+        feeds = _stacked(below)
+        tensors = {**feeds, **first.model.run(feeds, [layer for layer in trunk.layers if layer not in feeds])}
+        answers: list[Arrays] = [{} for _ in rows]
+        for session in dict.fromkeys(row.session for row in rows):
+            mine = [at for at, row in enumerate(rows) if row.session == session]
+            taken = [of_row[at] for at in mine]
+            every = taken == list(range(len(below)))
+            names = trunk.names[session]
+            given = {own: tensors[theirs] if every else tensors[theirs][taken] for own, theirs in names.items()}
+            outputs = self._networks[session].run(given)
+            for at, answer in zip(mine, _split(outputs, len(mine), session), strict=True):
+                answers[at] = answer
+        return answers
+
+
+def _stacked(rows: Sequence[Row]) -> Arrays:
+    return {name: np.stack([row.arrays[name] for row in rows]) for name in rows[0].arrays}
+
+
+def _split(outputs: Mapping[str, NDArray[Any]], count: int, session: str) -> list[Arrays]:
+    arrays = {name: np.asarray(array) for name, array in outputs.items()}
+    for name, array in arrays.items():
+        if array.ndim == 0 or len(array) != count:
+            raise ValueError(
+                f"output {name!r} of {session!r} has the shape {array.shape} for a batch of {count}: it has to have "
+                "a row for each"
+            )
+    return [{name: array[place] for name, array in arrays.items()} for place in range(count)]

@@ -1,0 +1,175 @@
+"""A server that runs: what callers hold."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from optimizer.errors import nearest
+from udfs.serving import BadRequestError, NoSuchModelError, ServedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from optimizer.serving import ServingPlan
+    from udfs.serving import LiveRouter
+    from vista_spark.serving._backends import Backends
+    from vista_spark.serving._control import Control
+
+__all__ = ["Api", "Model"]
+
+
+class Model:
+    """A deployed model, of :meth:`Api.__getitem__`.
+
+    Parameters
+    ----------
+    router : LiveRouter
+    served : ServedModel
+    """
+
+    def __init__(self, router: LiveRouter, served: ServedModel) -> None:
+        self._router = router
+        self.served = served
+
+    def execute(self, record: Any, *, timeout_ms: float | None = None) -> Future[Any]:
+        """Have the model answer for one record.
+
+        Parameters
+        ----------
+        record : bytes, path, str, array or mapping
+            Of a model of images an encoded image, the path of one, or a preprocessed tensor; of texts a text; of a
+            function an array without a batch axis. A mapping of these by name where there are several inputs.
+        timeout_ms : float, optional
+            Default the session's SLO.
+
+        Returns
+        -------
+        concurrent.futures.Future
+            Of the output without a batch axis; of a mapping by name where there are several. Or of one of
+            :class:`udfs.serving.RequestError`'s kinds.
+
+        Raises
+        ------
+        BadRequestError
+            A record that the model does not take.
+        """
+        specs = self.served.inputs
+        given = record if isinstance(record, dict) else {specs[0].name: record}
+        dtypes = {spec.name: spec.dtype for spec in specs}
+        inputs = {name: _row(value, dtypes.get(name, "")) for name, value in given.items()}
+        asked = self._router.submit(self.served.name, inputs, timeout_ms=timeout_ms)
+        answer: Future[Any] = Future()
+        answer.add_done_callback(lambda done: asked.cancel() if done.cancelled() else None)
+        asked.add_done_callback(lambda done: _pass_on(done, answer))
+        return answer
+
+
+class Api:
+    """A server that runs, until :meth:`stop` or the end of the ``with`` block. It is a :class:`udfs.serving.Router`.
+
+    Made by :meth:`vista_spark.serving.Server.start`.
+    """
+
+    def __init__(self, router: LiveRouter, backends: Backends, control: Control) -> None:
+        self._router = router
+        self._backends = backends
+        self._control = control
+        self._stopped = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __getitem__(self, name: str) -> Model:
+        """Find a deployed model.
+
+        Raises
+        ------
+        NoSuchModelError
+            No such session was deployed.
+        """
+        for served in self.models:
+            if served.name == name:
+                return Model(self._router, served)
+        names = [served.name for served in self.models]
+        raise NoSuchModelError(f"no model {name!r} is served{nearest(name, names)}; there are {', '.join(names)}")
+
+    @property
+    def models(self) -> Sequence[ServedModel]:
+        """The deployed models."""
+        return self._router.models
+
+    @property
+    def ready(self) -> bool:
+        """Whether every model has a backend."""
+        return not self._stopped and self._router.ready
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Names of the backends that are there."""
+        return self._backends.alive
+
+    @property
+    def plan(self) -> ServingPlan | None:
+        """The plan that is served by now; ``None`` while no backend is there."""
+        return self._control.plan
+
+    @property
+    def counts(self) -> dict[tuple[str, str], int]:
+        """Rows so far, by session and how they ended: ``"answered"``, or the name of an error."""
+        return dict(self._router.ended)
+
+    def submit(
+        self,
+        name: str,
+        inputs: Mapping[str, NDArray[Any]],
+        *,
+        version: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> Future[Mapping[str, NDArray[Any]]]:
+        """Have a model answer a request of one or more rows; see :meth:`udfs.serving.Router.submit`."""
+        return self._router.submit(name, inputs, version=version, timeout_ms=timeout_ms)
+
+    def stop(self) -> None:
+        """Fail what waits, end the backends, and give their task slots back."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._control.stop()
+        self._backends.stop()
+        self._router.stop()
+
+
+def _row(value: Any, dtype: str) -> NDArray[Any]:
+    """Make a batch of one of a record's value."""
+    if dtype in {"bytes", "str"} and not isinstance(value, np.ndarray):
+        if isinstance(value, os.PathLike) or (dtype == "bytes" and isinstance(value, str)):
+            try:
+                value = Path(value).read_bytes()
+            except OSError as error:
+                raise BadRequestError(f"the image cannot be read: {error}") from error
+        row = np.empty(1, object)
+        row[0] = value
+        return row
+    return np.asarray(value)[None]
+
+
+def _pass_on(done: Future[Mapping[str, NDArray[Any]]], answer: Future[Any]) -> None:
+    with suppress(InvalidStateError):  # it was cancelled
+        if done.cancelled():
+            answer.cancel()
+        elif (error := done.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            outputs = {name: array[0] for name, array in done.result().items()}
+            answer.set_result(next(iter(outputs.values())) if len(outputs) == 1 else outputs)

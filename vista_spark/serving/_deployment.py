@@ -1,0 +1,158 @@
+"""A session made ready on the driver: its model opened and checked, what it reads and gives, how it travels."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udfs.handlers import framework_of
+from udfs.inference import ImageFeed
+from udfs.serving import (
+    Admission,
+    FeedReader,
+    FunctionRecipe,
+    NetworkRecipe,
+    ServedModel,
+    TensorReader,
+    TensorSpec,
+    read_head,
+)
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.network import Network, network, warn_of_random_weights
+from vista_spark.sessions import ship_weights
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from vista_spark.serving._session import Session
+
+__all__ = ["Deployment", "opened", "sample_row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A session, and its model opened on the driver.
+
+    Attributes
+    ----------
+    session : Session
+    served : ServedModel
+    admission : Admission
+    recipe : NetworkRecipe or FunctionRecipe
+        For this process; :meth:`shipped` gives the one that travels.
+    network : Network or None
+        ``None`` of a function.
+    """
+
+    session: Session
+    served: ServedModel
+    admission: Admission
+    recipe: NetworkRecipe | FunctionRecipe
+    network: Network | None = None
+
+    def shipped(self, spark: SparkSession) -> NetworkRecipe | FunctionRecipe:
+        """Bring the model's files to the workers' nodes, and give the recipe that finds them there."""
+        if self.network is None or isinstance(self.recipe, FunctionRecipe):
+            return self.recipe
+        net = self.network.shipped(spark)
+        head = ship_weights(spark, self.recipe.head)
+        return replace(self.recipe, source=net.source, reader=_reader(net), head=head)
+
+
+def opened(session: Session) -> Deployment:
+    """Open a session's model.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The model is a function without inputs, or the head does not fit.
+    vista_spark.errors.VistaError, udfs.weights.WeightsError, udfs.handlers.UntraceableModelError
+        As of :class:`vista_spark.CNNFeaturizer`.
+    """
+    return _function(session) if session.inputs else _network(session)
+
+
+def _function(session: Session) -> Deployment:
+    if framework_of(session.model) is not None:
+        raise InvalidArgumentError(f"session {session.name!r} has inputs and a network, which knows its own")
+    inputs = tuple(session.inputs)
+    served = ServedModel(session.name, session.version, inputs, (), "opaque", float(session.slo_ms))
+    recipe = FunctionRecipe(session.model, TensorReader(inputs))
+    return Deployment(session, served, Admission(session.name, inputs, {}), recipe)
+
+
+def _network(session: Session) -> Deployment:
+    if callable(session.model) and not isinstance(session.model, str) and framework_of(session.model) is None:
+        builds = getattr(session.model, "__name__", type(session.model).__name__)
+        hint = f"session {session.name!r}: {builds} is no network; a function needs inputs=[TensorSpec(...)]"
+        raise InvalidArgumentError(hint)
+    net = network(session.model, session.weights, session.seed, session.image_size, session.max_length)
+    warn_of_random_weights(net.card, net.weights, net.seed)
+    net.check()
+    outputs, shapes = _outputs(session, net)
+    reader = _reader(net)
+    image = net.reads.kind == "image"
+    specs = tuple(TensorSpec(feed.columns[0], "bytes" if image else "str", (-1,)) for feed in reader.feeds)
+    decoded = {
+        feed.column: ("float32", feed.preprocessing.shape) for feed in reader.feeds if isinstance(feed, ImageFeed)
+    }
+    given = tuple(TensorSpec(name, dtype, (-1, *shape)) for name, (dtype, shape) in shapes.items())
+    served = ServedModel(session.name, session.version, specs, given, net.card.framework, float(session.slo_ms))
+    head = None if session.head is None else os.fspath(session.head)
+    recipe = NetworkRecipe(net.source, reader, outputs, head)
+    return Deployment(session, served, Admission(session.name, specs, decoded), recipe, net)
+
+
+def _reader(net: Network) -> FeedReader:
+    names = [net.reads.kind] if net.reads.columns == 1 else list(net.graph.inputs)
+    return FeedReader(net.feeds(*names))
+
+
+def _outputs(
+    session: Session, net: Network
+) -> tuple[tuple[tuple[str, str], ...], dict[str, tuple[str, tuple[int, ...]]]]:
+    """Name each output with its layer, and give its type and shape."""
+    if session.head is not None:
+        head = read_head(os.fspath(session.head))
+        layer = _head_layer(session, net, head.features)
+        return (("output", layer),), {"output": ("float32", (len(head.bias),))}
+    keys = net.traced.output_keys
+    layers = {"output": net.graph.outputs[0]} if not keys else {str(key): net.traced.output_layer(key) for key in keys}
+    shapes = {name: (net.graph[layer].dtype, net.graph[layer].output_shape) for name, layer in layers.items()}
+    return tuple(layers.items()), shapes
+
+
+def _head_layer(session: Session, net: Network, features: int) -> str:
+    """Find the layer that a head reads."""
+    wanted = net.layers(session.layer) if session.layer is not None else net.card.layers
+    sizes: dict[str, int] = {}
+    for feature in reversed(wanted):
+        layer = net.layer(feature)
+        sizes[feature.name] = math.prod(net.graph[layer].output_shape)
+        if sizes[feature.name] == features:
+            return layer
+    found = ", ".join(f"{name} {size:,}" for name, size in list(sizes.items())[:6])
+    raise InvalidArgumentError(
+        f"session {session.name!r}: the head reads {features:,} numbers, and of {net.card.name} no such layer has as "
+        f"many ({found}): train the head on the features of one of them"
+    )
+
+
+def sample_row(deployment: Deployment) -> dict[str, Any]:
+    """Make up a row to measure with, as it travels: of a network what it reads, of a function zeros."""
+    inputs: dict[str, Any] = {}
+    for spec in deployment.served.inputs:
+        if deployment.network is not None:
+            value = np.empty(1, object)
+            value[0] = deployment.network.reads.sample()
+        elif spec.dtype in {"bytes", "str"}:
+            value = np.array([b" "], object)
+        else:
+            value = np.zeros((1, *(max(1, size) for size in spec.shape[1:])), spec.dtype)
+        inputs[spec.name] = value
+    (row,) = deployment.admission.rows(inputs)
+    return row

@@ -1,0 +1,100 @@
+"""Sessions that share a trunk, found by what their layers compute: nobody declares them (section 3.4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from udfs.serving import GroupRecipe, Trunk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from optimizer.graph import LayerGraph
+    from udfs.serving import FunctionRecipe, NetworkRecipe
+    from vista_spark.serving._deployment import Deployment
+
+__all__ = ["group_recipe", "groups", "trunk_of"]
+
+# Of its members' FLOPs a trunk has at least so much: below it a batch gains less than waiting for the others costs.
+_LEAST_SHARE = 0.5
+
+
+def groups(deployments: Sequence[Deployment]) -> list[tuple[Deployment, ...]]:
+    """Put sessions into groups, each with the first one that it shares most of its network with.
+
+    Parameters
+    ----------
+    deployments : sequence of Deployment
+
+    Returns
+    -------
+    list of tuple of Deployment
+        In the order of their first members.
+    """
+    found: list[list[Deployment]] = []
+    for deployment in deployments:
+        for group in found:
+            if _joins(group, deployment):
+                group.append(deployment)
+                break
+        else:
+            found.append([deployment])
+    return [tuple(group) for group in found]
+
+
+def _joins(group: Sequence[Deployment], deployment: Deployment) -> bool:
+    first, net = group[0].network, deployment.network
+    if first is None or net is None or first.reads != net.reads or first.card.framework != net.card.framework:
+        return False
+    trunk = trunk_of([*group, deployment])
+    return trunk is not None and trunk.share >= _LEAST_SHARE
+
+
+def trunk_of(members: Sequence[Deployment]) -> Trunk | None:
+    """Find what networks compute alike, and the tensors that cross to what each has of its own."""
+    graphs: dict[str, tuple[LayerGraph, tuple[str, ...]]] = {}
+    for member in members:
+        assert member.network is not None  # noqa: S101 - functions are in no group
+        recipe: NetworkRecipe = member.recipe  # type: ignore[assignment]
+        layers = tuple(dict.fromkeys(layer for _, layer in recipe.outputs))
+        graphs[member.session.name] = member.network.graph, layers
+    expressions = [{graph.expression(name) for name in graph.ancestors(outputs)} for graph, outputs in graphs.values()]
+    shared = set.intersection(*expressions)
+    (first, first_outputs), *_ = graphs.values()
+    theirs: dict[str, str] = {}
+    for name in first.ancestors(first_outputs):
+        theirs.setdefault(first.expression(name), name)
+    names: dict[str, dict[str, str]] = {}
+    share = 1.0
+    for session, (graph, outputs) in graphs.items():
+        needed = graph.ancestors(outputs)
+        below = [name for name in needed if graph.expression(name) in shared]
+        if not below:
+            return None
+        live = graph.cut(below, outputs).live
+        names[session] = {name: theirs[graph.expression(name)] for name in live}
+        total = graph.flops(needed)
+        share = min(share, graph.flops(below) / total if total else 0.0)
+    crossing = {name for own in names.values() for name in own.values()}
+    return Trunk(tuple(name for name in first.names if name in crossing), names, share)
+
+
+def group_recipe(
+    members: Sequence[Deployment], recipes: Mapping[str, NetworkRecipe | FunctionRecipe] | None = None
+) -> GroupRecipe:
+    """Write down how a backend opens a group.
+
+    Parameters
+    ----------
+    members : sequence of Deployment
+    recipes : mapping of str to recipe, optional
+        By session; by default those for this process.
+    """
+    own = {member.session.name: member.recipe for member in members} if recipes is None else dict(recipes)
+    name = "+".join(own)
+    if len(members) == 1:
+        return GroupRecipe(name, own)
+    # They read the same records: the first one's reader names the layers that the trunk begins with.
+    reader = next(iter(own.values())).reader
+    return GroupRecipe(name, {session: replace(one, reader=reader) for session, one in own.items()}, trunk_of(members))

@@ -1,0 +1,98 @@
+"""A session as its user writes it: a model within a deadline."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from optimizer.serving import BatchingProfile
+from udfs.serving import TensorSpec
+from vista_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+__all__ = ["Session"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A model that answers requests within a deadline.
+
+    Parameters
+    ----------
+    name : str
+        By which callers ask for it.
+    model : str, ModelCard, model or function
+        A network as for :class:`vista_spark.CNNFeaturizer`: a name of the roster, a card, a model of torch or Keras.
+        With `inputs` a function of whole batches: it takes and gives arrays by name, each with the batch in front.
+    weights : str or path, optional
+        Of a network; random ones without them, with a warning.
+    head : str or path, optional
+        File of one linear layer that takes the place of what lies above `layer`: the state dict of a
+        ``torch.nn.Linear``. Sessions that differ in their heads alone share everything else.
+    slo_ms : float
+        Milliseconds from a request to its answer. Default 500.
+    rate : float
+        Requests per second that are expected; the rates that are measured take its place. Default 1.
+    layer : str, optional
+        Layer that the head reads; by default the topmost one that has as many numbers as the head.
+    inputs : sequence of TensorSpec, optional
+        Of a function.
+    image_size : int, optional
+        Height and width of a network's images in pixels.
+    max_length : int, optional
+        Tokens of a network's texts.
+    version : str
+        Default ``"1"``.
+    profile : BatchingProfile, optional
+        By default measured when the session is deployed.
+    seed : int
+        Of random weights.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not allowed.
+
+    Examples
+    --------
+    >>> Session("cats", model="mobilenet_v2", slo_ms=250).slo_ms
+    250
+    """
+
+    name: str
+    model: Any
+    weights: str | os.PathLike[str] | None = None
+    head: str | os.PathLike[str] | None = None
+    slo_ms: float = 500.0
+    rate: float = 1.0
+    layer: str | None = None
+    inputs: Sequence[TensorSpec] = ()
+    image_size: int | None = None
+    max_length: int | None = None
+    version: str = "1"
+    profile: BatchingProfile | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for what, text in (("name", self.name), ("version", self.version)):
+            if not isinstance(text, str) or not text or "/" in text:
+                raise InvalidArgumentError(f"{what}={text!r}: a text without a slash")
+        for what, value in (("slo_ms", self.slo_ms), ("rate", self.rate)):
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < math.inf:
+                raise InvalidArgumentError(f"{what}={value!r}: a finite number above 0")
+        if self.profile is not None and not isinstance(self.profile, BatchingProfile):
+            raise InvalidArgumentError(f"profile={self.profile!r}: a BatchingProfile of optimizer.serving")
+        if not all(isinstance(spec, TensorSpec) for spec in self.inputs):
+            raise InvalidArgumentError(f"inputs={self.inputs!r}: TensorSpecs of udfs.serving, one for each input")
+        if self.inputs and (not callable(self.model) or self.head is not None or self.weights is not None):
+            raise InvalidArgumentError(
+                f"session {self.name!r} has inputs, which a function has; a network knows its own, and a function has "
+                "neither weights nor a head"
+            )
+        if self.layer is not None and self.head is None:
+            raise InvalidArgumentError(f"layer={self.layer!r} without a head: name the head that reads it")
