@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from udfs.serving import Router
     from udfs.serving.http._prometheus import Gauge
 
-__all__ = ["FrontEnd"]
+__all__ = ["FrontEnd", "check_address"]
 
 _BACKLOG = 2048
 _START_S = 30.0
@@ -87,8 +87,7 @@ class FrontEnd:
         limits: HttpLimits | None = None,
         gauges: Callable[[], Iterable[Gauge]] | None = None,
     ) -> None:
-        if type(port) is not int or not 0 <= port <= _PORTS:
-            raise InvalidArgumentError(f"port is {port!r}; give a number up to {_PORTS}, or 0 for a free port")
+        _check_port(port)
         self.host, self.port, self.token = host, port, _checked(token)
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
@@ -154,6 +153,26 @@ class FrontEnd:
 
     def _run(self) -> None:
         asyncio.run(self._server.serve(sockets=[self._socket] if self._socket else None))
+
+
+def check_address(host: str, port: int, token: str | Literal[False] | None) -> None:
+    """Try whether a front end could start there, before anything that takes longer.
+
+    Raises
+    ------
+    PortTakenError
+        Another process listens there.
+    InvalidArgumentError
+        A host, port or token that cannot be.
+    """
+    _check_port(port)
+    _checked(token)
+    _listening(host, port).close()
+
+
+def _check_port(port: int) -> None:
+    if type(port) is not int or not 0 <= port <= _PORTS:
+        raise InvalidArgumentError(f"port is {port!r}; give a number up to {_PORTS}, or 0 for a free port")
 
 
 def _checked(token: str | Literal[False] | None) -> str | None:
