@@ -44,7 +44,7 @@ def spread(plan: ServingPlan, backends: Sequence[Backend]) -> ServingPlan:
     >>> backends = [Backend("a"), Backend("b")]
     >>> alone = plan([Session("A", profile, slo_ms=200, rate=8)], backends)
     >>> [(node.backend.name, node.placements[0].batch) for node in alone.nodes]
-    [('a', 2)]
+    [('a', 1)]
     >>> print(spread(alone, backends).explain())
     1 sessions on 2 backends (exact, spread; at least 1)
     a: duty cycle 100.0 ms, 100 % occupied

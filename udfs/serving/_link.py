@@ -60,6 +60,7 @@ class Link:
         self._cancelled: list[int] = []
         self._closed = False
         self._lost = False
+        self._opening = False
         self._threads = [
             threading.Thread(target=self._send, name=f"to {name}", daemon=True),
             threading.Thread(target=self._collect, name=f"from {name}", daemon=True),
@@ -100,7 +101,11 @@ class Link:
         CallError, RefusedError
             It is gone.
         """
-        failures = self._caller.call(Adopt(tuple(placements)), timeout_s=timeout_s).failures
+        self._opening = True
+        try:
+            failures = self._caller.call(Adopt(tuple(placements)), timeout_s=timeout_s).failures
+        finally:
+            self._opening = False
         self.placed = {placed.group: placed for placed in placements if placed.group not in failures}
         return failures
 
@@ -144,6 +149,10 @@ class Link:
             try:
                 results = self._caller.call(Collect(after), timeout_s=_SILENCE_S)
             except (CallError, RefusedError) as error:
+                # A process that imports a framework, or reads weights, may say nothing for long; one that is gone has
+                # its connections closed.
+                if self._opening and isinstance(error.__cause__, TimeoutError):
+                    continue
                 self._lose(str(error))
                 return
             after = results.last

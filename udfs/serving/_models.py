@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     Arrays = dict[str, NDArray[Any]]
 
 __all__ = ["OpenGroup", "OpenModels", "Row"]
+
+# Of what a message carries.
+_WIDEST = 8
+_LARGEST_ROW = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class OpenModels:
                 functions[session] = member.function
             else:
                 networks[session] = self._network(member)
+        if recipe.trunk is not None:
+            _share_weights([network.model for network in networks.values()])
         readers = {session: member.reader for session, member in recipe.members.items()}
         return OpenGroup(readers, functions, networks, recipe.trunk)
 
@@ -92,6 +98,11 @@ class OpenModels:
             self._open[source.key] = source.open(self._device)
         model = self._open[source.key].prepare(self._threads)
         return _Network(model, recipe.outputs, None if recipe.head is None else read_head(recipe.head))
+
+
+@runtime_checkable
+class _Sharing(Protocol):
+    def share_weights(self, other: object) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +193,14 @@ class OpenGroup:
         return answers
 
 
+def _share_weights(models: Sequence[TracedModel]) -> None:
+    """Have equal weights of several networks in memory once, where their framework can."""
+    first, *others = dict.fromkeys(models)
+    for other in others:
+        if isinstance(other, _Sharing):
+            other.share_weights(first)
+
+
 def _stacked(rows: Sequence[Row]) -> Arrays:
     return {name: np.stack([row.arrays[name] for row in rows]) for name in rows[0].arrays}
 
@@ -193,5 +212,10 @@ def _split(outputs: Mapping[str, NDArray[Any]], count: int, session: str) -> lis
             raise ValueError(
                 f"output {name!r} of {session!r} has the shape {array.shape} for a batch of {count}: it has to have "
                 "a row for each"
+            )
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize > _WIDEST or array.nbytes > count * _LARGEST_ROW:
+            raise TypeError(
+                f"output {name!r} of {session!r} is {array.dtype} of {array.nbytes:,} bytes: numbers of up to 64 bits, "
+                f"and {_LARGEST_ROW:,} bytes a row at most, can be sent"
             )
     return [{name: array[place] for name, array in arrays.items()} for place in range(count)]

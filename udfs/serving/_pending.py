@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from udfs.serving._errors import ModelFailedError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -63,7 +65,8 @@ class Joined:
                 try:
                     self.future.set_result({name: np.stack([one[name] for one in answers]) for name in answers[0]})
                 except (ValueError, KeyError) as error:
-                    self.future.set_exception(error)
+                    why = f"its rows have answers of different shapes: {error}"
+                    self.future.set_exception(ModelFailedError(why))
 
     def fail(self, error: RequestError) -> None:
         """Settle the request with an error."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,8 @@ __all__ = ["BackendOptions", "Backends"]
 
 _LOG = logging.getLogger(__name__)
 
-# A batch that runs for so many times its deadline hangs: the process is ended.
-_HANGS_MS = 10_000.0
+# For a process that is gone to be replaced by Spark itself; then its job is ended, and started again.
+_RETURN_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class BackendOptions:
     policy : str
     threads : int
     device : str
+    hangs_ms : float
+        A batch that runs for longer hangs, and its process is ended.
     """
 
     host: str | None
@@ -53,6 +56,7 @@ class BackendOptions:
     policy: str
     threads: int
     device: str
+    hangs_ms: float
 
 
 class Backends:
@@ -85,6 +89,8 @@ class Backends:
         self._links: dict[str, Link] = {}
         self._processes: dict[str, str] = {}
         self._given_up: set[str] = set()
+        self._gone: dict[str, float] = {}
+        self._hangs_ms = options.hangs_ms
         self._closing = False
         self._failure: BaseException | None = None
         self._credentials = new_credentials(encrypted=options.encrypted)
@@ -153,6 +159,7 @@ class Backends:
                 return
             if self._links.get(link.name) is link:
                 del self._links[link.name]
+                self._gone[link.name] = time.monotonic()
                 _LOG.warning("backend %s is lost: %s", link.name, why)
         self._changed_hook()
 
@@ -169,6 +176,7 @@ class Backends:
             former = self._links.get(request.worker)
             link = Link(request.worker, request.location, self._credentials, self._router)
             self._links[request.worker] = link
+            self._gone.pop(request.worker, None)
             self._processes[request.worker] = f"{request.host}:{request.pid}"
             self._changed.notify_all()
         if former is not None:
@@ -185,6 +193,7 @@ class Backends:
         """Note that a backend's job ended."""
         with self._changed:
             link = self._links.pop(name, None)
+            self._gone.pop(name, None)
         if link is not None:
             _LOG.warning("backend %s is lost: %s", name, why)
             link.close()
@@ -232,11 +241,16 @@ class Backends:
             return set(self._names) <= self._processes.keys()
 
     def look_after(self) -> tuple[str, ...]:
-        """Find backends whose batch hangs."""
-        hanging = [name for name, link in self.links.items() if link.running_ms > _HANGS_MS]
+        """Find backends whose batch hangs, and those that are silent and were not replaced."""
+        hanging = [name for name, link in self.links.items() if link.running_ms > self._hangs_ms]
         for name in hanging:
-            self.lose(name, f"a batch has run for more than {_HANGS_MS / 1000:g} s")
-        return tuple(hanging)
+            self.lose(name, f"a batch has run for more than {self._hangs_ms / 1000:g} s")
+        with self._changed:
+            before = time.monotonic() - _RETURN_S
+            silent = [name for name, since in self._gone.items() if since < before]
+            for name in silent:
+                del self._gone[name]
+        return (*hanging, *silent)
 
 
 def _host(spark: SparkSession) -> str:

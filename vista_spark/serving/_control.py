@@ -136,11 +136,9 @@ class Control:
         self._thread.start()
 
     def stop(self) -> None:
-        """Follow nothing any more."""
+        """Follow nothing any more. A model that is being opened is not waited for."""
         self._stopped = True
         self._wake.set()
-        if self._thread.ident is not None:
-            self._thread.join()
 
     def changed(self) -> None:
         """Plan anew at once: a backend has come or gone."""

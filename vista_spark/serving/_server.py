@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Literal, Self
@@ -32,6 +33,11 @@ __all__ = ["Server"]
 
 # For Spark to start the tasks, and for their processes to import a framework.
 _START_S = 180.0
+
+# A batch that runs for longer hangs, unless deadlines are long.
+_HANGS_MS = 10_000.0
+
+_LOOK_S = 0.05
 
 
 class Server:
@@ -82,8 +88,8 @@ class Server:
     ... )
     >>> print(server.deploy(double).plan().explain())
     1 sessions on 1 backends (exact, spread; no plan has fewer)
-    backend-0: duty cycle 995.0 ms, 1 % occupied
-      double: 1/s in batches of 8 (5.0 ms), worst 1000.0 of 1000 ms
+    backend-0: duty cycle 5.0 ms, 100 % occupied
+      double: 1/s in batches of 8 (5.0 ms), worst 10.0 of 1000 ms
     """
 
     def __init__(
@@ -243,6 +249,7 @@ class Server:
             self._policy,
             self._threads,
             self._device,
+            max(_HANGS_MS, *(2 * session.slo_ms for session in sessions)),
         )
         backends = Backends(self._spark, self._names, recipes, router, control.changed, options)
         router.noticed = backends.noticed
@@ -250,6 +257,7 @@ class Server:
         try:
             backends.start(timeout_s)
             control.start(lambda: backends.links)
+            _await(api, timeout_s)
             if port is not None:
                 api.front_end = front_end(api, host, port, token)
         except BaseException:
@@ -285,3 +293,12 @@ class Server:
         latency = {batch: max(float(one.latencies[batch]) for one in own) for batch in range(1, largest + 1)}
         memory = {batch: max(int(one.memory[batch]) for one in own) for batch in range(1, largest + 1)}
         return replace(own[0], latency_ms=latency, deviation_ms={}, memory_bytes=memory)
+
+
+def _await(api: Api, timeout_s: float) -> None:
+    """Wait until every model has a backend: one that was lost meanwhile is started again."""
+    until = time.monotonic() + timeout_s
+    while not api.ready:
+        if time.monotonic() > until:
+            raise TimeoutError(f"no backend serves every model after {timeout_s:g} s: their logs say why")
+        time.sleep(_LOOK_S)

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
+# What a request may have.
+_TYPES = (
+    "bytes",
+    "str",
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    *(f"float{bits}" for bits in (16, 32, 64)),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -89,6 +98,11 @@ class Session:
             raise InvalidArgumentError(f"profile={self.profile!r}: a BatchingProfile of optimizer.serving")
         if not all(isinstance(spec, TensorSpec) for spec in self.inputs):
             raise InvalidArgumentError(f"inputs={self.inputs!r}: TensorSpecs of udfs.serving, one for each input")
+        unknown = [spec for spec in self.inputs if spec.dtype not in _TYPES or spec.shape[:1] != (-1,)]
+        if unknown:
+            raise InvalidArgumentError(
+                f"{unknown[0]!r}: a type of {', '.join(_TYPES)}, and a shape that begins with -1, the batch"
+            )
         if self.inputs and (not callable(self.model) or self.head is not None or self.weights is not None):
             raise InvalidArgumentError(
                 f"session {self.name!r} has inputs, which a function has; a network knows its own, and a function has "

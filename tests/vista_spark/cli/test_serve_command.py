@@ -13,6 +13,7 @@ from vista_spark.cli import app
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

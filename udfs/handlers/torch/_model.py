@@ -105,6 +105,33 @@ class TorchModel:
             if held.dim() == _IMAGE_RANK:
                 held.data = held.data.contiguous(memory_format=layout)
 
+    def share_weights(self, other: object) -> int:
+        """Read weights that another network has as well from its memory, and free the own ones.
+
+        Parameters
+        ----------
+        other : object
+            A prepared :class:`TorchModel`; of any other there is nothing to share.
+
+        Returns
+        -------
+        int
+            Bytes that are shared.
+        """
+        if not isinstance(other, TorchModel) or other is self:
+            return 0
+        there: dict[Any, list[torch.Tensor]] = {}
+        theirs = other._module  # noqa: SLF001 - of its own class
+        for held in (*theirs.parameters(), *theirs.buffers()):
+            there.setdefault(_kind(held), []).append(held)
+        shared = 0
+        for held in (*self._module.parameters(), *self._module.buffers()):
+            equal = next((each for each in there.get(_kind(held), []) if torch.equal(each, held)), None)
+            if equal is not None:
+                held.data = equal.data
+                shared += held.nbytes
+        return shared
+
     def fused(self) -> TorchModel:
         """The same network in fewer passes: batch norms folded into convolutions, activations in place.
 
@@ -478,3 +505,7 @@ def _lent(array: NDArray[np.generic]) -> NDArray[np.generic]:
     if any(stride < 0 for stride in array.strides):
         array = array.copy()
     return array if array.flags.writeable else np.asarray(_Lent(array))
+
+
+def _kind(held: torch.Tensor) -> tuple[Any, ...]:
+    return held.dtype, held.device, tuple(held.shape), held.stride()

@@ -1,0 +1,56 @@
+"""Plans spread over idle backends, with batches as large as deadlines allow."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
+
+from optimizer.serving import Backend, BatchingProfile, InfeasibleError, ServingPlan, Session, plan, spread
+
+BACKENDS = [Backend(name) for name in ("a", "b", "c", "d")]
+
+
+def rates(plan: ServingPlan) -> dict[str, float]:
+    return {name: sum(rate for _, rate in routes) for name, routes in plan.routes.items()}
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(1, 20), st.floats(0.5, 10), st.floats(100, 800), st.floats(0.1, 60)),
+        min_size=1,
+        max_size=4,
+    )
+)
+@settings(max_examples=40)
+def test_every_backend_works_and_the_plan_stays_in_time(drawn: list[tuple[float, float, float, float]]) -> None:
+    sessions = [
+        Session(f"s{place}", BatchingProfile.from_line(per_item, fixed, 32), slo, rate)
+        for place, (fixed, per_item, slo, rate) in enumerate(drawn)
+    ]
+    try:
+        made = plan(sessions, BACKENDS)
+    except InfeasibleError:
+        return
+    live = spread(made, BACKENDS)
+    assert {node.backend.name for node in live.nodes} == {"a", "b", "c", "d"}
+    assert live.violations() == []
+    before, after = (
+        {name: sum(rate for _, rate in routes) for name, routes in one.routes.items()} for one in (made, live)
+    )
+    assert before.keys() == after.keys()
+    assert all(abs(before[name] - after[name]) < 1e-9 * before[name] for name in before)
+
+
+def test_batches_grow_as_far_as_the_deadline_allows() -> None:
+    session = Session("s", BatchingProfile({1: 10.0, 8: 40.0, 16: 70.0}), 100.0, 1.0)
+    made = plan([session], BACKENDS[:1])
+    assert made.nodes[0].placements[0].batch == 1
+    (node,) = spread(made, BACKENDS[:1]).nodes
+    assert node.placements[0].batch == session.profile.best_batch(50.0)
+    assert node.placements[0].rate == 1.0
+
+
+def test_a_slower_backend_does_not_take_half() -> None:
+    session = Session("s", BatchingProfile({1: 10.0}), 100.0, 1.0)
+    backends = [Backend("fast", speed=2.0), Backend("slow")]
+    assert [node.backend.name for node in spread(plan([session], backends), backends).nodes] == ["fast"]

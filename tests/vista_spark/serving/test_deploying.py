@@ -1,0 +1,120 @@
+"""What a server refuses before any backend starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from optimizer.serving import Backend, BatchingProfile, InfeasibleError, ServingError
+from optimizer.serving import Session as Planned
+from udfs.serving import TensorSpec
+from vista_spark.errors import InvalidArgumentError, UnknownModelError
+from vista_spark.serving import Server, Session
+from vista_spark.serving._control import planned
+from vista_spark.serving._profiling import hardware
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INPUTS = [TensorSpec("x", "float32", (-1, 2))]
+PROFILE = BatchingProfile({1: 5.0, 8: 8.0})
+
+
+def double(arrays: Any) -> Any:
+    return {"y": 2 * arrays["x"]}
+
+
+@pytest.fixture
+def server(spark: SparkSession) -> Server:
+    return Server(spark, backends=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"name": ""}, "name=''"),
+        ({"name": "a/b"}, "without a slash"),
+        ({"slo_ms": 0}, "slo_ms=0"),
+        ({"slo_ms": float("nan")}, "slo_ms=nan"),
+        ({"rate": 0}, "rate=0"),
+        ({"rate": -1.0}, "rate=-1.0"),
+        ({"rate": float("nan")}, "rate=nan"),
+        ({"rate": True}, "rate=True"),
+        ({"profile": {1: 5.0}}, "a BatchingProfile"),
+        ({"inputs": ["x"]}, "TensorSpecs"),
+        ({"inputs": INPUTS, "head": "head.safetensors"}, "neither weights nor a head"),
+        ({"layer": "pool"}, "without a head"),
+    ],
+)
+def test_a_session_checks_itself(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=words):
+        Session(**{"name": "f", "model": double} | options)
+
+
+def test_a_deadline_under_twice_a_batch_of_one(server: Server) -> None:
+    with pytest.raises(InfeasibleError, match="slo_ms=9 is less than 10"):
+        server.deploy(Session("f", model=double, inputs=INPUTS, profile=PROFILE, slo_ms=9))
+
+
+def test_two_sessions_of_one_name(server: Server) -> None:
+    session = Session("f", model=double, inputs=INPUTS, profile=PROFILE)
+    server.deploy(session)
+    with pytest.raises(InvalidArgumentError, match="'f' is deployed already"):
+        server.deploy(session)
+
+
+def test_a_profile_without_a_batch_of_one() -> None:
+    with pytest.raises(ServingError, match="measure batch 1"):
+        BatchingProfile({2: 5.0})
+
+
+def test_a_profile_of_another_machine(server: Server) -> None:
+    there = BatchingProfile({1: 5.0}, hardware="an abacus", threads=1)
+    with pytest.raises(ServingError, match="measured on 'an abacus'"):
+        server.deploy(Session("f", model=double, inputs=INPUTS, profile=there))
+    here = BatchingProfile({1: 5.0}, hardware=hardware(), threads=1)
+    server.deploy(Session("f", model=double, inputs=INPUTS, profile=here))
+
+
+def test_a_function_without_inputs_and_a_model_that_is_not_there(server: Server) -> None:
+    with pytest.raises(InvalidArgumentError, match="a function needs inputs"):
+        server.deploy(Session("f", model=double))
+    with pytest.raises(UnknownModelError):
+        server.deploy(Session("f", model="mobilenet_v9"))
+
+
+def test_more_traffic_than_the_backends_bear(server: Server) -> None:
+    server.deploy(Session("f", model=double, inputs=INPUTS, profile=PROFILE, rate=100_000.0))
+    with pytest.raises(InfeasibleError, match="1 backends bear"):
+        server.plan()
+
+
+@pytest.mark.parametrize("options", [{"backends": 0}, {"backends": True}, {"epoch_s": 0}, {"policy": "none"}])
+def test_a_server_checks_itself(spark: SparkSession, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match=next(iter(options))):
+        Server(spark, **options)
+
+
+def test_nothing_to_serve(server: Server) -> None:
+    with pytest.raises(InvalidArgumentError, match="no session is deployed"):
+        server.plan()
+
+
+def test_a_function_is_measured_where_no_profile_is_given(server: Server) -> None:
+    server.deploy(Session("f", model=double, inputs=INPUTS))
+    profile = server.profile("f")
+    assert profile.max_batch >= 1
+    assert profile.hardware == hardware()
+    assert np.all(np.diff(profile.latencies) >= 0)
+
+
+def test_traffic_beyond_all_backends_is_planned_as_far_as_it_goes() -> None:
+    backends = [Backend("a"), Backend("b")]
+    session = Planned("f", PROFILE, 100.0, 10_000.0)
+    base, live, share = planned([session], backends)
+    assert 0 < share < 1
+    assert {node.backend.name for node in live.nodes} == {"a", "b"}
+    again, _, same = planned([session], backends, base)
+    assert (again is base, same) == (True, share)
