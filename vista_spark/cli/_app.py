@@ -12,6 +12,7 @@ from vista_spark.cli._package import package_command
 from vista_spark.cli._plan import plan_command
 from vista_spark.cli._profile import profile_command
 from vista_spark.cli._score import score_command
+from vista_spark.cli._serve import serve_command
 from vista_spark.cli._transfer import transfer_command
 
 __all__ = ["app", "main"]
@@ -23,6 +24,7 @@ app.command("profile")(profile_command)
 app.command("explain")(explain_command)
 app.command("compile")(compile_command)
 app.command("score")(score_command)
+app.command("serve")(serve_command)
 app.command("models")(models_command)
 app.command("package")(package_command)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from optimizer.serving import ServingPlan
     from udfs.serving import LiveRouter
+    from udfs.serving.http import FrontEnd
     from vista_spark.serving._backends import Backends
     from vista_spark.serving._control import Control
 
@@ -76,6 +77,11 @@ class Api:
     """A server that runs, until :meth:`stop` or the end of the ``with`` block. It is a :class:`udfs.serving.Router`.
 
     Made by :meth:`vista_spark.serving.Server.start`.
+
+    Attributes
+    ----------
+    front_end : udfs.serving.http.FrontEnd or None
+        What answers HTTP; ``None`` without a port.
     """
 
     def __init__(self, router: LiveRouter, backends: Backends, control: Control) -> None:
@@ -83,6 +89,7 @@ class Api:
         self._backends = backends
         self._control = control
         self._stopped = False
+        self.front_end: FrontEnd | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -129,6 +136,16 @@ class Api:
         """Rows so far, by session and how they ended: ``"answered"``, or the name of an error."""
         return dict(self._router.ended)
 
+    @property
+    def url(self) -> str | None:
+        """Where HTTP clients of this machine find it; ``None`` without a port."""
+        return self.front_end.url if self.front_end else None
+
+    @property
+    def token(self) -> str | None:
+        """What HTTP clients send as ``Authorization: Bearer``; ``None``: nothing."""
+        return self.front_end.token if self.front_end else None
+
     def submit(
         self,
         name: str,
@@ -145,6 +162,8 @@ class Api:
         if self._stopped:
             return
         self._stopped = True
+        if self.front_end is not None:
+            self.front_end.close()
         self._control.stop()
         self._backends.stop()
         self._router.stop()

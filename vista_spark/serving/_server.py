@@ -6,7 +6,7 @@ import math
 import time
 from dataclasses import replace
 from numbers import Real
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from optimizer.serving import POLICIES, Backend, InfeasibleError
 from optimizer.serving import Session as PlannedSession
@@ -18,6 +18,7 @@ from vista_spark.serving._api import Api
 from vista_spark.serving._backends import BackendOptions, Backends
 from vista_spark.serving._control import Control, planned
 from vista_spark.serving._deployment import opened
+from vista_spark.serving._front_end import check_http, front_end
 from vista_spark.serving._grouping import group_recipe, groups
 from vista_spark.serving._profiling import hardware, measured
 
@@ -178,13 +179,28 @@ class Server:
             )
         return live
 
-    def start(self, timeout_s: float = _START_S) -> Api:
+    def start(
+        self,
+        timeout_s: float = _START_S,
+        *,
+        port: int | None = None,
+        host: str = "127.0.0.1",
+        token: str | Literal[False] | None = None,
+    ) -> Api:
         """Start the backends, have them open the models of the plan, and answer requests.
 
         Parameters
         ----------
         timeout_s : float
             Seconds for the backends to be there. Default 180.
+        port : int, optional
+            Answer HTTP as well, by the Open Inference Protocol, at this port; 0 takes a free one. Needs the extra
+            ``serving``.
+        host : str
+            Address to listen at. Default: this machine alone.
+        token : str or False, optional
+            What HTTP clients send as ``Authorization: Bearer``. By default one is drawn, ``api.token``; ``False`` lets
+            everybody ask.
 
         Returns
         -------
@@ -201,8 +217,12 @@ class Server:
             A backend has not come.
         RuntimeError
             A backend could not open a model.
+        udfs.serving.http.PortTakenError
+            Another process listens at this port.
         """
         self.plan()
+        if port is not None:
+            check_http(host, port, token)
         slots = task_slots(self._spark, wanted=len(self._names) + 1)
         if len(self._names) >= slots:
             raise InvalidArgumentError(
@@ -238,6 +258,8 @@ class Server:
             backends.start(timeout_s)
             control.start(lambda: backends.links)
             _await(api, timeout_s)
+            if port is not None:
+                api.front_end = front_end(api, host, port, token)
         except BaseException:
             api.stop()
             raise

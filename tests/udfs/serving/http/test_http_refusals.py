@@ -1,0 +1,313 @@
+"""Requests that get no answer: each has its status, says why, and costs nobody else anything."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+import pytest
+from http_client import HttpClient, infer_body
+from numpy_router import SHORT_SLO_MS, NumpyRouter
+
+from udfs.serving.http import FrontEnd, HttpLimits
+
+ROW = [[1.0, 2.0, 3.0]]
+GOOD = infer_body("FP32", [1, 3], ROW)
+
+
+def binary(
+    size: int, content: bytes, datatype: str = "FP32", shape: Any = (1, 3), **headers: str
+) -> tuple[bytes, dict]:
+    document = infer_body(datatype, list(shape))
+    document["inputs"][0]["parameters"] = {"binary_data_size": size}
+    header = json.dumps(document).encode()
+    return header + content, {"Inference-Header-Content-Length": str(len(header)), **headers}
+
+
+@pytest.mark.parametrize("token", [None, "wrong", "", "é"])
+@pytest.mark.parametrize("path", ["/v2", "/v2/health/live", "/v2/models/linear", "/metrics", "/status", "/nothing"])
+def test_nothing_is_served_without_the_token(front: FrontEnd, path: str, token: str | None) -> None:
+    stranger = HttpClient(front.port, None)
+    reply = stranger.get(path) if token is None else stranger.get(path, Authorization=f"Bearer {token}")
+    assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
+    assert "token" in reply.error
+    assert str(front.token) not in reply.body.decode()
+
+
+def test_other_schemes_do_not_pass(front: FrontEnd, router: NumpyRouter) -> None:
+    asked = len(router.budgets)
+    stranger = HttpClient(front.port, None)
+    for said in (f"Basic {front.token}", str(front.token), f"Bearer {front.token}x", f"Bearer x {front.token}"):
+        assert stranger.infer("linear", GOOD, Authorization=said).status == 401
+    assert stranger.infer("linear", GOOD, Authorization=f"bearer {front.token}").status == 200
+    assert len(router.budgets) == asked + 1
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ([], "no object"),
+        ({}, "no inputs"),
+        ({"inputs": {}}, "'inputs' of the request is not a list"),
+        ({"inputs": [1]}, "an object with a name"),
+        ({"inputs": [{"name": 3}]}, "an object with a name"),
+        (infer_body("FP32", [1, 3], ROW, name="xx"), "has no input 'xx'; did you mean 'x'?; it has 'x' FP32 [-1, 3]"),
+        ({"inputs": GOOD["inputs"] * 2}, "twice"),
+        (infer_body("FP64", [1, 3], ROW), "is FP32, not FP64"),
+        (infer_body("BF16", [1, 3], ROW), "is FP32, not BF16"),
+        (infer_body("FP32", [3], [1, 2, 3]), "shape [3] is not [-1, 3]"),
+        (infer_body("FP32", [1, 4], [[1, 2, 3, 4]]), "shape [1, 4] is not [-1, 3]"),
+        (infer_body("FP32", [0, 3], []), "has no values"),
+        (infer_body("FP32", [-1, 3], ROW), "shape is not a list of sizes"),
+        (infer_body("FP32", [True, 3], ROW), "shape is not a list of sizes"),
+        (infer_body("FP32", [2, 3], [1, 2, 3]), "data has 3 values, shape [2, 3] has 6"),
+        (infer_body("FP32", [1 << 40, 3], [1, 2, 3]), "data has 3 values"),
+        (infer_body("FP32", [2, 3], [[1, 2], [3, 4], [5, 6]]), "not nested in the form"),
+        (infer_body("FP32", [2, 3], [[1, 2, 3], [4, 5]]), "not nested in the form"),
+        (infer_body("FP32", [1, 3], [[[1], [2], [3]]]), "not nested in the form"),
+        (infer_body("FP32", [1, 3], [1, [2], 3]), "is a list"),
+        (infer_body("FP32", [1, 3], [1, None, 3]), "is null"),
+        (infer_body("FP32", [1, 3], [1, True, 3]), "is a boolean"),
+        (infer_body("FP32", [1, 3], ["1", 2, 3]), "is a text"),
+        (infer_body("FP32", [1, 3], "123"), "data is a text, not a list"),
+        (infer_body("FP32", [1, 3], [1, 2, 1e39]), "1e+39 does not fit FP32"),
+        (infer_body("FP32", [1, 3], [1, 2, 10**400]), "does not fit FP32"),
+        (infer_body("FP32", [1, 3]), "neither data nor binary_data_size"),
+        ({**GOOD, "parameters": {"timeout": -1}}, "'timeout' of the request's parameters is negative"),
+        ({**GOOD, "parameters": {"timeout": 1.5}}, "'timeout' of the request's parameters is not an integer"),
+        ({**GOOD, "parameters": {"timeout": 10**12}}, "600000000 at most"),
+        ({**GOOD, "parameters": {"sequence_id": 7}}, "sequence_id"),
+        ({**GOOD, "parameters": []}, "'parameters' of the request is not an object"),
+        ({**GOOD, "id": 7}, "'id' of the request is not a text"),
+        ({**GOOD, "outputs": [{"name": "z"}]}, "has no output 'z'"),
+        ({**GOOD, "outputs": [{"name": "\ud800"}]}, "has no output"),
+        ({**GOOD, "outputs": [{"name": "y"}, {"name": "y"}]}, "twice"),
+        ({**GOOD, "outputs": [{"name": "y", "parameters": {"classification": 3}}]}, "classification"),
+        ({**GOOD, "outputs": [{"name": "y", "parameters": {"shared_memory_region": "r"}}]}, "shared memory"),
+        (b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1, NaN, 2]}]}', "NaN is no JSON"),
+        (b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1, 1e400, 2]}]}', "does not fit"),
+        (b"", "no JSON"),
+        (b'{"inputs": [', "no JSON"),
+        (b"\xff\xfe\x00", "no JSON in UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"id": ' + b"9" * 5000 + b"}", "no JSON"),
+        (b"\x80\x04\x95\x00\x00\x00.", "no JSON"),
+    ],
+)
+def test_what_is_wrong_is_said(client: HttpClient, document: Any, words: str) -> None:
+    reply = client.infer("linear", document)
+    assert reply.status == 400
+    assert words in reply.error
+    assert client.infer("linear", GOOD).status == 200
+
+
+@pytest.mark.parametrize(
+    ("model", "datatype", "data", "words"),
+    [
+        ("echo_uint8", "UINT8", [256], "256 does not fit UINT8"),
+        ("echo_int8", "INT8", [-129], "-129 does not fit INT8"),
+        ("echo_int64", "INT64", [1 << 63], "does not fit INT64"),
+        ("echo_uint64", "UINT64", [10**3000], "an integer of 9966 bits does not fit UINT64"),
+        ("echo_int32", "INT32", [1.0], "a number with a fraction"),
+        ("echo_bool", "BOOL", [1], "an integer"),
+        ("echo_float16", "FP16", [65520.0], "65520 does not fit FP16"),
+    ],
+)
+def test_no_number_is_changed_to_fit(client: HttpClient, model: str, datatype: str, data: Any, words: str) -> None:
+    reply = client.infer(model, infer_body(datatype, [1, 1], data))
+    assert reply.status == 400
+    assert words in reply.error
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (binary(12, b"\0" * 8), "binary_data_size is 12, the body has 8 bytes left"),
+        (binary(8, b"\0" * 8), "is 12 bytes, binary_data_size is 8"),
+        (binary(12, b"\0" * 20), "8 bytes are left"),
+        (binary(-1, b""), "negative"),
+        (binary(12, b"\0" * 12, **{"Inference-Header-Content-Length": "99999"}), "said to have 99999 bytes"),
+        (binary(12, b"\0" * 12, **{"Inference-Header-Content-Length": "-5"}), "no number of bytes"),
+        (binary(12, b"\0" * 12, **{"Inference-Header-Content-Length": "5"}), "no JSON"),
+        (binary(0, b"", shape=(1 << 60, 3)), "bytes, binary_data_size is 0"),
+    ],
+)
+def test_binary_data_that_is_cut_off(client: HttpClient, body: tuple[bytes, dict[str, str]], words: str) -> None:
+    reply = client.infer("linear", body[0], **body[1])
+    assert reply.status == 400
+    assert words in reply.error
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (struct.pack("<I", 9) + b"abc", "is 6 bytes short"),
+        (struct.pack("<I", 3) + b"abcd", "1 bytes are left"),
+        (b"abc", "take more than 3 bytes"),
+        (struct.pack("<I", 2) + b"\xff\xfe", "no UTF-8"),
+    ],
+)
+def test_texts_that_are_cut_off(client: HttpClient, content: bytes, words: str) -> None:
+    body, headers = binary(len(content), content, "BYTES", (1,))
+    reply = client.infer("echo_str", body, **headers)
+    assert reply.status == 400
+    assert words in reply.error
+
+
+def test_binary_bool_is_zero_or_one(client: HttpClient) -> None:
+    body, headers = binary(2, b"\x01\x02", "BOOL", (1, 2))
+    assert "0 or 1; there is 2" in client.infer("echo_bool", body, **headers).error
+
+
+@pytest.mark.parametrize("path", ["nothing", "linear/versions/9", "linea"])
+def test_unknown_models(client: HttpClient, path: str) -> None:
+    assert client.infer(path, GOOD).status == 404
+    assert client.get(f"/v2/models/{path}").status == 404
+    reply = client.get(f"/v2/models/{path}/ready")
+    assert reply.status == 404
+    assert "version '9'; deployed: 1, 2" in reply.error or "is deployed" in reply.error
+
+
+def test_paths_and_methods_that_are_not_there(client: HttpClient) -> None:
+    assert (client.get("/v2/nothing").status, client.get("/v2/models/linear/infer").status) == (404, 405)
+    assert "Not Found" in client.get("/v2/nothing").error
+
+
+def test_a_large_body_is_refused_and_the_client_reads_why(front: FrontEnd, client: HttpClient) -> None:
+    large = bytes(6 << 20)
+    reply = client.infer("linear", large)
+    assert (reply.status, reply.error) == (413, "the body has more than 1048576 bytes; send smaller batches")
+    assert client.infer("linear", GOOD).status == 200
+    # By its header alone, before a byte of it is sent.
+    with socket.create_connection(("127.0.0.1", front.port), timeout=5) as raw:
+        head = f"POST /v2/models/linear/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {front.token}\r\n"
+        raw.sendall(f"{head}Content-Length: 100000000\r\n\r\n".encode())
+        assert b" 413 " in raw.recv(4096)
+    pieces = client.ask("POST", "/v2/models/linear/infer", iter([bytes(1 << 18)] * 8))
+    assert pieces.status == 413
+    bomb = gzip.compress(bytes(4 << 20))
+    assert client.infer("linear", bomb, **{"Content-Encoding": "gzip"}).status == 413
+    stranger = HttpClient(front.port, None)
+    assert stranger.infer("linear", large, Connection="close").status == 401
+
+
+@pytest.mark.parametrize(
+    ("coding", "body", "status"),
+    [("gzip", b"nonsense", 400), ("gzip", gzip.compress(b"{}" * 99)[:-9], 400), ("br", b"{}", 415)],
+)
+def test_a_body_that_does_not_unpack(client: HttpClient, coding: str, body: bytes, status: int) -> None:
+    assert client.infer("linear", body, **{"Content-Encoding": coding}).status == status
+
+
+def test_a_body_that_does_not_come(router: NumpyRouter) -> None:
+    limits = HttpLimits(body_s=0.1)
+    with (
+        FrontEnd(router, port=0, limits=limits) as front,
+        socket.create_connection(("127.0.0.1", front.port), timeout=5) as raw,
+    ):
+        head = f"POST /v2/models/linear/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {front.token}\r\n"
+        raw.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        assert b" 408 " in raw.recv(4096)
+        raw.close()
+
+
+def test_what_is_no_http(front: FrontEnd) -> None:
+    with socket.create_connection(("127.0.0.1", front.port), timeout=5) as raw:
+        raw.sendall(b"\x80\x04\x95\x10\x00\x00\x00\r\n\r\n")
+        assert b" 400 " in raw.recv(4096)
+
+
+@pytest.mark.parametrize("model", ["fails", "crashes"])
+def test_what_a_model_says_goes_to_the_log_alone(
+    client: HttpClient, model: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        reply = client.infer(model, GOOD)
+    assert reply.status == 500
+    assert f"model '{model}' version 1 failed" in reply.error
+    assert "swordfish" not in reply.body.decode()
+    assert "swordfish" in caplog.text
+
+
+def test_an_output_that_is_not_there(client: HttpClient) -> None:
+    assert client.infer("forgets", GOOD).status == 500
+
+
+def test_an_overloaded_server_says_when_to_come_back(client: HttpClient) -> None:
+    reply = client.infer("overloaded", GOOD)
+    assert (reply.status, reply.headers["retry-after"]) == (503, "3")
+
+
+def test_nan_is_given_as_binary_data_alone(client: HttpClient) -> None:
+    reply = client.infer("nan", GOOD)
+    assert reply.status == 406
+    assert "NaN" in reply.error
+    assert client.infer("nan", {**GOOD, "parameters": {"binary_data_output": True}}).status == 200
+
+
+@pytest.mark.parametrize("timeout_ms", [50, None])
+def test_no_answer_is_504_within_100_ms_of_the_deadline(
+    client: HttpClient, router: NumpyRouter, timeout_ms: int | None
+) -> None:
+    router.waiting.clear()
+    body = GOOD if timeout_ms is None else {**GOOD, "parameters": {"timeout": 1000 * timeout_ms}}
+    began = time.monotonic()
+    reply = client.infer("never", body)
+    took_ms = 1000 * (time.monotonic() - began)
+    assert reply.status == 504
+    assert took_ms >= (timeout_ms or SHORT_SLO_MS)
+    # 50 ms are the front end's own; the rest is for a machine that is busy.
+    assert took_ms < (timeout_ms or SHORT_SLO_MS) + 1000
+    assert router.waiting[1.0].cancelled()
+
+
+def test_a_client_that_hangs_up_has_its_request_cancelled(front: FrontEnd, router: NumpyRouter) -> None:
+    router.waiting.clear()
+    body = json.dumps({**infer_body("FP32", [1, 3], [[7.0, 0, 0]]), "parameters": {"timeout": 20_000_000}}).encode()
+    head = f"POST /v2/models/never/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {front.token}\r\n"
+    with socket.create_connection(("127.0.0.1", front.port)) as raw:
+        raw.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        _until(lambda: 7.0 in router.waiting)
+        assert not router.waiting[7.0].done()
+    _until(router.waiting[7.0].cancelled)
+
+
+def test_a_request_that_the_server_drops(client: HttpClient, router: NumpyRouter) -> None:
+    router.waiting.clear()
+    threading.Thread(target=lambda: (_until(lambda: 9.0 in router.waiting), router.waiting[9.0].cancel())).start()
+    reply = client.infer("never", infer_body("FP32", [1, 3], [[9.0, 0, 0]]))
+    assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+
+
+def test_more_requests_than_are_allowed(front: FrontEnd, router: NumpyRouter, client: HttpClient) -> None:
+    router.waiting.clear()
+    open_sockets = []
+    head = f"POST /v2/models/never/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {front.token}\r\n"
+    for number in range(20):
+        body = json.dumps(
+            {**infer_body("FP32", [1, 3], [[100.0 + number, 0, 0]]), "parameters": {"timeout": 20_000_000}}
+        ).encode()
+        open_sockets.append(socket.create_connection(("127.0.0.1", front.port)))
+        open_sockets[-1].sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    try:
+        _until(lambda: len(router.waiting) == 20)
+        reply = client.infer("linear", GOOD)
+        assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+    finally:
+        for raw in open_sockets:
+            raw.close()
+    _until(lambda: all(future.cancelled() for future in router.waiting.values()))
+    _until(lambda: client.infer("linear", GOOD).status == 200)
+
+
+def _until(condition: Any) -> None:
+    ends = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.005)

@@ -1,0 +1,106 @@
+"""The application: which endpoint answers which path."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
+from udfs.serving.http._access import TokenRequired
+from udfs.serving.http._errors import refusal_of
+from udfs.serving.http._inference import Inference
+from udfs.serving.http._metadata import Metadata
+from udfs.serving.http._monitor import Monitor
+from udfs.serving.http._replies import error_reply
+from udfs.serving.http._unread import DropUnread
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
+
+    from udfs.serving import Router
+    from udfs.serving.http._limits import HttpLimits
+    from udfs.serving.http._prometheus import Gauge
+    from udfs.serving.http._traffic import Traffic
+
+__all__ = ["application"]
+
+_MODEL = "/v2/models/{name}"
+
+
+def application(
+    router: Router,
+    traffic: Traffic,
+    limits: HttpLimits,
+    token: str | None,
+    gauges: Callable[[], Iterable[Gauge]] | None,
+    started: Callable[[], None],
+) -> ASGIApp:
+    """Make the ASGI application of a front end.
+
+    Parameters
+    ----------
+    router : Router
+    traffic : Traffic
+    limits : HttpLimits
+    token : str or None
+        ``None``: everybody may ask.
+    gauges : callable or None
+    started : callable
+        Called when it takes requests.
+    """
+    metadata, monitor = Metadata(router, traffic), Monitor(router, traffic, gauges)
+    inference = Inference(router, traffic, limits)
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        started()
+        yield
+        inference.close()
+
+    async def infer(request: Request) -> Response:
+        return await inference(request)
+
+    app = Starlette(
+        routes=[
+            Route("/", monitor.page),
+            Route("/status", monitor.status),
+            Route("/metrics", monitor.metrics),
+            Route("/v2", metadata.server),
+            Route("/v2/health/live", metadata.live),
+            Route("/v2/health/ready", metadata.ready),
+            Route("/v2/repository/index", metadata.index, methods=["POST"]),
+            *(
+                route
+                for path in (_MODEL, f"{_MODEL}/versions/{{version}}")
+                for route in (
+                    Route(path, metadata.model),
+                    Route(f"{path}/ready", metadata.model_ready),
+                    Route(f"{path}/infer", infer, methods=["POST"]),
+                )
+            ),
+        ],
+        exception_handlers={HTTPException: _http_error, Exception: _error},
+        lifespan=lifespan,
+    )
+    if token is None:
+        return DropUnread(app)
+    return DropUnread(TokenRequired(app, token, frozenset({"/"}), partial(traffic.refused, "unauthorized")))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Give the framework's own errors (no such path, no such method) in the protocol's form."""
+    if not isinstance(error, HTTPException):
+        return refusal_of(error)
+    return error_reply(error.status_code, f"{error.detail}: {request.method} {request.url.path[:200]}", error.headers)
+
+
+async def _error(_request: Request, error: Exception) -> Response:
+    return refusal_of(error)

@@ -1,0 +1,134 @@
+"""Tensors as JSON, flat or nested in their shape: numbers are rounded to their type, no other value is changed."""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udfs.serving import BadRequestError
+from udfs.serving.http._binary_data import elements_as_bytes, objects
+from udfs.serving.http._datatypes import BYTES, NUMPY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["NotInJsonError", "from_json", "to_json"]
+
+_TYPES: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
+_WORDS = {bool: "a boolean", int: "an integer", float: "a number with a fraction", str: "a text", type(None): "null"}
+_SHOWN = 40
+
+
+class NotInJsonError(ValueError):
+    """An output that JSON cannot carry: NaN, an infinity, or bytes that are no UTF-8."""
+
+
+def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.ndarray:
+    """Read a tensor.
+
+    Parameters
+    ----------
+    data : list
+        As the JSON parser gave it.
+    datatype : str
+        The protocol's name.
+    shape : sequence of int
+    name : str
+        For messages.
+
+    Returns
+    -------
+    array
+        Of ``BYTES``, objects of type str.
+
+    Raises
+    ------
+    BadRequestError
+        The values are of another type or number, nested in another form, or do not fit the type.
+    """
+    if not isinstance(data, list):
+        raise BadRequestError(f"input {name!r}: data is {_word(data)}, not a list")
+    values = _flat(data, shape, name)
+    if datatype == BYTES:
+        _check_types(values, {str}, datatype, name)
+        return objects(values, shape)
+    dtype = NUMPY[datatype]
+    _check_types(values, _TYPES[dtype.kind], datatype, name)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        _check_range(values, int(limits.min), int(limits.max), datatype, name)
+    elif dtype.kind == "f":
+        return _rounded(values, dtype, datatype, name).reshape(shape)
+    return np.array(values, dtype).reshape(shape)
+
+
+def to_json(array: np.ndarray, datatype: str, name: str) -> list[Any]:
+    """Write a tensor, flat.
+
+    Raises
+    ------
+    NotInJsonError
+        JSON has no way to write a value.
+    """
+    if datatype == BYTES:
+        try:
+            return [element.decode() for element in elements_as_bytes(array)]
+        except UnicodeDecodeError as error:
+            raise NotInJsonError(f"output {name!r} holds bytes that are no UTF-8, which JSON cannot carry") from error
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise NotInJsonError(f"output {name!r} holds NaN or an infinity, which JSON cannot carry")
+    values: list[Any] = array.ravel().tolist()
+    return values
+
+
+def _flat(data: list[Any], shape: Sequence[int], name: str) -> list[Any]:
+    """Take the nesting away; it must be that of the shape, if there is any."""
+    level, dimensions = data, 1
+    while level and isinstance(level[0], list):
+        sizes = {len(part) if isinstance(part, list) else -1 for part in level}
+        if dimensions >= len(shape) or sizes != {shape[dimensions]} or len(level) != math.prod(shape[:dimensions]):
+            raise BadRequestError(f"input {name!r}: data is not nested in the form of shape {list(shape)}")
+        level, dimensions = list(chain.from_iterable(level)), dimensions + 1
+    if len(level) != math.prod(shape) or (1 < dimensions < len(shape)):
+        raise BadRequestError(
+            f"input {name!r}: data has {len(level)} values, shape {list(shape)} has {math.prod(shape)}"
+        )
+    return level
+
+
+def _check_types(values: list[Any], allowed: set[type], datatype: str, name: str) -> None:
+    wrong = set(map(type, values)) - allowed
+    if wrong:
+        words = sorted(_WORDS.get(kind, f"a {kind.__name__}") for kind in wrong)
+        raise BadRequestError(f"input {name!r}: among the values of {datatype} is {' and '.join(words)}")
+
+
+def _check_range(values: list[int], least: int, greatest: int, datatype: str, name: str) -> None:
+    for value in (min(values, default=least), max(values, default=greatest)):
+        if not least <= value <= greatest:
+            raise BadRequestError(f"input {name!r}: {_shown(value)} does not fit {datatype}")
+
+
+def _rounded(values: list[float], dtype: np.dtype, datatype: str, name: str) -> np.ndarray:
+    try:
+        exact = np.array(values, np.float64)
+    except OverflowError as error:
+        raise BadRequestError(f"input {name!r}: an integer beyond 1e308 does not fit {datatype}") from error
+    with np.errstate(over="ignore"):
+        rounded = exact.astype(dtype)
+    beyond = ~np.isfinite(rounded)
+    if beyond.any():
+        raise BadRequestError(f"input {name!r}: {exact[beyond][0]:g} does not fit {datatype}")
+    return rounded
+
+
+def _shown(value: int) -> str:
+    # Python refuses to write integers of thousands of digits.
+    return str(value) if value.bit_length() < _SHOWN * 3 else f"an integer of {value.bit_length()} bits"
+
+
+def _word(value: object) -> str:
+    return _WORDS.get(type(value), "an object")

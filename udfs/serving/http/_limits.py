@@ -1,0 +1,48 @@
+"""Limits of a front end: how much one client may take of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from optimizer.errors import InvalidArgumentError
+
+__all__ = ["HttpLimits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """Sizes, requests and seconds that a front end allows.
+
+    Attributes
+    ----------
+    body_bytes : int
+        Largest body, compressed or not. Default 32 MiB; a larger one is answered with 413.
+    in_flight : int
+        Requests at a time. Default 512; further ones are answered with 503.
+    timeout_s : float
+        Longest timeout that a request may ask for. Default 600.
+    body_s : float
+        Seconds from a request's head to the last byte of its body. Default 30; a slower one is answered with 408.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A limit is not a positive number.
+
+    Examples
+    --------
+    >>> HttpLimits(body_bytes=1 << 20).in_flight
+    512
+    """
+
+    body_bytes: int = 32 << 20
+    in_flight: int = 512
+    timeout_s: float = 600.0
+    body_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+                raise InvalidArgumentError(f"{field.name} is {value!r}; give a positive number")

@@ -1,0 +1,77 @@
+"""The endpoints for whoever watches: Prometheus, the live page, and the JSON that the page shows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import HTMLResponse, Response
+
+from udfs.serving.http._page import PAGE, PAGE_HEADERS
+from udfs.serving.http._prometheus import gauges_of, is_prometheus_here, metrics_text
+from udfs.serving.http._replies import error_reply, json_reply
+from udfs.serving.http._traffic import ModelTraffic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from starlette.requests import Request
+
+    from udfs.serving import Router
+    from udfs.serving.http._prometheus import Gauge
+    from udfs.serving.http._traffic import Traffic
+
+__all__ = ["Monitor"]
+
+
+class Monitor:
+    """Endpoints that are answered from counts.
+
+    Parameters
+    ----------
+    router : Router
+    traffic : Traffic
+    gauges : callable or None
+        Gives the backend's numbers.
+    """
+
+    def __init__(self, router: Router, traffic: Traffic, gauges: Callable[[], Iterable[Gauge]] | None) -> None:
+        self._router, self._traffic, self._gauges = router, traffic, gauges
+
+    async def page(self, _request: Request) -> Response:
+        """Give the page, which holds no numbers: its script asks for them, with the token."""
+        return HTMLResponse(PAGE, headers=PAGE_HEADERS)
+
+    def status(self, _request: Request) -> Response:
+        """Give what the page shows."""
+        return json_reply(self._status())
+
+    def metrics(self, _request: Request) -> Response:
+        """Give Prometheus's text."""
+        if not is_prometheus_here():
+            return error_reply(501, "metrics need the package prometheus-client: pip install 'cerebro-spark[serving]'")
+        text, content_type = metrics_text(self._traffic, self._gauges)
+        return Response(text, headers={"Content-Type": content_type})
+
+    def _status(self) -> dict[str, Any]:
+        totals, refused = self._traffic.totals()
+        models = []
+        for model in self._router.models:
+            counts = totals.get((model.name, model.version), ModelTraffic())
+            models.append(
+                {
+                    "name": model.name,
+                    "version": model.version,
+                    "slo_ms": model.slo_ms,
+                    "in_flight": counts.in_flight,
+                    "results": dict(counts.results),
+                    **asdict(self._traffic.recent(model)),
+                }
+            )
+        gauges = [
+            {"name": gauge.name, "value": gauge.value, "labels": dict(gauge.labels)}
+            for gauge in gauges_of(self._gauges)
+            if math.isfinite(gauge.value)
+        ]
+        return {"ready": self._router.ready, "models": models, "refused": dict(refused), "gauges": gauges}

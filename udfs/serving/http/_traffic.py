@@ -1,0 +1,156 @@
+"""Counts of what became of requests, from which metrics and the live page are drawn."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from udfs.serving import ServedModel
+
+__all__ = ["BUCKETS_S", "IN_TIME", "LATE", "RESULTS", "ModelTraffic", "Recent", "Traffic"]
+
+IN_TIME, LATE = "in_time", "late"
+
+RESULTS = (IN_TIME, LATE, "too_late", "overloaded", "failed", "stopped", "disconnected", "bad_request", "no_such_model")
+"""What may become of a request to a deployed model; all but the first two have no answer."""
+
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper ends of the latency histogram; one without an end follows."""
+
+# Requests whose client gave them up or made a mistake say nothing of the server.
+_CLIENTS = {"disconnected", "bad_request", "no_such_model"}
+_WINDOW_S = 60.0
+_MOST_RECENT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """A model's last minute.
+
+    Attributes
+    ----------
+    rate : float
+        Requests per second, those left out that a client got wrong or gave up.
+    in_time : float or None
+        Share of them that were answered in time; ``None`` without requests.
+    p50_ms, p99_ms : float or None
+        Latency of the answers; ``None`` without any.
+    """
+
+    rate: float
+    in_time: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+
+
+@dataclass(slots=True)
+class ModelTraffic:
+    """Counts of a version of a model since the start.
+
+    Attributes
+    ----------
+    results : Counter
+        Requests by result.
+    buckets : list of int
+        Answers by latency, a count for each of ``BUCKETS_S`` and one beyond.
+    seconds : float
+        Sum of the latencies of all answers.
+    in_flight : int
+    """
+
+    results: Counter[str] = field(default_factory=Counter)
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    seconds: float = 0.0
+    in_flight: int = 0
+    _recent: deque[tuple[float, str, float]] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
+
+    def copy(self) -> ModelTraffic:
+        """Copy the counts, without the last minute."""
+        return ModelTraffic(Counter(self.results), list(self.buckets), self.seconds, self.in_flight)
+
+    def recent(self, now: float, began: float) -> Recent:
+        """Sum up the last minute, or what there is of it."""
+        entries = [entry for entry in self._recent if entry[0] > now - _WINDOW_S and entry[1] not in _CLIENTS]
+        full = len(self._recent) == self._recent.maxlen
+        span = min(_WINDOW_S, now - (self._recent[0][0] if full else began))
+        latencies = sorted(latency for _, result, latency in entries if result in {IN_TIME, LATE})
+        in_time = sum(result == IN_TIME for _, result, _ in entries)
+        return Recent(
+            rate=len(entries) / max(span, 1.0),
+            in_time=in_time / len(entries) if entries else None,
+            p50_ms=_quantile_ms(latencies, 0.5),
+            p99_ms=_quantile_ms(latencies, 0.99),
+        )
+
+    def add(self, now: float, result: str, seconds: float) -> None:
+        """Count a request that has ended."""
+        self.results[result] += 1
+        self._recent.append((now, result, seconds))
+        if result in {IN_TIME, LATE}:
+            self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
+            self.seconds += seconds
+
+
+class Traffic:
+    """Counts of all models, for several threads.
+
+    Parameters
+    ----------
+    clock : callable, optional
+        Seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._began = clock, clock()
+        self._lock = threading.Lock()
+        self._models: dict[tuple[str, str], ModelTraffic] = {}
+        self._refused: Counter[str] = Counter()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answer, of all models."""
+        with self._lock:
+            return sum(counts.in_flight for counts in self._models.values())
+
+    def began(self, model: ServedModel) -> None:
+        """Count a request as in flight."""
+        with self._lock:
+            self._of(model).in_flight += 1
+
+    def ended(self, model: ServedModel, result: str, seconds: float) -> None:
+        """Count what became of a request that was in flight."""
+        with self._lock:
+            counts = self._of(model)
+            counts.in_flight -= 1
+            counts.add(self._clock(), result, seconds)
+
+    def refused(self, reason: str) -> None:
+        """Count a request that names no deployed model, or has no token: a stranger's names become no labels."""
+        with self._lock:
+            self._refused[reason] += 1
+
+    def totals(self) -> tuple[Mapping[tuple[str, str], ModelTraffic], Mapping[str, int]]:
+        """Counts by name and version since the start, and requests refused by reason."""
+        with self._lock:
+            return {key: counts.copy() for key, counts in self._models.items()}, dict(self._refused)
+
+    def recent(self, model: ServedModel) -> Recent:
+        """Sum up a model's last minute."""
+        with self._lock:
+            return self._of(model).recent(self._clock(), self._began)
+
+    def _of(self, model: ServedModel) -> ModelTraffic:
+        return self._models.setdefault((model.name, model.version), ModelTraffic())
+
+
+def _quantile_ms(latencies: list[float], share: float) -> float | None:
+    if not latencies:
+        return None
+    return 1000 * latencies[min(len(latencies) - 1, int(share * len(latencies)))]

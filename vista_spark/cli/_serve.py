@@ -1,0 +1,88 @@
+"""``vista serve``: models over HTTP, from a Spark session's tasks."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from udfs.driver.command import Device, Master, refused_before_spark
+from vista_spark.cli._sessions_file import load_sessions
+from vista_spark.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+__all__ = ["serve_command"]
+
+_CONSOLE = Console(stderr=True)
+
+
+def serve_command(
+    file: Annotated[Path, typer.Argument(help="Python file that defines sessions = [Session(...), ...].")],
+    backends: Annotated[
+        int, typer.Option(min=1, help="Spark tasks that run models; one slot of the cluster stays free.")
+    ] = 2,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of HTTP; 0 takes a free one.")] = 8080,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for other machines.")] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="VISTA_TOKEN", help="What clients send as Authorization: Bearer; drawn without it."),
+    ] = None,
+    no_token: Annotated[bool, typer.Option("--no-token", help="Let everybody ask who reaches the port.")] = False,
+    epoch: Annotated[float, typer.Option(min=1, help="Seconds after which the plan follows the traffic.")] = 30.0,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of a batch.")] = None,
+    device: Device = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object when models answer.")] = False,
+    master: Master = None,
+) -> None:
+    """Serve models over HTTP within their deadlines, until interrupted."""
+    from udfs.serving.http import check_address  # noqa: PLC0415 - an optional extra
+
+    with refused_before_spark():
+        if token is not None and no_token:
+            raise InvalidArgumentError("--token and --no-token: give one of them")
+        check_address(host, port, token)
+        sessions = load_sessions(file)
+    from vista_spark.serving import Server  # noqa: PLC0415 - `vista --help` is not to wait for Spark
+    from vista_spark.sessions import session as spark_session  # noqa: PLC0415
+
+    over = threading.Event()
+    with _CONSOLE.status("starting Spark"):
+        spark = spark_session(master, conf={"spark.log.level": "ERROR"})
+    try:
+        server = Server(spark, backends=backends, epoch_s=epoch, threads=threads, device=device)
+        for one in sessions:
+            with _CONSOLE.status(f"measuring {one.name}"):
+                server.deploy(one)
+        plan = server.plan()
+        with _CONSOLE.status("starting backends"):
+            api = server.start(port=port, host=host, token=False if no_token else token)
+        with api:
+            _end_on_signals(over)
+            if as_json:
+                names = [{"name": model.name, "version": model.version} for model in api.models]
+                typer.echo(json.dumps({"url": api.url, "token": api.token, "models": names}))
+            else:
+                typer.echo(plan.explain())
+                typer.echo(f"{api.url}/v2; a live page: {api.url}/{f'#token={api.token}' if api.token else ''}")
+                typer.echo(f"Authorization: Bearer {api.token}" if api.token else "no token is asked for")
+            while not over.wait(1.0):
+                pass
+    finally:
+        spark.stop()
+
+
+def _end_on_signals(over: threading.Event) -> None:
+    """An interrupt is how a server ends, and no fault: requests in flight are answered, and tasks given back."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        over.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)

@@ -1,0 +1,54 @@
+"""A running server over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from udfs.serving.http import FrontEnd, Gauge
+    from vista_spark.serving._api import Api
+
+__all__ = ["check_http", "front_end"]
+
+
+def check_http(host: str, port: int, token: str | Literal[False] | None) -> None:
+    """Try whether :func:`front_end` could start, before the backends do; its errors."""
+    from udfs.serving.http import check_address  # noqa: PLC0415 - an optional extra
+
+    check_address(host, port, token)
+
+
+def front_end(api: Api, host: str, port: int, token: str | Literal[False] | None) -> FrontEnd:
+    """Start a front end in a thread of this process.
+
+    Raises
+    ------
+    udfs.serving.http.PortTakenError
+        Another process listens there.
+    InvalidArgumentError
+        A host, port or token that cannot be.
+    """
+    from udfs.serving.http import FrontEnd  # noqa: PLC0415 - an optional extra
+
+    return FrontEnd(api, host=host, port=port, token=token, gauges=lambda: _gauges(api)).start()
+
+
+def _gauges(api: Api) -> list[Gauge]:
+    """What the server knows and a front end does not: backends, and rows by what became of them."""
+    from udfs.serving.http import Gauge  # noqa: PLC0415 - as above
+
+    rows = [
+        Gauge("rows", count, "Rows by session and how they ended.", {"session": session, "ended": ended})
+        for (session, ended), count in api.counts.items()
+    ]
+    nodes = api.plan.nodes if api.plan else ()
+    occupancy = [
+        Gauge("planned_occupancy", node.occupancy, "Busy share of its time.", {"backend": node.backend.name})
+        for node in nodes
+    ]
+    batches = [
+        Gauge("planned_batch", one.batch, "Rows of a batch.", {"backend": node.backend.name, "session": one.session})
+        for node in nodes
+        for one in node.placements
+    ]
+    return [Gauge("backends", len(api.backends), "Backends that are there."), *rows, *occupancy, *batches]
