@@ -1,17 +1,37 @@
-"""``vista serve``: files that say nothing to serve, ports that are taken."""
+"""``vista serve``: files that say nothing to serve, and a server that answers until it is interrupted."""
 
 from __future__ import annotations
 
+import json
+import signal
 import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from http_client import HttpClient, infer_body
+from places import ROOT
+from sessions import CONNECT
 from typer.testing import CliRunner
 
 from vista_spark.cli import app
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+FILE = """
+from optimizer.serving import BatchingProfile
+from udfs.serving import TensorSpec
+from vista_spark.serving import Session
+
+def double(arrays):
+    return {"y": 2 * arrays["x"]}
+
+inputs = [TensorSpec("x", "float32", (-1, 2))]
+profile = BatchingProfile({1: 5.0, 8: 8.0})
+sessions = [Session("double", model=double, inputs=inputs, profile=profile, slo_ms=60_000)]
+"""
 
 
 @pytest.mark.parametrize(
@@ -45,3 +65,27 @@ def test_a_token_and_none(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["serve", str(tmp_path), "--no-token", "--token", "t"])
     assert done.exit_code == 2
     assert "give one of them" in done.output
+
+
+@pytest.mark.extended
+@pytest.mark.skipif(CONNECT, reason="once is enough")
+def test_a_server_until_it_is_interrupted(tmp_path: Path) -> None:
+    file = tmp_path / "traffic.py"
+    file.write_text(FILE)
+    command = [sys.executable, "-m", "vista_spark", "serve", str(file), "--backends", "1", "--port", "0", "--json"]
+    with subprocess.Popen(
+        [*command, "--master", "local[2]"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            facts = json.loads(process.stdout.readline())
+            client = HttpClient(int(facts["url"].rsplit(":", 1)[1]), facts["token"])
+            for number in range(3):
+                reply = client.infer("double", infer_body("FP32", [1, 2], [[number, 0.5]]))
+                assert reply.json["outputs"][0]["data"] == [2 * number, 1]
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
