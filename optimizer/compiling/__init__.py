@@ -40,6 +40,7 @@ from ._functions import (
     Within,
 )
 from ._geometry import FromCentres, OverNorm
+from ._guards import After, Held
 from ._interpolate import Interpolate
 from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
 from ._leaves import Indicators, Leaves, LinearLeaves
@@ -48,6 +49,8 @@ from ._lookup import Buckets, FirstGreatest, Member, Reject, Translate
 from ._operator import OPERATORS, Operator
 from ._output import Output
 from ._program import INPUT, Node, Program
+from ._rewrites import Rewritten, rewrite
+from ._rewrites_rebuild import Rewrite
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._texts import Bag, Damped, HasText, SparseRows
@@ -62,6 +65,7 @@ __all__ = [
     "UFUNCS",
     "Above",
     "AdditiveChi2",
+    "After",
     "ArgMax",
     "Arithmetic",
     "Average",
@@ -92,6 +96,7 @@ __all__ = [
     "FromCentres",
     "Function",
     "HasText",
+    "Held",
     "Impute",
     "Indicators",
     "Interpolate",
@@ -130,6 +135,8 @@ __all__ = [
     "Reject",
     "Relabel",
     "Replace",
+    "Rewrite",
+    "Rewritten",
     "Select",
     "Shares",
     "Sigmoid",
@@ -145,6 +152,7 @@ __all__ = [
     "Within",
     "choose_strategy",
     "keeps_sparse",
+    "rewrite",
     "sparse_nodes",
     "strategies_of",
 ]

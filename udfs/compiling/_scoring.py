@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from optimizer.compiling import CompilingError
 from udfs.arrow import NewColumns
 from udfs.compiling._archive import from_bytes
-from udfs.compiling._reading import ColumnReader, Tables
+from udfs.compiling._reading import Tables
+from udfs.compiling._scorer import Scorer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.compiling import Output
-    from udfs.compiling.torch import Engine
 
 __all__ = ["PipelineScoring", "ScoringError"]
 
@@ -50,6 +50,8 @@ class PipelineScoring:
         Output of the program and column to add, in their order.
     batch_size : int
         Rows per run of the program.
+    rewrites : bool
+        Whether the program is rewritten for the type of the table.
 
     Raises
     ------
@@ -63,6 +65,7 @@ class PipelineScoring:
     lists: bool
     columns: tuple[tuple[str, str], ...]
     batch_size: int = 8192
+    rewrites: bool = True
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
@@ -74,22 +77,20 @@ class PipelineScoring:
         """Open the program."""
         import torch  # noqa: PLC0415 - an optional extra
 
-        from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
-
         torch.set_num_threads(threads)
         program = from_bytes(self.program)
         # Nothing is computed that is not asked for, as the numbers of leaves.
         asked = program.only(name for name, _ in self.columns) if self.columns else program
-        return partial(self._score, Engine(asked, self.tree_strategy), ColumnReader(asked))
+        return partial(self._score, Scorer(asked, self.tree_strategy, rewrites=self.rewrites))
 
-    def _score(self, engine: Engine, reader: ColumnReader, batch: pa.RecordBatch) -> NewColumns:
-        width = engine.program.width
+    def _score(self, scorer: Scorer, batch: pa.RecordBatch) -> NewColumns:
+        width = scorer.program.width
         if self.lists:
             table, present = _of_lists(batch.column(0), width)
             tables = Tables(table, ())
         else:
-            tables, present = reader.read(batch.columns), np.ones(batch.num_rows, np.bool_)
-        answer = engine.run(*tables)
+            tables, present = scorer.read(batch.columns), np.ones(batch.num_rows, np.bool_)
+        answer = scorer.run(*tables)
         good = present.copy()
         good[present] = ~answer.bad
         reason = " or ".join(answer.reasons)
@@ -103,7 +104,7 @@ class PipelineScoring:
                 values = np.concatenate(values, axis=1)
             full = np.zeros((len(present), *values.shape[1:]), values.dtype)
             full[present] = values
-            columns.append(_column(full, good, _type_of(engine.program.outputs[name])))
+            columns.append(_column(full, good, _type_of(scorer.program.outputs[name])))
         return NewColumns(columns, reasons)
 
 

@@ -18,7 +18,9 @@ _TABLE = 2
 """Dimensions of a table."""
 
 
-def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = None) -> CompiledPipeline:
+def compile_pipeline(
+    model: Any, *, tree_strategy: str = "auto", example: Any = None, rewrites: bool = True
+) -> CompiledPipeline:
     """Compile a fitted classical model into a tensor program that gives the same predictions.
 
     Parameters
@@ -32,6 +34,9 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     example : array of shape (rows, columns), or pandas DataFrame, optional
         Some rows, where a model does not say how many columns it takes, or what their names are. One row will do. Of
         Spark ML, a DataFrame that the model reads, which tells vectors from numbers.
+    rewrites : bool
+        Whether the program is rewritten where it runs: selections pushed down and injected, constants folded, scalers
+        taken into linear layers and trees (thesis section 5.5.2). Default true.
 
     Returns
     -------
@@ -61,7 +66,7 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
     model = opened(model)
     whole = lower_whole(model, example)
     if whole is not None:
-        return CompiledPipeline(whole, tree_strategy=tree_strategy)
+        return CompiledPipeline(whole, tree_strategy=tree_strategy, rewrites=rewrites)
     width, names = _columns(model, example)
     build = Builder(width, names)
     try:
@@ -73,7 +78,7 @@ def compile_pipeline(model: Any, *, tree_strategy: str = "auto", example: Any = 
         raise
     if not outputs:
         raise UnsupportedOperatorError(f"{type(model).__name__} has no output that is compiled")
-    return CompiledPipeline(build.program(outputs), tree_strategy=tree_strategy)
+    return CompiledPipeline(build.program(outputs), tree_strategy=tree_strategy, rewrites=rewrites)
 
 
 def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:

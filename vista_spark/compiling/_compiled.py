@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from optimizer.compiling import Program, sparse_nodes, strategies_of
-from udfs.compiling import ColumnReader, Tables, from_bytes, read_numbers, to_bytes
+from optimizer.compiling import Program, Rewritten, rewrite, sparse_nodes, strategies_of
+from udfs.compiling import Scorer, Tables, from_bytes, read_numbers, to_bytes
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
-
-    from udfs.compiling.torch import Engine
 
 __all__ = ["CompiledPipeline"]
 
@@ -33,6 +31,8 @@ class CompiledPipeline:
     program : Program
     tree_strategy : str
         As of :func:`compile_pipeline`.
+    rewrites : bool
+        As of :func:`compile_pipeline`. What is saved is the program as it was compiled: it is rewritten where it runs.
 
     Raises
     ------
@@ -40,9 +40,10 @@ class CompiledPipeline:
         There is no such strategy, or its trees would not fit into memory.
     """
 
-    def __init__(self, program: Program, *, tree_strategy: str = "auto") -> None:
+    def __init__(self, program: Program, *, tree_strategy: str = "auto", rewrites: bool = True) -> None:
         self.program = program
         self.tree_strategy = tree_strategy
+        self.rewrites = rewrites
         # The door: a strategy that does not fit these trees is refused now, not in a task.
         self._strategies = strategies_of(program, tree_strategy)
         sparse_nodes(program)
@@ -57,10 +58,14 @@ class CompiledPipeline:
         """Names of the columns that it reads, where the model was fitted on a DataFrame."""
         return self.program.columns
 
+    def rewritten(self, dtype: str = "float64") -> Rewritten:
+        """Give the program as it runs on tables of one type, float32 or float64, and what was done to it."""
+        return rewrite(self.program, dtype) if self.rewrites else Rewritten(self.program, (), dtype)
+
     def explain(self) -> str:
-        """Describe operators, and how trees run."""
+        """Describe operators as they run on a table of float64, what was rewritten, and how trees run."""
         ways = [f"  {node} runs by {strategy}" for node, strategy in self._strategies.items()]
-        return "\n".join([self.program.explain(), *ways])
+        return "\n".join([self.rewritten().explain(), *ways])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict classes or values of rows, as the model does; of several outputs, a column each.
@@ -125,7 +130,7 @@ class CompiledPipeline:
             file.write(to_bytes(self.program))
 
     @classmethod
-    def load(cls, path: str | Path, *, tree_strategy: str = "auto") -> CompiledPipeline:
+    def load(cls, path: str | Path, *, tree_strategy: str = "auto", rewrites: bool = True) -> CompiledPipeline:
         """Read what :meth:`save` wrote.
 
         Raises
@@ -133,28 +138,25 @@ class CompiledPipeline:
         optimizer.compiling.ProgramError
             The file is no compiled pipeline, or has been altered.
         """
-        return cls(from_bytes(Path(path).read_bytes()), tree_strategy=tree_strategy)
+        return cls(from_bytes(Path(path).read_bytes()), tree_strategy=tree_strategy, rewrites=rewrites)
 
-    def __reduce__(self) -> tuple[Callable[..., CompiledPipeline], tuple[bytes, str]]:
-        return _restored, (to_bytes(self.program), self.tree_strategy)
-
-    @cached_property
-    def _engine(self) -> Engine:
-        from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
-
-        return Engine(self.program.only(_but_leaves(self.program)), self.tree_strategy)
+    def __reduce__(self) -> tuple[Callable[..., CompiledPipeline], tuple[bytes, str, bool]]:
+        return _restored, (to_bytes(self.program), self.tree_strategy, self.rewrites)
 
     @cached_property
-    def _leaves(self) -> Engine:
+    def _engine(self) -> Scorer:
+        return Scorer(self.program.only(_but_leaves(self.program)), self.tree_strategy, rewrites=self.rewrites)
+
+    @cached_property
+    def _leaves(self) -> Scorer:
         """Numbers of leaves are seldom asked for: predictions do not compute them."""
-        from udfs.compiling.torch import Engine  # noqa: PLC0415
-
-        return Engine(self.program.only(["apply"]), self.tree_strategy)
+        return Scorer(self.program.only(["apply"]), self.tree_strategy, rewrites=self.rewrites)
 
     def _run(self, method: str, table: ArrayLike) -> Any:
         if method not in self.program.outputs:
             self._refuse(method)
-        answer = (self._leaves if method == "apply" else self._engine).run(*self._tables(table))
+        scorer = self._leaves if method == "apply" else self._engine
+        answer = scorer.run(*self._tables(table, scorer))
         if answer.bad.any():
             first, more = int(np.argmax(answer.bad)), int(answer.bad.sum()) - 1
             who = f"row {first} and {more:,} more have" if more else f"row {first} has"
@@ -164,11 +166,7 @@ class CompiledPipeline:
     def _refuse(self, method: str) -> NoReturn:
         raise AttributeError(f"the model that was compiled has no {method}; it has {', '.join(self.outputs)}")
 
-    @cached_property
-    def _reader(self) -> ColumnReader:
-        return ColumnReader(self.program)
-
-    def _tables(self, table: Any) -> Tables:
+    def _tables(self, table: Any, scorer: Scorer) -> Tables:
         """The table as float32 or float64, its columns in the model's order, and codes of its texts."""
         if hasattr(table, "columns") and self.columns is not None:
             missing = [name for name in self.columns if name not in table.columns]
@@ -185,22 +183,22 @@ class CompiledPipeline:
         if rows.ndim != 2 or rows.shape[1] != self.program.width:  # noqa: PLR2004
             raise ColumnError(f"a table of shape {rows.shape}; the model takes (rows, {self.program.width})")
         if hasattr(rows, "iloc"):
-            return self._of_frame(rows)
+            return self._of_frame(rows, scorer)
         if rows.dtype.kind in "biuf" and not self.program.host:
             return Tables(read_numbers(rows), ())
-        return self._reader.read(list(rows.T))
+        return scorer.read(list(rows.T))
 
-    def _of_frame(self, frame: Any) -> Tables:
+    def _of_frame(self, frame: Any, scorer: Scorer) -> Tables:
         """A frame's columns, each with its own type."""
         numeric = not self.program.host and len(self.program.numeric) == self.program.width
         if numeric and all(kind.kind in "biuf" and hasattr(kind, "newbyteorder") for kind in frame.dtypes):
             return Tables(read_numbers(np.asarray(frame)), ())
-        return self._reader.read([np.asarray(frame.iloc[:, place]) for place in range(self.program.width)])
+        return scorer.read([np.asarray(frame.iloc[:, place]) for place in range(self.program.width)])
 
 
 def _but_leaves(program: Program) -> list[str]:
     return [name for name in program.outputs if name != "apply"]
 
 
-def _restored(data: bytes, tree_strategy: str) -> CompiledPipeline:
-    return CompiledPipeline(from_bytes(data), tree_strategy=tree_strategy)
+def _restored(data: bytes, tree_strategy: str, rewrites: bool) -> CompiledPipeline:
+    return CompiledPipeline(from_bytes(data), tree_strategy=tree_strategy, rewrites=rewrites)

@@ -1,6 +1,6 @@
 """Tensor modules of torch, one for each operator. Importing this imports torch."""
 
-from ._engine import Engine
+from ._engine import Answer, Engine
 from ._program import ProgramModule
 
-__all__ = ["Engine", "ProgramModule"]
+__all__ = ["Answer", "Engine", "ProgramModule"]

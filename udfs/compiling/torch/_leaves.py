@@ -32,7 +32,7 @@ class LeavesModule(torch.nn.Module):
     def forward(self, leaf: torch.Tensor) -> torch.Tensor:
         """Run on leaves of shape (rows, trees)."""
         numbers = self.number[leaf]
-        return numbers.view(len(leaf), leaf.shape[1], self.columns) if self.columns else numbers
+        return numbers.view(len(leaf), leaf.shape[1] // self.columns, self.columns) if self.columns else numbers
 
 
 class LinearLeavesModule(torch.nn.Module):

@@ -14,6 +14,7 @@ from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _elementwise as elementwise
 from udfs.compiling.torch import _ensembles as ensembles
 from udfs.compiling.torch import _functions as functions
+from udfs.compiling.torch import _guards as guards
 from udfs.compiling.torch import _interpolate as interpolate
 from udfs.compiling.torch import _kernel_maps as kernel_maps
 from udfs.compiling.torch import _leaves as leaves
@@ -34,6 +35,7 @@ __all__ = ["ProgramModule"]
 
 _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **ensembles.MODULES,
+    **guards.MODULES,
     **interpolate.MODULES,
     **elementwise.MODULES,
     **lookup.MODULES,
@@ -134,4 +136,6 @@ def _not_finite(x: torch.Tensor) -> torch.Tensor:
 
 def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:
     low, high = torch.from_numpy(rule.low.copy()), torch.from_numpy(rule.high.copy())
+    if isinstance(rule, ops.Held):
+        return torch.logical_not(((x >= low) & (x <= high)).all(dim=1))
     return ((x < low) | (x > high)).any(dim=1)
