@@ -138,7 +138,7 @@ class _Columns:
         self.build.put_first([node.name for node in first if isinstance(node.operator, Finite | Within)])
         places = {}
         for name in names:
-            own = self.place[name][0]
+            own = self._table(name, np.arange(self.original.widths[name]))
             reached = self.build.below(own)
             beside = [check for check in self.held[name] if check not in reached]
             places[name] = self.build.add(After(), own, *beside) if beside else own
@@ -186,6 +186,10 @@ class _Columns:
         return np.arange(len(mask)), rule
 
     def _table(self, name: str, columns: NDArray[np.int64]) -> str:
+        if not len(columns):
+            kind = self.demand.types[name]
+            rows = self._rows()
+            return rows if kind in {None, self.demand.dtype} else self.build.add(Cast(str(kind)), rows)
         own, kept = self.place[name]
         return self.build.add(Select(np.searchsorted(kept, columns).astype(np.int64)), own)
 
@@ -206,7 +210,7 @@ class _Columns:
         rule = NARROW[type(node.operator)]
         tables, columns = [], []
         for name, own in zip(node.inputs, wants, strict=True):
-            kept = self.place[name][1] if rule.gathers and own.any() else np.flatnonzero(own)
+            kept = self.place[name][1] if rule.gathers and self._is_read(name, own) else np.flatnonzero(own)
             columns.append(kept)
             tables.append(self._table(name, kept) if own.any() else self._rows())
         whole = mask.all() and all(len(kept) == len(own) for kept, own in zip(columns, wants, strict=True))
@@ -217,6 +221,10 @@ class _Columns:
             what = f"reads {int(wants[0].sum()):,} of {len(wants[0]):,} columns"
             self.applied.append(Rewrite("selection injected", node.name, what))
         return self.build.add(given.operator, *tables, name=node.name), given.columns
+
+    def _is_read(self, name: str, mask: Any) -> bool:
+        """Whether a table may be taken as it is: of the input, columns that nobody else reads are left out."""
+        return bool(mask.any()) and (self.place[name][0] != INPUT or bool(self.demand.wanted[INPUT].all()))
 
     def _rows(self) -> str:
         """A table without columns, for operators that only count rows."""
@@ -267,6 +275,4 @@ def _unread(before: Program, after: Program) -> list[Rewrite]:
 
 def push_selections(program: Program, dtype: str) -> tuple[Program, list[Rewrite]]:
     """Leave out what neither a result nor a check needs, for a table of one type."""
-    if 0 in program.widths.values():
-        return program, []  # a table without columns has rows all the same
     return _Columns(_Demand(program, dtype)).run()

@@ -122,12 +122,10 @@ def _imputed(operator: Impute, given: Facts, dtype: str | None) -> Facts | None:
 
 
 def _recoded(operator: Recode) -> Facts | None:
-    if not (operator.sizes > 0).all():
+    if not len(operator.sizes) or not (operator.sizes > 0).all():
         return None
     values = operator.values.astype(np.float64)
     starts = np.concatenate([[0], np.cumsum(operator.sizes)[:-1]]).astype(np.int64)
-    if not len(starts):
-        return Facts.none(0)
     nan = np.logical_or.reduceat(np.isnan(values), starts, axis=0).reshape(-1)
     low = np.minimum.reduceat(np.where(np.isnan(values), np.inf, values), starts, axis=0).reshape(-1)
     high = np.maximum.reduceat(np.where(np.isnan(values), -np.inf, values), starts, axis=0).reshape(-1)

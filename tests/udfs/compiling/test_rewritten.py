@@ -189,6 +189,7 @@ def programs(draw: Any) -> Program:
             assume(build.width(table) < 40)
         parts.append(table)
     parts.append(build.add(Constant(np.array([2.0])), INPUT))
+    parts += [build.add(Cast("float64"), build.add(Select(np.zeros(0, np.int64)), INPUT))] * draw(st.integers(0, 1))
     table = build.add(Concatenate(), *parts) if draw(st.booleans()) else parts[0]
     table = build.add(Select(some_columns(draw, build.width(table))), table)
     if draw(st.booleans()):

@@ -45,7 +45,13 @@ FOREST = RandomForestClassifier(5, max_depth=4, random_state=0)
 FEATURES = (
     make_pipeline(SimpleImputer(), StandardScaler(), SelectKBest(k=4), LogisticRegression()),
     make_pipeline(SimpleImputer(add_indicator=True), MinMaxScaler(), SelectPercentile(percentile=20), FOREST),
-    make_pipeline(SimpleImputer(), PolynomialFeatures(), StandardScaler(), SelectKBest(k=9), LogisticRegression()),
+    make_pipeline(
+        SimpleImputer(),
+        PolynomialFeatures(include_bias=False),
+        StandardScaler(),
+        SelectKBest(k=9),
+        LogisticRegression(),
+    ),
     make_pipeline(
         SimpleImputer(),
         KBinsDiscretizer(4, quantile_method="averaged_inverted_cdf"),
@@ -74,6 +80,7 @@ def test_a_rewritten_pipeline_is_that_of_the_library(model: Any, dtype: type) ->
     np.testing.assert_allclose(compiled.predict_proba(rows), plain.predict_proba(rows), rtol=1e-9, atol=1e-15)
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.7e308])
 def test_columns_that_nothing_reads_refuse_what_they_refused(value: float) -> None:
     """A scaled number beyond float64 is refused where the scale is below one, and only there."""
@@ -127,6 +134,7 @@ def frame() -> tuple[pd.DataFrame, NDArray[Any]]:
     return table, labels
 
 
+@pytest.mark.filterwarnings("ignore:divide by zero encountered")
 def test_texts_that_nothing_reads_are_not_looked_up() -> None:
     table, labels = frame()
     encoder = ColumnTransformer(
@@ -162,6 +170,6 @@ def test_what_is_saved_is_the_program_as_it_was_compiled(tmp_path: Path) -> None
     compiled.save(tmp_path / "model.safetensors")
     again = CompiledPipeline.load(tmp_path / "model.safetensors")
     assert again.program.digest == compiled.program.digest
-    assert again.explain() == compiled.explain()
+    assert again.rewritten().applied == compiled.rewritten().applied
     assert not pickle.loads(pickle.dumps(compile_pipeline(model, rewrites=False))).rewrites  # noqa: S301 - our own
     assert any(isinstance(node.operator, Trees) for node in compiled.rewritten("float32").program.nodes)
