@@ -41,6 +41,7 @@ from ._functions import (
     Shares,
     Within,
 )
+from ._guards import After, Held
 from ._interpolate import Interpolate
 from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
 from ._leaves import Indicators, Leaves, LinearLeaves
@@ -48,10 +49,12 @@ from ._links import Link
 from ._nearest_fill import NearestFill
 from ._operator import OPERATORS, Operator
 from ._output import Output
-from ._plan import BACKENDS, Plan, make_plan
+from ._plan import BACKENDS, FEW_ROWS, Plan, make_plan
 from ._program import INPUT, Node, Program
 from ._ranks import GatherElements, TopK
 from ._reading import NarrowIntegers
+from ._rewrites import Rewritten, rewrite
+from ._rewrites_rebuild import Rewrite
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._texts import Bag, Damped, HasText, SparseRows
@@ -60,6 +63,7 @@ from ._trees import Trees
 __all__ = [
     "BACKENDS",
     "DENSE_COLUMNS",
+    "FEW_ROWS",
     "INPUT",
     "METRICS",
     "OPERATORS",
@@ -67,6 +71,7 @@ __all__ = [
     "UFUNCS",
     "Above",
     "AdditiveChi2",
+    "After",
     "ArgMax",
     "Arithmetic",
     "Average",
@@ -95,6 +100,7 @@ __all__ = [
     "Function",
     "GatherElements",
     "HasText",
+    "Held",
     "Impute",
     "Indicators",
     "Interpolate",
@@ -131,6 +137,8 @@ __all__ = [
     "Reduce",
     "Reject",
     "Replace",
+    "Rewrite",
+    "Rewritten",
     "Select",
     "Shares",
     "Sigmoid",
@@ -149,6 +157,7 @@ __all__ = [
     "fit_costs",
     "keeps_sparse",
     "make_plan",
+    "rewrite",
     "scale_kernels",
     "shape_of",
     "sparse_nodes",

@@ -53,7 +53,7 @@ class Plan:
     few_strategies : mapping of str to str
         The same for a table of few rows, at most :data:`FEW_ROWS`, whose time is that of calls.
     rewrites : tuple of str
-        What was done to the program.
+        What was done to the program, as ``"for float64: constant folded: ..."``.
     """
 
     program: Program
@@ -115,7 +115,7 @@ class Plan:
     def explain(self) -> str:
         """Describe operators, rewrites, strategy, engine, predicted seconds and break-even rows."""
         lines = [self.program.explain()]
-        lines += [f"  rewritten: {rewrite}" for rewrite in self.rewrites]
+        lines += [f"  rewritten {rewrite}" for rewrite in self.rewrites]
         typical, kernel = self.rows or _TYPICAL_ROWS, self.kernel_strategies
         lines += [f"  {name} runs by {self._ways(name)}; in a kernel by {kernel[name]}" for name in self.strategies]
         known = "an unknown number" if self.rows is None else f"{self.rows:,}"

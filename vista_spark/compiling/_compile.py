@@ -19,7 +19,13 @@ _TABLE = 2
 
 
 def compile_pipeline(
-    model: Any, *, backend: str = "auto", tree_strategy: str = "auto", threads: int | None = None, example: Any = None
+    model: Any,
+    *,
+    backend: str = "auto",
+    tree_strategy: str = "auto",
+    threads: int | None = None,
+    example: Any = None,
+    rewrites: bool = True,
 ) -> CompiledPipeline:
     """Compile a fitted classical model into a tensor program that gives the same predictions.
 
@@ -40,6 +46,9 @@ def compile_pipeline(
     example : array of shape (rows, columns), or pandas DataFrame, optional
         Some rows, where a model does not say how many columns it takes, or what their names are. One row will do. Of
         Spark ML, a DataFrame that the model reads, which tells vectors from numbers.
+    rewrites : bool
+        Whether the program is rewritten where it runs: selections pushed down and injected, constants folded, scalers
+        taken into linear layers and trees (thesis section 5.5.2). Default true.
 
     Returns
     -------
@@ -69,7 +78,7 @@ def compile_pipeline(
     model = opened(model)
     whole = lower_whole(model, example)
     if whole is not None:
-        return CompiledPipeline(whole, tree_strategy=tree_strategy, backend=backend, threads=threads)
+        return CompiledPipeline(whole, tree_strategy=tree_strategy, backend=backend, threads=threads, rewrites=rewrites)
     width, names = _columns(model, example)
     build = Builder(width, names)
     try:
@@ -81,7 +90,8 @@ def compile_pipeline(
         raise
     if not outputs:
         raise UnsupportedOperatorError(f"{type(model).__name__} has no output that is compiled")
-    return CompiledPipeline(build.program(outputs), tree_strategy=tree_strategy, backend=backend, threads=threads)
+    program = build.program(outputs)
+    return CompiledPipeline(program, tree_strategy=tree_strategy, backend=backend, threads=threads, rewrites=rewrites)
 
 
 def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:

@@ -16,9 +16,12 @@ torch = pytest.importorskip("torch")
 
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_selection import SelectKBest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from optimizer.compiling import Costs, UnsupportedOperatorError, make_plan, strategies_of
-from udfs.compiling import PipelineScoring, to_bytes
+from udfs.compiling import PipelineScoring, Scorer, to_bytes
 from udfs.compiling.torch import Engine, ProgramModule, _ahead, _calibrate
 from udfs.compiling.torch._kernels import LARGE, SMALL, _cut
 from vista_spark import compile_pipeline
@@ -179,6 +182,28 @@ def test_kernels_of_more_models_give_the_bits_of_the_library(
     _built_and_kept(model, tmp_path, monkeypatch)
 
 
+@pytest.mark.extended
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler: apt-get install g++")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_kernel_of_a_rewritten_program_gives_its_bits_and_refuses_its_rows(
+    dtype: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CEREBRO_SPARK_CACHE", str(tmp_path))
+    table, y = load_breast_cancer(return_X_y=True)
+    forest = RandomForestClassifier(3, max_depth=5, random_state=0)
+    model = make_pipeline(StandardScaler(), SelectKBest(k=4), forest).fit(table, y)
+    rows = table.astype(dtype)
+    rows[5, 0] = rows[7, 20] = np.nan
+    program = compile_pipeline(model).program
+    found, truth = (Scorer(program, backend=backend) for backend in ("inductor", "eager"))
+    assert any("check moved" in one for one in found.plan(rows.dtype.name).rewrites)
+    for method in ("predict", "predict_proba"):
+        ours, theirs = found.run(rows, outputs=(method,)), truth.run(rows, outputs=(method,))
+        assert np.flatnonzero(ours.bad).tolist() == np.flatnonzero(theirs.bad).tolist() == [5, 7]
+        np.testing.assert_array_equal(ours.outputs[method][~ours.bad], theirs.outputs[method][~ours.bad])
+    assert len(list(tmp_path.glob("compiled-*/*.pt2"))) == 1
+
+
 def _built_and_kept(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CEREBRO_SPARK_CACHE", str(tmp_path))
     table, y = load_breast_cancer(return_X_y=True)
@@ -215,7 +240,7 @@ def test_a_worker_runs_as_the_driver_chose() -> None:
         costs=tuple(costs.document().items()),
     )
     score = pickle.loads(pickle.dumps(scoring)).open(1)  # noqa: S301 - our own
-    engine = score.args[0]
-    assert (engine.plan.backend, dict(engine.plan.strategies)) == ("auto", {"trees": "bitvector"})
+    plan = score.args[0].plan("float64")
+    assert (plan.backend, dict(plan.strategies)) == ("auto", {"trees": "bitvector"})
     batch = pa.record_batch([pa.array(table.tolist(), pa.list_(pa.float64()))], names=["table"])
     np.testing.assert_array_equal(np.array(score(batch).columns[0].to_pylist()), model.predict_proba(table))

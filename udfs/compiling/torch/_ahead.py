@@ -23,7 +23,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from optimizer.compiling import Trees, UnsupportedOperatorError, make_plan
+from optimizer.compiling import (
+    INPUT,
+    Finite,
+    NarrowIntegers,
+    Select,
+    Trees,
+    UnsupportedOperatorError,
+    Within,
+    make_plan,
+)
 from udfs.compiling.torch._program import RULES, ProgramModule
 from udfs.compiling.torch._trees import TreesModule
 from udfs.node import node_folder, written_once
@@ -221,12 +230,18 @@ def _samples(program: Program, rows: int, dtype: torch.dtype) -> list[torch.Tens
     """Numbers at the thresholds and beside them, then with those that hurt; columns contiguous."""
     draw = np.random.default_rng(0)
     table = draw.normal(size=(rows, program.width))
+    places = {INPUT: np.arange(program.width)}  # columns of the input, for tables of some of them as they are
     for node in program.nodes:
-        if isinstance(node.operator, Trees) and node.operator.features == program.width:
-            for column in range(program.width):
+        known = places.get(node.inputs[0]) if node.inputs else None
+        if known is not None and isinstance(node.operator, Select):
+            places[node.name] = known[node.operator.columns]
+        elif known is not None and isinstance(node.operator, Finite | NarrowIntegers | Within):
+            places[node.name] = known
+        elif known is not None and isinstance(node.operator, Trees):
+            for column, place in enumerate(known):
                 own = node.operator.threshold[(node.operator.feature == column) & np.isfinite(node.operator.threshold)]
                 if len(own):
-                    table[:, column] = draw.choice(own, rows) + draw.choice([0.0, 1e-3, -1e-3], rows)
+                    table[:, place] = draw.choice(own, rows) + draw.choice([0.0, 1e-3, -1e-3], rows)
     hostile = np.where(draw.random(table.shape) < _HOSTILE, draw.choice([np.nan, np.inf, -np.inf, 1e39, -0.0]), table)
     return [_of_rows(one, rows, dtype) for one in (table, hostile)]
 

@@ -111,7 +111,7 @@ class Engine:
                     reasons.append(reason_of(node.operator))
         return Answer(answers, bad, reasons)
 
-    def _module(self, rows: int) -> ProgramModule:
+    def module(self, rows: int) -> ProgramModule:
         """Give the eager program for tables of so many rows, made when the first one comes."""
         ways = self.plan.strategies_for(rows)
         key = tuple(ways.values())
@@ -141,7 +141,7 @@ class Engine:
         return self._kernels if able else None
 
     def _eagerly(self, table: NDArray[Any], given: Sequence[NDArray[Any] | SparseRows], part: Program) -> list[Part]:
-        run = partial(self._module(len(table)).compute, part=part)
+        run = partial(self.module(len(table)).compute, part=part)
         before = torch.get_num_threads()
         threads = self._threads or before
         if threads != before:
@@ -175,9 +175,4 @@ def reason_of(rule: Finite | HasText | Known | Reject | Within) -> str:
         return f"a category that {rule.who} does not know"
     if isinstance(rule, HasText):
         return f"{rule.what}, which {rule.who} does not take"
-    if isinstance(rule, Reject | Within):
-        return rule.reason
-    if rule.infinite:
-        return f"NaN, which {rule.who} does not take"
-    held = "an infinity" if rule.nan else "NaN or an infinity"
-    return f"{held}{' in float32' if rule.dtype == 'float32' else ''}, which {rule.who} does not take"
+    return rule.reason

@@ -14,6 +14,7 @@ from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _elementwise as elementwise
 from udfs.compiling.torch import _ensembles as ensembles
 from udfs.compiling.torch import _functions as functions
+from udfs.compiling.torch import _guards as guards
 from udfs.compiling.torch import _interpolate as interpolate
 from udfs.compiling.torch import _kernel_maps as kernel_maps
 from udfs.compiling.torch import _leaves as leaves
@@ -38,6 +39,7 @@ RULES = (ops.Finite, ops.HasText, ops.Known, ops.Reject, ops.Within)
 
 _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **ensembles.MODULES,
+    **guards.MODULES,
     **interpolate.MODULES,
     **elementwise.MODULES,
     **numbers.MODULES,
@@ -147,4 +149,6 @@ def _not_finite(x: torch.Tensor) -> torch.Tensor:
 
 def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:
     low, high = torch.from_numpy(rule.low.copy()), torch.from_numpy(rule.high.copy())
+    if isinstance(rule, ops.Held):
+        return torch.logical_not(((x >= low) & (x <= high)).all(dim=1))
     return ((x < low) | (x > high)).any(dim=1)
