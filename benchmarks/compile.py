@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--single", action="store_true", help="one row of every model: a second kernel is built for each"
     )
     parser.add_argument("--regret", action="store_true", help="of the planner's choices, instead")
+    parser.add_argument("--picture", help="file of the picture of speeds")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
@@ -79,6 +80,8 @@ def _speed(report: Report, options: argparse.Namespace) -> None:
         ("model", *_NAMES.values(), ""),
         [(one.name, *(_shown(one.single[name], 1e6) for name in _NAMES), "") for one in outcomes if one.single],
     )
+    if options.picture:
+        _draw(outcomes, options)
     report.note(
         "The tables are drawn (30 columns, 20 of them informative). The first run of a kernel builds it, or loads it."
     )
@@ -104,6 +107,23 @@ def _ratios(report: Report, case: Case, outcome: Outcome) -> None:
         report.ratio(f"one_row_auto.{name}", best / one["auto"].cpu, "one row: the faster engine over auto", _AUTO)
     report.fact(name, {side: {"cpu_s": own.cpu, "wall_s": own.wall} for side, own in seconds.items()})
     report.fact(f"{name}.build_s", outcome.build_s)
+
+
+def _draw(outcomes: Sequence[Outcome], options: argparse.Namespace) -> None:
+    from _vista_pictures import grouped, panels  # noqa: PLC0415
+
+    figure, (axes,) = panels(f"Probabilities of {options.rows:,} rows, {options.threads} thread(s)")
+    speeds = {
+        label: [one.seconds["library"].cpu / one.seconds[side].cpu for one in outcomes]
+        for side, label in {
+            "runtime": "ONNX Runtime",
+            "eager": "compiled, eager",
+            "inductor": "compiled, kernel",
+        }.items()
+    }
+    grouped(axes, [one.name for one in outcomes], speeds, "speed, the library's being 1")
+    axes.axhline(1, color="grey", linewidth=0.8)
+    figure.savefig(options.picture, dpi=150)
 
 
 def _line(outcome: Outcome) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,19 @@ __all__ = ["StateError", "pack", "safetensors_metadata", "unpack"]
 
 # The format's own limit on a header; a length beyond it is not read into memory.
 _LONGEST_HEADER = 100_000_000
+
+# Names of the format for types of numpy; for any other, the format's own library writes and reads.
+_TYPES = {
+    "bool": "BOOL",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    **{f"{sign}int{bits}": f"{sign.upper() or 'I'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_NUMPY = {name: np.dtype(own) for own, name in _TYPES.items()}
+
+# Arrays up to so many bytes are copied out of a state, which they would else keep in memory.
+_SMALL = 1 << 16
 
 # Keys of JSON objects that stand for what JSON has no word for.
 _TENSOR, _TUPLE, _PAIRS = "$tensor", "$tuple", "$pairs"
@@ -81,7 +95,7 @@ def pack(state: Mapping[str, Any], as_array: Callable[[Any], tuple[NDArray[np.ge
         )
 
     nesting = plain(dict(state), "")
-    return bytes(save(tensors, metadata={"state": json.dumps(nesting)}))
+    return _written(tensors, {"state": json.dumps(nesting)})
 
 
 def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) -> dict[Any, Any]:
@@ -100,8 +114,8 @@ def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) 
     """
     try:
         nesting = json.loads((safetensors_metadata(BytesIO(packed)) or {})["state"])
-        tensors = load(packed)
-    except (SafetensorError, ValueError, KeyError, RecursionError) as error:
+        tensors = _read(packed)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateError(f"{len(packed)} bytes that are not a state: {error}") from error
 
     def rich(value: Any) -> Any:
@@ -119,6 +133,52 @@ def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) 
 
     state: dict[Any, Any] = rich(nesting)
     return state
+
+
+def _written(tensors: Mapping[str, NDArray[np.generic]], metadata: dict[str, str]) -> bytes:
+    """Write a safetensors file, with one copy of what it holds: the library makes three."""
+    if any(array.dtype.name not in _TYPES or not array.dtype.isnative for array in tensors.values()):
+        return bytes(save(dict(tensors), metadata=metadata))
+    # The widest first: all are aligned then, for the header has a multiple of eight bytes.
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, array in ordered:
+        begin, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": _TYPES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > _LONGEST_HEADER:
+        raise StateError(f"the state takes {len(text):,} bytes beside its tensors, and {_LONGEST_HEADER:,} are allowed")
+    contents = (array.reshape(-1).view(np.uint8).data for _, array in ordered)
+    return b"".join((len(text).to_bytes(8, "little"), text, *contents))
+
+
+def _read(packed: bytes) -> dict[str, NDArray[np.generic]]:
+    """Read the tensors of a safetensors file, as views of it where they are large; ValueError where it is none."""
+    length = int.from_bytes(packed[:8], "little")
+    header = json.loads(packed[8 : 8 + length])
+    header.pop("__metadata__", None)
+    if any(entry["dtype"] not in _NUMPY for entry in header.values()):
+        return load(packed)
+    tensors = {}
+    end = 0
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        (begin, stop), shape, dtype = entry["data_offsets"], entry["shape"], _NUMPY[entry["dtype"]]
+        plain = all(type(number) is int and number >= 0 for number in (begin, stop, *shape))
+        count = math.prod(shape) if plain else 0
+        if not plain or begin != end or stop - begin != count * dtype.itemsize or 8 + length + stop > len(packed):
+            raise ValueError(f"the tensor {name} is not where the header says")
+        end = stop
+        array = np.frombuffer(packed, dtype, count, 8 + length + begin if count else 0).reshape(shape)
+        tensors[name] = array.copy() if array.nbytes <= _SMALL else array
+    if 8 + length + end != len(packed):
+        raise ValueError(f"{len(packed) - 8 - length - end} bytes belong to no tensor")
+    return tensors
 
 
 def safetensors_metadata(file: BinaryIO) -> dict[str, str] | None:

@@ -21,7 +21,13 @@ from vista_spark.attribution import (
     tensor_attributor,
     text_attributor,
 )
-from vista_spark.compiling import CompiledPipeline, TensorPipeline, compile_pipeline, replace_stages
+from vista_spark.compiling import (
+    CompiledPipeline,
+    CompiledTransfer,
+    TensorPipeline,
+    compile_pipeline,
+    replace_stages,
+)
 from vista_spark.features import (
     CNNFeaturizer,
     TextFeaturizer,
@@ -57,6 +63,7 @@ __all__ = [
     "Attributor",
     "CNNFeaturizer",
     "CompiledPipeline",
+    "CompiledTransfer",
     "ExplainerSession",
     "Explanation",
     "FeatureTransfer",

@@ -20,6 +20,7 @@ from cerebro_spark.adaptation._ranking import Labelling, by_lot, check_how
 from cerebro_spark.adaptation._rates import Rates
 from cerebro_spark.adaptation._record import CampaignRecord, CycleRecord
 from cerebro_spark.adaptation._searches import check_search, epochs_of, new_search
+from cerebro_spark.adaptation._tracked import tracked_settings
 from cerebro_spark.adaptation._warm import EarlierCycle, last_over
 from cerebro_spark.adaptation._workload import Workload
 from cerebro_spark.data import prepare_increment
@@ -55,20 +56,6 @@ if TYPE_CHECKING:
     from udfs.training import ModelTrainer
 
 __all__ = ["Adaptation"]
-
-# Settings of the campaign alone that MLflow gets.
-_OF_A_CAMPAIGN = (
-    "id_column",
-    "max_records",
-    "disk_bytes",
-    "memory_bytes",
-    "workspace_bytes",
-    "materialise",
-    "fuse",
-    "joint",
-    "storage_dtype",
-    "warm_start",
-)
 
 
 @hint_keywords
@@ -475,6 +462,9 @@ class Adaptation:
             self.store, self.name, self.storage_dtype, candidates.made_with, bytes_per_second=self.bytes_per_second
         )
         augmenter = self._checked_augmenter(data)
+        if augmenter is not None:
+            # Nobody reads further copies.
+            augmenter = augmenter.within(search.plan().epochs_each)
         return search, StoredLayers(self.backend, data, candidates, workload, features, self.disk_bytes, augmenter)
 
     def _checked_augmenter(self, data: GrowingData) -> Augmenter | None:
@@ -535,13 +525,14 @@ class Adaptation:
         def ended(*of_run: Any) -> Cycle:
             result = Cycle(*of_run)
             result.plan, result.materialised = groups.plan, done
-            result.by_phases = candidates.have_phases
             result.notes = (*candidates.notes, *result.begun_with(warm))
+            if groups.plan is not None:
+                result.passes = layers.passes(result, groups)
             # Here, for MLflow's text of the cycle has what was measured too.
             result.costs = self._measure(result, cycle, groups, layers)
             return result
 
-        beside = {name: getattr(self, name) for name in _OF_A_CAMPAIGN}
+        beside = tracked_settings(vars(self))
         number = len(self._record.cycles) - 1
         adapted = search.adapted(Adapted(groups, settings, ended, probed, self.name, number, beside))
         begun = Journal(self.store, cycle.run).begun

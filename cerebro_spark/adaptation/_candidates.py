@@ -71,6 +71,11 @@ class OpenedCandidate:
         """FLOPs of the layers that training never changes, for one record."""
         return self.graph.flops(materialisable(self.graph))
 
+    @property
+    def graphs(self) -> list[LayerGraph]:
+        """The model as it trains in each phase."""
+        return [graph for _, graph in self.phases] or [self.graph]
+
     def phase(self, epoch: int) -> int:
         """Number the phase of an epoch."""
         return max((place for place, (start, _) in enumerate(self.phases) if start <= epoch), default=0)
@@ -205,11 +210,6 @@ class Candidates:
         whole = [f"note: {count} of {number} configurations train whole: {reason}" for reason, count in reasons.items()]
         told = f"note: {phased} of {number} configurations have a freezing schedule, and are planned by phases"
         return (*([told] if phased else []), *whole)
-
-    @property
-    def have_phases(self) -> bool:
-        """Whether a configuration opened so far has a freezing schedule."""
-        return any(one.phases for one in self._opened.values())
 
     @property
     def layouts(self) -> dict[str, str]:

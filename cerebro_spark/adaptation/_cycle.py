@@ -44,8 +44,8 @@ class CycleResult:
     trunk_rows : int
         Records that passed the frozen layers in this cycle, to be stored.
     passes : float
-        These, and those that the plan passes through frozen layers while it trains, a pass through a part of them by
-        its share of the FLOPs; NaN where the run was over before, or where configurations have freezing schedules.
+        These, and those that passed frozen layers while it trained and evaluated: once for all configurations that did
+        so together, a pass through a part of the layers by its share of the FLOPs. NaN where the run was over before.
     passes_alone : int
         Records that would have passed them if each configuration had trained by itself: once an epoch.
     """
@@ -75,8 +75,8 @@ class Cycle(Selection):
         Seconds predicted and measured, and the rates behind them.
     notes : tuple of str
         How many configurations train whole, and why; how many began with the weights of an earlier cycle.
-    by_phases : bool
-        Whether a configuration has a freezing schedule: then the plan of the first epoch does not tell of all.
+    passes : float
+        As of :class:`CycleResult`.
     cycles : tuple of CycleResult
         All cycles of the campaign in this process, this one last.
     """
@@ -85,7 +85,7 @@ class Cycle(Selection):
     materialised: Materialised = field(init=False)
     costs: CycleCosts | None = field(init=False, default=None)
     notes: tuple[str, ...] = field(init=False, default=())
-    by_phases: bool = field(init=False, default=False)
+    passes: float = field(init=False, default=math.nan)
     cycles: tuple[CycleResult, ...] = field(init=False, default=())
 
     @property
@@ -110,7 +110,7 @@ class Cycle(Selection):
             seconds=self.outcome.seconds,
             materialising_seconds=self.materialised.seconds,
             trunk_rows=self.materialised.trunk_rows,
-            passes=self.materialised.trunk_rows + records * self._passes_a_record(),
+            passes=self.passes,
             passes_alone=records * sum(len(trial.history) for trial in self.trials),
         )
 
@@ -128,19 +128,6 @@ class Cycle(Selection):
             "materialising_seconds": done.seconds,
             "remade_files": self.remade,
         }
-
-    def _passes_a_record(self) -> float:
-        """Count how often a record passes the frozen layers while all train, by the plan."""
-        if self.plan is None or self.by_phases:
-            return math.nan
-        # The plan is of one epoch: a group runs for its longest member's.
-        epochs = {trial.trial_id: len(trial.history) for trial in self.trials}
-        trunk = self.plan.trunk
-        passed = (
-            max(epochs.get(name, 0) for name in group.members) * trunk.flops(group.computes)
-            for group in self.plan.groups
-        )
-        return sum(passed) / max(1, trunk.flops())
 
     def explain(self) -> str:
         """Describe the plan, and what was measured beside what it predicts."""

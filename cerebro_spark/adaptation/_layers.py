@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cerebro_spark.adaptation._materialise import Materialised, materialise
 from cerebro_spark.adaptation._measure import measure
+from cerebro_spark.adaptation._passes import frozen_flops_of, passes_of
 from cerebro_spark.adaptation._rates import CycleCosts, Rates, Seconds, predicted_training, work_of
 from cerebro_spark.errors import FeatureSpaceError
 from optimizer.adaptation import Costs
@@ -151,6 +152,19 @@ class StoredLayers:
             copies=1 if self.augmenter is None else self.augmenter.copies,
         )
         return costs.over(costs.rates.refitted(work), work.measured)
+
+    def passes(self, cycle: Cycle, groups: PlannedGroups) -> float:
+        """Count the records that passed frozen layers in a cycle that is over, to be stored and while it trained."""
+        trials = {trial.trial_id: trial for trial in cycle.trials}
+        events = cycle.outcome.events
+        opened = [self.candidates.open(trials[trial_id].params) for trial_id in {event.trial_id for event in events}]
+        rows = {(shard.split, shard.partition): shard.rows for shard in self.data.shards}
+        return cycle.materialised.trunk_rows + passes_of(
+            events,
+            rows=lambda split, partition: rows.get((split, partition), 0),
+            frozen_flops=lambda members, epoch: groups.frozen_flops([trials[trial_id] for trial_id in members], epoch),
+            whole_flops=frozen_flops_of(graph for one in opened for graph in one.graphs),
+        )
 
     def _missing_flops(self, plan: AdaptationPlan) -> int:
         """Count what it takes to fill in the layers of a plan, from what is stored."""

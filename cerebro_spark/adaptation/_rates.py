@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from cerebro_spark.adaptation._passes import units_of
 from optimizer.adaptation import Costs
 from udfs.documents import typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cerebro_spark.adaptation._materialise import Materialised
     from cerebro_spark.hopper import Event
@@ -259,7 +260,9 @@ def work_of(
     frozen_seconds, learning_seconds, total = done.busy_seconds, 0.0, 0.0
     cold, warm = [0.0, 0.0], [0.0, 0.0]
     of_trial: dict[str, float] = {}
-    for unit in _units(events):
+    for unit in units_of(events):
+        if unit[0].kind != "train":
+            continue
         count = rows(unit[0].partition)
         members = [event.trial_id for event in unit]
         epoch = unit[0].epoch
@@ -285,13 +288,3 @@ def work_of(
         warm[1],
         Seconds(done.busy_seconds / workers, max(total / workers, *of_trial.values(), 0.0)),
     )
-
-
-def _units(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """Yield the events of each unit of training: those of trials that trained together follow each other."""
-    place = 0
-    while place < len(events):
-        unit = list(events[place : place + events[place].members])
-        if unit[0].kind == "train":
-            yield unit
-        place += len(unit)

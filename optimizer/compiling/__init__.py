@@ -53,6 +53,7 @@ from ._plan import BACKENDS, FEW_ROWS, Plan, make_plan
 from ._program import INPUT, Node, Program
 from ._ranks import GatherElements, TopK
 from ._reading import NarrowIntegers
+from ._reads import live_columns
 from ._rewrites import Rewritten, rewrite
 from ._rewrites_rebuild import Rewrite
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
@@ -156,6 +157,7 @@ __all__ = [
     "eager_terms",
     "fit_costs",
     "keeps_sparse",
+    "live_columns",
     "make_plan",
     "rewrite",
     "scale_kernels",

@@ -24,8 +24,8 @@ PROCEDURES: dict[str, dict[str, Any]] = {
 }
 # Faults, and the calls of the procedure after which each comes: early, and in the middle.
 FAULTS = [("driver", 2), ("driver", 4), ("worker", 3), ("executor", 3)]
-# One of each is for every day; each takes three to four starts of Spark.
-DAILY = {("Hyperband", "worker"), ("ASHA", "executor"), ("PBT", "driver")}
+# One is for every day; each takes three to four starts of Spark.
+DAILY = {("ASHA", "executor")}
 CASES = [
     pytest.param(
         procedure,

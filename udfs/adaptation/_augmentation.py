@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +51,7 @@ class Augmentation:
         eight bits, channels x height x width) and a :class:`numpy.random.Generator`. Returns all columns, of the same
         shapes and types. All that is random comes from the generator.
     copies : int
-        At least 1.
+        At least 1. Those beyond the epochs of the longest configuration are not made.
 
     Raises
     ------
@@ -81,6 +82,15 @@ class Augmentation:
                 f"Augmentation(fn={fn!r}): a function of a record's tensors by column and a numpy Generator"
             )
         whole("Augmentation: copies", self.copies, 1)
+
+    @property
+    def name(self) -> str:
+        """Module and name of ``fn``; of a partial of it, its function's."""
+        fn: Any = self.fn
+        while isinstance(fn, partial):
+            fn = fn.func
+        named = fn if hasattr(fn, "__qualname__") else type(fn)
+        return f"{named.__module__}.{named.__qualname__}"
 
     def __call__(self, record: Mapping[str, NDArray[Any]], generator: np.random.Generator) -> dict[str, NDArray[Any]]:
         """Make a copy of one record.
@@ -175,6 +185,10 @@ class Augmenter:
     def copies(self) -> int:
         """Copies of each training record."""
         return int(self.augmentation.copies)
+
+    def within(self, epochs: int) -> Augmenter:
+        """Give one that draws only the copies that so many epochs train on, which are the same ones."""
+        return replace(self, augmentation=replace(self.augmentation, copies=min(self.copies, epochs)))
 
     def copy_of(self, epoch: int) -> int:
         """Number the copy that an epoch trains on."""

@@ -35,7 +35,7 @@ from udfs.hopper._messages import (
 )
 from udfs.hopper._pool import POOL, AskRuns, Close, Noted, PooledRun, Runs, ServiceEnded
 from udfs.hopper._settings import WorkerSettings
-from udfs.hopper._states import States, digest_of
+from udfs.hopper._states import States
 from udfs.hopper._worker import PoolWorker
 
 __all__ = [
@@ -83,5 +83,4 @@ __all__ = [
     "WorkUnit",
     "WorkerSettings",
     "configuration_key",
-    "digest_of",
 ]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udfs.documents import DamagedError, document, write_document
-from udfs.hopper._states import digest_of
 from udfs.names import check_name
+from udfs.rpc import digest_of
 from udfs.store import StoreError
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from udfs.hopper._checkpoints import Record
 from udfs.hopper._messages import MemberFailure, TrainedMember, UnitFailure
-from udfs.hopper._states import digest_of
-from udfs.rpc import CallError
+from udfs.rpc import CallError, Held, digest_of
 from udfs.shards import ShardError
 from udfs.training import Diverged, merge_sums
 
@@ -69,7 +68,7 @@ class Outcomes:
         state = session.checkpoint()
         version, digest = member.version + 1, digest_of(state)
         self._sessions.finish(member.trial_id, digest)
-        self._states.put(member.trial_id, version, state)
+        self._states.put(member.trial_id, version, Held(state, digest))
         visits = (*member.record.visits, (unit.epoch, unit.partition))
         merged = {name: part.tolist() for name, part in merge_sums(member.record.arrays(), sums).items()}
         if member.stores or self._states.full:

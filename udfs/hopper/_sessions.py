@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from udfs.documents import DamagedError
 from udfs.hopper._checkpoints import Checkpoints
 from udfs.hopper._messages import HOPPER
-from udfs.hopper._states import digest_of
 from udfs.node import memory_limit, return_freed_memory, task_device
 from udfs.packing import StateError
 from udfs.rpc import Caller, CallError
@@ -112,11 +111,13 @@ class Sessions:
             elif not member.version:
                 fetched = self._warm(held.session, member.params)
         if member.version and held.at != member.digest:
-            state = self._states.get(f"{member.trial_id}/{member.version}")
-            if state is None or digest_of(state) != member.digest:
+            kept = self._states.get(f"{member.trial_id}/{member.version}")
+            if kept is not None and kept.digest == member.digest:
+                held.session.restore(kept.content)
+            else:
                 state = self._fetch(member)
                 fetched = len(state)
-            held.session.restore(state)
+                held.session.restore(state)
         held.at = member.digest if member.version else _first(member)
         self._open[member.trial_id] = held
         self._open.move_to_end(member.trial_id)
@@ -192,8 +193,8 @@ class Sessions:
     def _adopt(self, session: Session, source: SourceState) -> int:
         """Have a new session adopt the state of a clone's source; give the bytes that were read for it."""
         held = self._states.get(f"{source.trial_id}/{source.version}")
-        if held is not None and digest_of(held) == source.digest:
-            session.adopt(held)
+        if held is not None and held.digest == source.digest:
+            session.adopt(held.content)
             return 0
         state = _read(self._checkpoints, source.trial_id, source.version, source.digest)
         session.adopt(state)
@@ -218,16 +219,17 @@ class Sessions:
 
     def _fetch(self, member: Member) -> bytes:
         """Get a checkpoint from the worker that trained last, or from the store."""
-        if member.peer:
-            if member.peer not in self._peers:
-                self._peers[member.peer] = Caller(member.peer, self._credentials, HOPPER)
-            state = self._peers[member.peer].fetch(f"{member.trial_id}/{member.version}", timeout_s=_FETCH_S)
-        else:
-            state = _read(self._checkpoints, member.trial_id, member.version, member.digest)
-        if digest_of(state) != member.digest:
-            source = member.peer or "the store"
-            raise CallError(f"the checkpoint of {member.trial_id} at version {member.version} from {source} is damaged")
-        return state
+        if not member.peer:
+            return _read(self._checkpoints, member.trial_id, member.version, member.digest)
+        if member.peer not in self._peers:
+            self._peers[member.peer] = Caller(member.peer, self._credentials, HOPPER)
+        held = self._peers[member.peer].fetch_held(f"{member.trial_id}/{member.version}", timeout_s=_FETCH_S)
+        if held.digest != member.digest:
+            raise CallError(
+                f"the checkpoint of {member.trial_id} at version {member.version} from {member.peer} is another one "
+                "than the driver knows of"
+            )
+        return held.content
 
 
 def _read(checkpoints: Checkpoints, trial_id: str, version: int, digest: str) -> bytes:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["States", "digest_of"]
+if TYPE_CHECKING:
+    from udfs.rpc import Held
 
-
-def digest_of(state: bytes) -> str:
-    """Compute the digest that tells checkpoints apart, and a damaged one from an intact one."""
-    return hashlib.blake2b(state, digest_size=16).hexdigest()
+__all__ = ["States"]
 
 
 @dataclass(slots=True)
-class _Held:
+class _Kept:
     version: int
-    state: bytes
+    held: Held
     durable: bool
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.held.content)
 
 
 class States:
@@ -32,21 +34,22 @@ class States:
 
     Examples
     --------
+    >>> from udfs.rpc import Held, digest_of
     >>> states = States(1 << 20)
-    >>> states.put("c0", 1, b"weights")
-    >>> states.get("c0/1")
+    >>> states.put("c0", 1, Held(b"weights", digest_of(b"weights")))
+    >>> states.get("c0/1").content
     b'weights'
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._held: OrderedDict[str, _Kept] = OrderedDict()
         self._lock = threading.Lock()
 
-    def put(self, trial_id: str, version: int, state: bytes) -> None:
-        """Hold a checkpoint in place of the trial's older one."""
+    def put(self, trial_id: str, version: int, state: Held) -> None:
+        """Hold a checkpoint, with its digest, in place of the trial's older one."""
         with self._lock:
-            self._held[trial_id] = _Held(version, state, durable=False)
+            self._held[trial_id] = _Kept(version, state, durable=False)
             self._held.move_to_end(trial_id)
 
     def stored(self, trial_id: str, version: int) -> list[str]:
@@ -62,13 +65,13 @@ class States:
             if held is not None and held.version == version:
                 held.durable = True
             dropped = []
-            total = sum(len(each.state) for each in self._held.values())
+            total = sum(each.nbytes for each in self._held.values())
             for name, each in list(self._held.items()):
                 if total <= self._limit:
                     break
                 if each.durable:
                     del self._held[name]
-                    total -= len(each.state)
+                    total -= each.nbytes
                     dropped.append(name)
             return dropped
 
@@ -76,7 +79,7 @@ class States:
     def full(self) -> bool:
         """Whether it holds more than the limit: what comes goes to the store, so that the oldest may be dropped."""
         with self._lock:
-            return sum(len(each.state) for each in self._held.values()) > self._limit
+            return sum(each.nbytes for each in self._held.values()) > self._limit
 
     def drop(self, trial_id: str, version: int) -> None:
         """Drop a trial's checkpoint, unless it is newer than a version."""
@@ -85,9 +88,9 @@ class States:
             if held is not None and held.version <= version:
                 del self._held[trial_id]
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str) -> Held | None:
         """Look up a checkpoint by ``trial_id/version``."""
         trial_id, _, version = name.rpartition("/")
         with self._lock:
-            held = self._held.get(trial_id)
-            return held.state if held is not None and str(held.version) == version else None
+            kept = self._held.get(trial_id)
+            return kept.held if kept is not None and str(kept.version) == version else None

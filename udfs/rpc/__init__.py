@@ -5,6 +5,7 @@ from udfs.rpc._caller import Caller
 from udfs.rpc._credentials import Credentials, new_credentials
 from udfs.rpc._endpoint import Endpoint
 from udfs.rpc._errors import AddressError, CallError, RefusedError
+from udfs.rpc._held import Held, digest_of
 from udfs.rpc._limits import Limits
 from udfs.rpc._protocol import Request, WireProtocol
 from udfs.rpc._seal import Seal
@@ -15,11 +16,13 @@ __all__ = [
     "Caller",
     "Credentials",
     "Endpoint",
+    "Held",
     "Limits",
     "RefusedError",
     "Request",
     "Seal",
     "WireProtocol",
     "address_towards",
+    "digest_of",
     "new_credentials",
 ]

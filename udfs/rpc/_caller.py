@@ -11,6 +11,7 @@ from udfs.rpc._address import host_and_port
 from udfs.rpc._channel import Kind, prove_to_endpoint
 from udfs.rpc._encryption import context_of_caller
 from udfs.rpc._errors import CallError, RefusedError
+from udfs.rpc._held import Held, digest_of
 from udfs.rpc._limits import Limits
 from udfs.rpc._socket import deadline
 
@@ -92,7 +93,7 @@ class Caller:
         if len(content) > limit:
             raise CallError(f"{name} takes {len(content):,} bytes, and a message may take {limit:,}")
         try:
-            kind, answer = self._ask(Kind.CALL, content, limit, deadline(timeout_s))
+            kind, answer, _ = self._ask(Kind.CALL, content, limit, deadline(timeout_s))
         except RefusedError as error:
             raise RefusedError(f"{self._location} refused {name}: {error}") from error
         except OSError as error:
@@ -115,24 +116,36 @@ class Caller:
         CallError, RefusedError
             As for :meth:`call`; also where it holds nothing under the name.
         """
+        content, _ = self._fetched(name, timeout_s)
+        return content
+
+    def fetch_held(self, name: str, *, timeout_s: float) -> Held:
+        """Get bytes with the digest that they have here; see :meth:`fetch`."""
+        content, digest = self._fetched(name, timeout_s)
+        return Held(content, digest or digest_of(content))
+
+    def _fetched(self, name: str, timeout_s: float) -> tuple[bytes, str]:
         try:
-            kind, answer = self._ask(Kind.FETCH, name.encode(), None, deadline(timeout_s))
+            kind, answer, digest = self._ask(Kind.FETCH, name.encode(), None, deadline(timeout_s))
         except RefusedError as error:
             raise RefusedError(f"{self._location} refused to give {name!r}: {error}") from error
         except OSError as error:
             raise CallError(f"{self._location} did not give {name!r}: {error}") from error
         if kind is Kind.FAILED:
             raise CallError(f"{self._location} did not give {name!r}: {answer.decode(errors='replace')}")
-        return answer
+        return answer, digest
 
-    def _ask(self, kind: Kind, content: bytes, limit: int | None, until: float) -> tuple[Kind, bytes]:
+    def _ask(self, kind: Kind, content: bytes, limit: int | None, until: float) -> tuple[Kind, bytes, str]:
         channel = self._take(until)
         try:
             channel.send(kind, content, until)
             answer_kind, length = channel.receive_header(until)
             if limit is not None and length > limit:
                 raise RefusedError(f"an answer of {length:,} bytes, more than {limit:,}")  # noqa: TRY301 - closes as well
-            answer = channel.receive_content(length, until)
+            held = answer_kind is Kind.HELD
+            answer, digest = (
+                channel.receive_held(length, until) if held else (channel.receive_content(length, until), "")
+            )
         except BaseException:
             # Whatever arrives on it later would be taken for the answer to another request.
             self._discard(channel)
@@ -140,7 +153,7 @@ class Caller:
         self._put_back(channel)
         if answer_kind is Kind.REFUSED:
             raise RefusedError(answer.decode(errors="replace"))
-        return answer_kind, answer
+        return answer_kind, answer, digest
 
     def _take(self, until: float) -> Channel:
         with self._lock:

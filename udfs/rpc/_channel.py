@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from udfs.rpc._encryption import session_of, underneath
 from udfs.rpc._errors import RefusedError
+from udfs.rpc._held import new_digest
 from udfs.rpc._seal import MAC_BYTES, NONCE_BYTES, Seal
 from udfs.rpc._socket import cut, encrypt, read, read_into, write
 
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
+    from udfs.rpc._seal import Signature
+
 __all__ = ["Channel", "Kind", "prove_to_caller", "prove_to_endpoint", "refuse"]
 
 # What an endpoint says first, in the clear. Raise the numbers with every change of this module.
-_GREETING = b"cerebro-spark 4\n"
-_ENCRYPTED_GREETING = b"cerebro-tls   4\n"
+_GREETING = b"cerebro-spark 5\n"
+_ENCRYPTED_GREETING = b"cerebro-tls   5\n"
 _WELCOME, _REFUSED = b"w", b"r"
 
 _HEADER = struct.Struct(">BQ")
@@ -33,13 +36,18 @@ _SHORT = 64 << 10
 
 
 class Kind(IntEnum):
-    """The kinds of messages: two requests, and three answers to each."""
+    """The kinds of messages: two requests, and three answers to each; ``HELD`` is done, with a digest.
+
+    Of an answer that is held its digest is signed, which the sender has had since the content came to be: only the
+    receiver reads all of it for a digest. To alter it unseen takes another content of the same digest.
+    """
 
     CALL = 1
     FETCH = 2
     DONE = 3
     REFUSED = 4
     FAILED = 5
+    HELD = 6
 
 
 _REQUESTS = frozenset((Kind.CALL, Kind.FETCH))
@@ -170,8 +178,16 @@ class Channel:
         """End the connection under the thread that uses it."""
         cut(self._connection)
 
-    def send(self, kind: Kind, content: bytes, until: float) -> None:
+    def send(self, kind: Kind, content: bytes, until: float, digest: str = "") -> None:
         """Send a message.
+
+        Parameters
+        ----------
+        kind : Kind
+        content : bytes
+        until : float
+        digest : str
+            Of the content, where it is held. Default ``""``.
 
         Raises
         ------
@@ -180,17 +196,22 @@ class Channel:
         """
         header = _HEADER.pack(kind, len(content))
         head = header + self._seal.sign(f"{self._out} header", self._sent, header)
-        signature = self._seal.signature(self._out, self._sent)
+        if kind is Kind.HELD:
+            signed: Signature | None = None
+            mac = self._seal.sign(f"{self._out} digest", self._sent, digest.encode())
+        else:
+            signed, mac = self._seal.signature(self._out, self._sent), b""
         self._sent += 1
-        if len(content) <= _SHORT:
-            signature.update(content)
-            write(self._connection, head + content + signature.value(), until)
+        if signed is not None and len(content) <= _SHORT:
+            signed.update(content)
+            write(self._connection, head + content + signed.value(), until)
             return
         write(self._connection, head, until)
         for part in _parts(memoryview(content)):
-            signature.update(part)
+            if signed is not None:
+                signed.update(part)
             write(self._connection, part, until)
-        write(self._connection, signature.value(), until)
+        write(self._connection, mac if signed is None else signed.value(), until)
 
     def receive_header(self, until: float) -> tuple[Kind, int]:
         """Wait for the next message, and give its kind and its size.
@@ -228,6 +249,24 @@ class Channel:
         signature.check(read(self._connection, MAC_BYTES, until))
         self._received += 1
         return bytes(content)
+
+    def receive_held(self, length: int, until: float) -> tuple[bytes, str]:
+        """Read the content whose header was received, and give its digest, which is the signed one.
+
+        Raises
+        ------
+        RefusedError, OSError
+            As for :meth:`receive_content`.
+        """
+        content, digest = bytearray(length), new_digest()
+        for part in _parts(memoryview(content)):
+            read_into(self._connection, part, until)
+            digest.update(part)
+        found = str(digest.hexdigest())
+        mac = read(self._connection, MAC_BYTES, until)
+        self._seal.check(mac, f"{self._in} digest", self._received, found.encode())
+        self._received += 1
+        return bytes(content), found
 
 
 def _parts(content: memoryview) -> Iterator[memoryview]:

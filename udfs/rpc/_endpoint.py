@@ -14,6 +14,7 @@ from udfs.rpc._channel import Kind, prove_to_caller, refuse
 from udfs.rpc._connections import Connection, Connections
 from udfs.rpc._encryption import context_of_endpoint
 from udfs.rpc._errors import RefusedError
+from udfs.rpc._held import Held
 from udfs.rpc._limits import Limits
 from udfs.rpc._socket import deadline
 
@@ -60,7 +61,8 @@ class Endpoint:
         Takes a request and gives its reply, in any of several threads; it may raise :class:`RefusedError` as well.
         Without it every request is refused.
     held : callable, optional
-        Takes a name and gives bytes, or ``None`` where it has none of that name.
+        Takes a name and gives bytes, or ``None`` where it has none of that name. With their digest (:class:`Held`) they
+        are not read for a signature.
     limits : Limits, optional
 
     Attributes
@@ -82,7 +84,7 @@ class Endpoint:
         credentials: Credentials,
         protocol: WireProtocol,
         answer: Callable[[Request[Any]], Any] | None = None,
-        held: Callable[[str], bytes | None] | None = None,
+        held: Callable[[str], Held | bytes | None] | None = None,
         limits: Limits | None = None,
     ) -> None:
         address = interface_of(host)
@@ -195,14 +197,15 @@ class Endpoint:
             if not fits:
                 raise RefusedError(f"a message of {length:,} bytes, more than {self._limits.message_bytes:,}")  # noqa: TRY301 - counted below
             content = channel.receive_content(length, deadline(self._limits.request_s))
-            answer_kind, answer = self._call(content) if kind is Kind.CALL else self._fetch(content)
+            answer_kind, answer, digest = self._call(content) if kind is Kind.CALL else self._fetch(content)
         except RefusedError as error:
             self._refuse(connection, error)
-            answer_kind, answer = Kind.REFUSED, str(error).encode()[:_LONGEST_REASON]
-        channel.send(answer_kind, answer, deadline(self._limits.request_s + len(answer) / self._limits.slowest))
+            answer_kind, answer, digest = Kind.REFUSED, str(error).encode()[:_LONGEST_REASON], ""
+        until = deadline(self._limits.request_s + len(answer) / self._limits.slowest)
+        channel.send(answer_kind, answer, until, digest)
         return fits
 
-    def _call(self, content: bytes) -> tuple[Kind, bytes]:
+    def _call(self, content: bytes) -> tuple[Kind, bytes, str]:
         if self._answer is None:
             raise RefusedError("a call, which nobody answers here")
         request = self._protocol.decode_request(content)
@@ -215,12 +218,14 @@ class Endpoint:
             return _failed(f"{type(error).__name__}: {error}")
         if len(reply) > self._limits.message_bytes:
             return _failed(f"the reply takes {len(reply):,} bytes, more than {self._limits.message_bytes:,}")
-        return Kind.DONE, reply
+        return Kind.DONE, reply, ""
 
-    def _fetch(self, content: bytes) -> tuple[Kind, bytes]:
+    def _fetch(self, content: bytes) -> tuple[Kind, bytes, str]:
         name = content.decode(errors="replace")
         held = self._held(name) if self._held is not None else None
-        return _failed(f"nothing is held under {name!r}") if held is None else (Kind.DONE, held)
+        if isinstance(held, Held):
+            return Kind.HELD, held.content, held.digest
+        return _failed(f"nothing is held under {name!r}") if held is None else (Kind.DONE, held, "")
 
     def _refuse(self, connection: Connection, error: RefusedError) -> None:
         now = time.monotonic()
@@ -238,5 +243,5 @@ class Endpoint:
         connection.socket.close()
 
 
-def _failed(reason: str) -> tuple[Kind, bytes]:
-    return Kind.FAILED, reason.encode()[:_LONGEST_REASON]
+def _failed(reason: str) -> tuple[Kind, bytes, str]:
+    return Kind.FAILED, reason.encode()[:_LONGEST_REASON], ""

@@ -6,5 +6,14 @@ from ._files import read_model
 from ._registry import register
 from ._replace import replace_stages
 from ._stage import TensorPipeline
+from ._transfer import CompiledTransfer
 
-__all__ = ["CompiledPipeline", "TensorPipeline", "compile_pipeline", "read_model", "register", "replace_stages"]
+__all__ = [
+    "CompiledPipeline",
+    "CompiledTransfer",
+    "TensorPipeline",
+    "compile_pipeline",
+    "read_model",
+    "register",
+    "replace_stages",
+]

@@ -10,6 +10,7 @@ from optimizer.compiling import INPUT, Builder, UnsupportedOperatorError
 from vista_spark.compiling._columns import names_of, width_of
 from vista_spark.compiling._compiled import CompiledPipeline
 from vista_spark.compiling._registry import lower, lower_whole, opened
+from vista_spark.compiling._transfer import compiled_transfer
 from vista_spark.errors import InvalidArgumentError
 
 __all__ = ["compile_pipeline"]
@@ -33,7 +34,8 @@ def compile_pipeline(
     ----------
     model : object
         A fitted model or pipeline of scikit-learn, LightGBM, XGBoost, CatBoost or Spark ML; what :func:`read_model`
-        gives; or an ONNX model, its bytes, or a path that ends in ``.onnx``.
+        gives; or an ONNX model, its bytes, or a path that ends in ``.onnx``. Of ``TransferResult.best_model`` it makes
+        a :class:`CompiledTransfer`, with the network for images in its graph.
     backend : {"auto", "eager", "inductor"}
         What runs the program. ``"eager"``: torch, operator by operator. ``"inductor"``: machine code that each node
         builds for itself, before the first table; a saved model never has any. ``"auto"``: eagerly, until such code
@@ -76,6 +78,9 @@ def compile_pipeline(
     True
     """
     model = opened(model)
+    transfer = compiled_transfer(model, example)
+    if transfer is not None:
+        return transfer
     whole = lower_whole(model, example)
     if whole is not None:
         return CompiledPipeline(whole, tree_strategy=tree_strategy, backend=backend, threads=threads, rewrites=rewrites)

@@ -30,6 +30,7 @@ from udfs.driver import (
     quoted,
 )
 from vista_spark.compiling._compiled import CompiledPipeline
+from vista_spark.compiling._transfer import CompiledTransfer
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -143,6 +144,10 @@ class TensorPipeline(
         given: Any = value
         if not isinstance(given, CompiledPipeline):
             raise TypeError(f"compiled is a {type(given).__name__}: compile_pipeline(model) makes what it has to be")
+        if isinstance(given, CompiledTransfer):
+            raise TypeError(
+                "compiled is a CompiledTransfer, which reads images: the transfer's best_model is the stage"
+            )
         self._compiled = value
         return self
 

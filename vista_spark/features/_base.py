@@ -154,6 +154,16 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
             sizes = [sum(sizes) if combine == "concat" else sizes[0]]
         return map_rows(dataset, rows, vectors=dict(zip(inference.vectors, sizes, strict=True)))
 
+    def open_network(self) -> Network:
+        """Open the network on the driver: weights checked, graph at hand.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It reads something else than the stage does.
+        """
+        return self._checked()
+
     def _checked(self) -> Network:
         kind = self._card(self._kind).kind
         if kind != self._kind:

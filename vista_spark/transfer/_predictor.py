@@ -133,6 +133,11 @@ class TransferPredictor(Model, StageReadable, MLWritable):
         self._inputs = inputs
         self._setDefault(errors="null")
 
+    @property
+    def inputs(self) -> PredictorInputs:
+        """The columns that it predicts from."""
+        return self._inputs
+
     def getErrors(self) -> str:
         """Policy for rows that cannot be predicted."""
         return self.getOrDefault(self.errors)

@@ -117,6 +117,7 @@ def test_a_campaign_with_schedules_equals_a_plain_loop(spark: SparkSession, tmp_
     # Of both phases' layers a record passes the trunk once.
     assert cycle.materialised.trunk_rows == 60
     assert cycle.materialised.bytes == 60 * 4 * (128 + 96)
+    assert cycle.line.passes >= 60
     check(cycle)
     together = {(event.epoch, event.members) for event in cycle.outcome.events if event.kind == "train"}
     assert any(members > 1 for epoch, members in together if epoch == 0)

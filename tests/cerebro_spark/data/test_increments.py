@@ -256,7 +256,7 @@ def test_growing_data_are_not_prepared_over(spark: SparkSession, first: GrowingD
     assert GrowingData.load(first.store, "growing") == first
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.skipif(CONNECT, reason="it is the one that starts Connect")
 def test_the_same_on_spark_connect(pytestconfig: pytest.Config) -> None:
     assert "1 passed" in pytest_on_connect(Path(__file__), "batch_by_batch", pytestconfig.inipath)

@@ -634,7 +634,7 @@ def test_a_data_frame_that_changes(spark: SparkSession, store: Store, tmp_path: 
     assert store.list(FOLDER) == []
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.connect
 @pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
 def test_the_same_on_spark_connect(pytestconfig: pytest.Config) -> None:

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from cerebro_spark.cli import app
 from cerebro_spark.hopper import Event, Journal, RunSpec, Trial, inspect_store
-from udfs.hopper import Checkpoints, Record, digest_of
+from udfs.hopper import Checkpoints, Record
+from udfs.rpc import digest_of
 from udfs.shards import PreparedData, Shard, ShardWriter, TensorColumn, TensorGroup, shard_path
 
 if TYPE_CHECKING:

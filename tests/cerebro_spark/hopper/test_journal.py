@@ -13,7 +13,8 @@ import pytest
 from cerebro_spark.errors import RunError
 from cerebro_spark.hopper import Event, Journal, RunSpec, Trial, _journal
 from optimizer.procedures import Exchange
-from udfs.hopper import Checkpoints, Record, digest_of
+from udfs.hopper import Checkpoints, Record
+from udfs.rpc import digest_of
 from udfs.store import Store, StoreError
 
 if TYPE_CHECKING:

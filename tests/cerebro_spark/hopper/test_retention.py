@@ -10,7 +10,8 @@ import pytest
 from cerebro_spark.hopper import Recorded, RunSpec, Trial, best_epoch
 from cerebro_spark.hopper._retention import Retention
 from optimizer.procedures import Source
-from udfs.hopper import Checkpoints, Record, digest_of
+from udfs.hopper import Checkpoints, Record
+from udfs.rpc import digest_of
 from udfs.store import Store, StoreError
 
 if TYPE_CHECKING:

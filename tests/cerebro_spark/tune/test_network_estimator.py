@@ -230,7 +230,7 @@ def test_the_caller_of_a_validator_trains_and_so_hears_an_interrupt(
 # ---- validators and evaluators
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_fold_is_one_run(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
     made = estimator(spark, tmp_path)
     grid = ParamGridBuilder().addGrid(made.lr, [0.1, 0.01, 0.001]).build()

@@ -356,3 +356,17 @@ def test_layers_of_a_pools_records_are_not_those_of_their_copies(
     fill(features, first, model, own, 5)
     for segment in own.segments(first):
         assert np.all(features.open(key, segment)[:] == 7) == (segment.split == "validation")
+
+
+def test_no_more_copies_than_epochs_and_these_are_the_same(first: GrowingData) -> None:
+    whole = Augmenter.checked(Augmentation(jittered, 7), first, SEED)
+    few = whole.within(2)
+    assert (few.copies, whole.within(9).copies) == (2, 7)
+    assert [few.copy_of(epoch) for epoch in range(2)] == [whole.copy_of(epoch) for epoch in range(2)]
+    assert set(few.segments(first)) < set(whole.segments(first))
+    assert few.rows_of(100, first) < whole.rows_of(100, first)
+
+
+def test_an_augmentation_has_the_name_of_its_function() -> None:
+    named = f"{jittered.__module__}.jittered"
+    assert Augmentation(jittered, 2).name == Augmentation(partial(partial(jittered), scale=1.0), 2).name == named

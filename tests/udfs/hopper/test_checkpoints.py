@@ -8,26 +8,31 @@ import pytest
 
 from optimizer.errors import InvalidArgumentError
 from udfs.documents import DamagedError
-from udfs.hopper import Checkpoints, Record, States, digest_of
+from udfs.hopper import Checkpoints, Record, States
+from udfs.rpc import Held, digest_of
 from udfs.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+def held(content: bytes) -> Held:
+    return Held(content, digest_of(content))
+
+
 def test_checkpoints_above_the_limit_are_dropped_once_the_store_has_them() -> None:
     states = States(10)
-    states.put("c0", 1, b"12345678")
-    states.put("c1", 1, b"12345678")
+    states.put("c0", 1, held(b"12345678"))
+    states.put("c1", 1, held(b"12345678"))
     assert states.stored("c1", 2) == [], "another version than the one that is held"
     assert states.get("c0/1") is not None
     assert states.stored("c0", 1) == ["c0"]
     assert states.get("c0/1") is None
-    assert states.get("c1/1") == b"12345678"
-    states.put("c1", 2, b"abc")
+    assert states.get("c1/1") == held(b"12345678")
+    states.put("c1", 2, held(b"abc"))
     assert states.get("c1/1") is None
     states.drop("c1", 1)
-    assert states.get("c1/2") == b"abc"
+    assert states.get("c1/2") == held(b"abc")
     states.drop("c1", 2)
     assert states.get("c1/2") is None
 

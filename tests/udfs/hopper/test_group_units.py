@@ -223,7 +223,8 @@ def test_a_group_is_a_plain_loop_over_the_tensors_that_its_heads_read(
             feeds = worker.units._reader.rows("train", partition, loads, [model])
             model.session.train(feeds, order, ends_epoch=partition == 1)
         (state,) = (worker.states.get(f"{trial_id}/2"),)
-        assert state == model.session.checkpoint()
+        assert state is not None
+        assert state.content == model.session.checkpoint()
 
 
 def shifted(record: dict[str, Any], generator: np.random.Generator) -> dict[str, Any]:
@@ -257,7 +258,9 @@ def test_epochs_train_on_the_copies_of_a_plain_loop(data: GrowingData, features:
                 (feed,) = model.feeds
                 copies = _above(model, feed, copies, order)
             model.session.train(copies, order, ends_epoch=partition == 1)
-        assert together.states.get(f"{trial_id}/{len(visits)}") == model.session.checkpoint()
+        held = together.states.get(f"{trial_id}/{len(visits)}")
+        assert held is not None
+        assert held.content == model.session.checkpoint()
     plain = Worker(data, features)
     plain.states, plain.at = together.states, together.at
     plain.sessions._states = together.states

@@ -9,9 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from udfs.hopper import Checkpoints, Member, Record, SourceState, States, digest_of
+from udfs.hopper import Checkpoints, Member, Record, SourceState, States
 from udfs.hopper._sessions import Sessions
-from udfs.rpc import CallError, new_credentials
+from udfs.rpc import CallError, Held, digest_of, new_credentials
 from udfs.store import Store
 from udfs.training import ModelTrainer, initial_seed, open_session
 
@@ -52,7 +52,7 @@ def test_another_checkpoint_of_the_same_version_is_restored(tmp_path: Path, held
     session.restore(first)
     sessions.finish("c0", digest_of(first))
     if held:
-        states.put("c0", 1, first)
+        states.put("c0", 1, Held(first, digest_of(first)))
     assert sessions.at(member(1, digest_of(first)))[0].checkpoint() == first
     # The next worker is lost, and another one trains the trial on another partition first.
     again, fetched = sessions.at(member(1, digest_of(second)))
@@ -64,8 +64,8 @@ def test_a_clone_is_built_from_its_own_seed_and_adopts_its_source(tmp_path: Path
     source, other = checkpoint(1.0), checkpoint(2.0)
     checkpoints, states = Checkpoints(Store.from_uri(str(tmp_path)), "run"), States(1 << 20)
     checkpoints.write(Record("c0", 2, digest_of(source), ((0, 1), (0, 0))), source)
-    states.put("c3", 2, other)
-    states.put("c0", 2, other)  # of an attempt that was taken for lost
+    states.put("c3", 2, Held(other, digest_of(other)))
+    states.put("c0", 2, Held(other, digest_of(other)))  # of an attempt that was taken for lost
     prepared = SimpleNamespace(weights=None)
     worker: Any = SimpleNamespace(
         trainer_fn=trainer, seed=0, device="cpu", memory_bytes=1 << 30, prepared=prepared, adaptation=None

@@ -181,7 +181,7 @@ def test_an_answer_that_lies_about_its_length() -> None:
     def lie() -> None:
         connection, _ = listener.accept()
         with connection, suppress(ConnectionError):
-            connection.sendall(b"cerebro-spark 4\n" + bytes(16))
+            connection.sendall(b"cerebro-spark 5\n" + bytes(16))
             connection.recv(48)
             connection.sendall(b"w" + bytes(32) + struct.pack(">BQ", Kind.DONE, 1 << 62) + bytes(32))
             connection.recv(10)

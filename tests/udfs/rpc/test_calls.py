@@ -20,11 +20,13 @@ from udfs.rpc import (
     CallError,
     Credentials,
     Endpoint,
+    Held,
     Limits,
     RefusedError,
     Request,
     Seal,
     WireProtocol,
+    digest_of,
     new_credentials,
 )
 from udfs.rpc._address import host_and_port
@@ -38,6 +40,9 @@ SECRET = b"of this run alone"
 CREDENTIALS = Credentials(SECRET)
 ENCRYPTED = new_credentials(encrypted=True)
 LARGE = np.random.default_rng(0).bytes(20_000_000)
+
+
+HELD = {"c0/3": LARGE, "c0/4": b"", "digest": Held(LARGE, digest_of(LARGE))}
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ def answering(heard: list[int], credentials: Credentials) -> Endpoint:
             raise RefusedError("a number that nobody asked for")
         return Done(request.number)
 
-    return Endpoint("127.0.0.1", credentials, PROTOCOL, answer, {"c0/3": LARGE, "c0/4": b""}.get)
+    return Endpoint("127.0.0.1", credentials, PROTOCOL, answer, HELD.get)
 
 
 @pytest.fixture
@@ -143,6 +148,19 @@ def test_bytes_arrive_complete(caller: Caller) -> None:
     assert caller.fetch("c0/4", timeout_s=30) == b""
     with pytest.raises(CallError, match="nothing is held under 'c0/5'"):
         caller.fetch("c0/5", timeout_s=5)
+
+
+def test_bytes_that_are_held_arrive_with_their_digest(credentials: Credentials) -> None:
+    """It is the receiver's own: one that the holder has wrong is never believed."""
+    held = {"state": Held(LARGE, digest_of(LARGE)), "none": Held(b"", digest_of(b"")), "spoiled": Held(LARGE, "0" * 32)}
+    with Endpoint("127.0.0.1", credentials, PROTOCOL, held=held.get) as endpoint:
+        caller = Caller(endpoint.location, credentials, PROTOCOL)
+        for name in ("state", "none"):
+            assert caller.fetch_held(name, timeout_s=30) == held[name]
+        with pytest.raises(RefusedError, match="not signed"):
+            caller.fetch_held("spoiled", timeout_s=30)
+        assert caller.fetch("state", timeout_s=30) == LARGE, "the next one is asked for on another connection"
+        caller.close()
 
 
 def test_a_stranger_is_refused(endpoint: Endpoint, heard: list[int]) -> None:
@@ -226,13 +244,16 @@ def test_a_request_is_for_one_purpose_alone(endpoint: Endpoint) -> None:
     wait_until(lambda: endpoint.refused == 1)
 
 
-@pytest.mark.parametrize("at", [0, 60, 5_000_000, 20_000_040, -1])
-def test_an_answer_that_is_altered_on_its_way_is_refused(at: int, endpoint: Endpoint) -> None:
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [*(("c0/3", at) for at in (0, 60, 5_000_000, 20_000_040, -1)), ("digest", 5_000_000), ("digest", -1)],
+)
+def test_an_answer_that_is_altered_on_its_way_is_refused(name: str, at: int, endpoint: Endpoint) -> None:
     """A bit of the proof, of a header, of the bytes that were fetched, and of their signature."""
     with Altering(endpoint.location, 32 + at if at >= 0 else 32 + 33 + 41 + len(LARGE)) as proxy:
         caller = Caller(proxy.location, CREDENTIALS, PROTOCOL)
         with pytest.raises(RefusedError, match="not signed with this run's secret"):
-            caller.fetch("c0/3", timeout_s=20)
+            caller.fetch(name, timeout_s=20)
         caller.close()
 
 

@@ -82,13 +82,16 @@ def test_an_unknown_link_is_refused() -> None:
 
 
 def test_a_model_for_each_class_that_liblinear_left() -> None:
-    """Releases before 1.8 fit such models; this one reads them, and has the answers of one against the rest."""
+    """Releases before 1.8 fit such models, and normalise their scores one by one; later ones take their softmax."""
     table, labels = load_iris(return_X_y=True)
     rest = OneVsRestClassifier(LogisticRegression(solver="liblinear")).fit(table, labels)
     old = LogisticRegression(solver="liblinear").fit(table[:100], labels[:100])
     old.classes_ = rest.classes_
     old.coef_ = np.concatenate([one.coef_ for one in rest.estimators_])
     old.intercept_ = np.concatenate([one.intercept_ for one in rest.estimators_])
+    with pytest.raises(UnsupportedOperatorError, match=r"solver='liblinear' and 3 classes, from a release before 1\.8"):
+        compile_pipeline(old)
+    old.get_params = lambda deep=True: {"multi_class": "deprecated"}  # noqa: ARG005 - a parameter of those releases
     compiled = compile_pipeline(old)
     np.testing.assert_array_equal(compiled.predict(table), rest.predict(table))
     np.testing.assert_allclose(compiled.predict_proba(table), rest.predict_proba(table), rtol=1e-12)

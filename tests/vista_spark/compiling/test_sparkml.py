@@ -113,12 +113,20 @@ TREES = {
 }
 
 
-@pytest.mark.parametrize("estimator", TREES.values(), ids=TREES.keys())
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        TREES["boosting"],
+        *(pytest.param(one, marks=pytest.mark.extended) for name, one in TREES.items() if name != "boosting"),
+    ],
+    ids=["boosting", *(name for name in TREES if name != "boosting")],
+)
 def test_trees_with_categories(table: DataFrame, hard: DataFrame, estimator: Any) -> None:
     model = estimator().fit(indexed(table))
     same(model, hard.withColumnRenamed("features", "indexed"))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("alone", [0, 3])
 def test_a_category_that_no_split_has_seen(table: DataFrame, hard: DataFrame, alone: int) -> None:
     """It goes to the side of more categories: Spark ML looks it up in the smaller set."""
@@ -127,6 +135,7 @@ def test_a_category_that_no_split_has_seen(table: DataFrame, hard: DataFrame, al
     same(tree, hard.withColumnRenamed("features", "indexed"))
 
 
+@pytest.mark.extended
 def test_thresholds_of_classes(table: DataFrame, hard: DataFrame) -> None:
     forest = C.RandomForestClassifier(labelCol="three", numTrees=3).setThresholds([0.2, 0.5, 0.0]).fit(table)
     same(forest, hard)
@@ -150,6 +159,7 @@ LINEAR = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("estimator", LINEAR.values(), ids=LINEAR.keys())
 def test_linear_models(table: DataFrame, hard: DataFrame, plain: DataFrame, estimator: Any) -> None:
     fresh = estimator()
@@ -181,7 +191,7 @@ MODELS = {
 }
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", MODELS.values(), ids=MODELS.keys())
 def test_other_models(table: DataFrame, plain: DataFrame, estimator: Any) -> None:
     fresh = estimator()
@@ -189,6 +199,7 @@ def test_other_models(table: DataFrame, plain: DataFrame, estimator: Any) -> Non
     same(fresh.fit(table), data, example=data)
 
 
+@pytest.mark.extended
 def test_bayes_of_marks(table: DataFrame, plain: DataFrame) -> None:
     model = C.NaiveBayes(labelCol="three", modelType="bernoulli").fit(ones(table))
     same(model, ones(plain))
@@ -205,7 +216,7 @@ GENERALISED = [
 ]
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "link", "power"), GENERALISED)
 def test_families_and_links(
     table: DataFrame, hard: DataFrame, family: str, link: str | None, power: float | None
@@ -237,6 +248,7 @@ def test_buckets_categories_and_what_is_missing(spark: SparkSession, table: Data
                 one.transform(df).collect()
 
 
+@pytest.mark.extended
 def test_an_imputer(spark: SparkSession) -> None:
     rows = [(1.0, None), (float("nan"), 2.0), (4.0, 0.0)]
     df = spark.createDataFrame(rows, "x double, y double").coalesce(1)
@@ -245,6 +257,7 @@ def test_an_imputer(spark: SparkSession) -> None:
     assert replace_stages(model).stages == [model]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("handle", ["keep", "error", "skip"])
 def test_an_indexer_of_vectors(table: DataFrame, hard: DataFrame, handle: str) -> None:
     model = F.VectorIndexer(inputCol="features", outputCol="out", maxCategories=5, handleInvalid=handle).fit(table)
@@ -256,6 +269,7 @@ def test_an_indexer_of_vectors(table: DataFrame, hard: DataFrame, handle: str) -
         replace_stages(model).transform(hard).collect()
 
 
+@pytest.mark.extended
 def test_selectors(table: DataFrame, hard: DataFrame) -> None:
     variance = F.VarianceThresholdSelector(outputCol="out", varianceThreshold=0.9).fit(table)
     best = F.UnivariateFeatureSelector(outputCol="out", labelCol="two", selectionMode="numTopFeatures")
@@ -274,6 +288,7 @@ SCALERS = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("estimator", SCALERS.values(), ids=SCALERS.keys())
 def test_scalers(table: DataFrame, hard: DataFrame, estimator: Any) -> None:
     same(estimator().fit(table), hard)
@@ -289,6 +304,7 @@ TRANSFORMERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", TRANSFORMERS.values(), ids=TRANSFORMERS.keys())
 def test_stages_that_are_not_fitted(table: DataFrame, hard: DataFrame, plain: DataFrame, stage: Any) -> None:
     fresh = stage()
@@ -312,6 +328,7 @@ def test_a_pipeline_becomes_one_program(table: DataFrame) -> None:
     assert compiled.columns == ("a", "b", "kind")
 
 
+@pytest.mark.extended
 def test_stages_that_do_not_compile_are_kept(table: DataFrame) -> None:
     texts = table.selectExpr("*", "concat('w', id % 3, ' w', id % 5) as text")
     stages = [
@@ -331,7 +348,7 @@ def test_stages_that_do_not_compile_are_kept(table: DataFrame) -> None:
     np.testing.assert_array_equal(ours["prediction"], truth["prediction"])
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.skipif(CONNECT, reason="starts a Connect server of its own")
 def test_models_through_connect(pytestconfig: pytest.Config) -> None:
     chosen = "trees_with or one_program or are_kept or (other_models and (rest or bisecting))"

@@ -320,7 +320,7 @@ def test_a_stream_is_predicted_like_a_batch(spark: SparkSession, tmp_path: Path)
     assert len(found) == 16
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.connect
 @pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
 def test_a_connect_server_predicts_a_stream_and_keeps_its_rows(pytestconfig: pytest.Config) -> None:

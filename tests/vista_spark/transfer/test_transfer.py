@@ -169,7 +169,11 @@ def test_what_is_left_out_is_counted_alike(plan: str, tables: tuple[DataFrame, D
 
 @pytest.mark.parametrize(
     ("name", "values"),
-    [("join", ("shuffle", "broadcast")), ("persistence", ("serialized", "deserialized")), ("partitions", (3, 5))],
+    [
+        ("join", ("shuffle", "broadcast")),
+        pytest.param("persistence", ("serialized", "deserialized"), marks=pytest.mark.slow),
+        pytest.param("partitions", (3, 5), marks=pytest.mark.slow),
+    ],
 )
 def test_a_physical_decision_by_hand_is_kept(
     name: str, values: tuple[Any, ...], tables: tuple[DataFrame, DataFrame], result: TransferResult
@@ -357,8 +361,10 @@ def test_real_weights_on_real_photographs(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("make", "score", "metric"),
     [
-        (lambda: RandomForestClassifier(numTrees=3, maxDepth=2, seed=1), None, "f1"),
-        (lambda: OneVsRest(classifier=LinearSVC(maxIter=2)), None, "f1"),
+        pytest.param(
+            lambda: RandomForestClassifier(numTrees=3, maxDepth=2, seed=1), None, "f1", marks=pytest.mark.slow
+        ),
+        pytest.param(lambda: OneVsRest(classifier=LinearSVC(maxIter=2)), None, "f1", marks=pytest.mark.slow),
         (lambda: LinearRegression(maxIter=2, regParam=0.1), None, "rmse"),
         (
             lambda: Pipeline(
@@ -370,7 +376,12 @@ def test_real_weights_on_real_photographs(spark: SparkSession) -> None:
             None,
             "f1",
         ),
-        (lambda: LogisticRegression(maxIter=2), BinaryClassificationEvaluator, "areaUnderROC"),
+        pytest.param(
+            lambda: LogisticRegression(maxIter=2),
+            BinaryClassificationEvaluator,
+            "areaUnderROC",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["RandomForest", "OneVsRest", "LinearRegression", "Pipeline", "LogisticRegression"],
 )
@@ -394,7 +405,7 @@ def test_any_estimator_works_downstream(
     assert len(predicted) == 6
 
 
-@pytest.mark.parametrize("search", [CrossValidator, TrainValidationSplit])
+@pytest.mark.parametrize("search", [CrossValidator, pytest.param(TrainValidationSplit, marks=pytest.mark.slow)])
 def test_a_search_works_downstream(search: Any, tables: tuple[DataFrame, DataFrame]) -> None:
     structured, images = tables
     pair = structured.withColumnRenamed("label", "flower"), images
@@ -710,6 +721,7 @@ def test_two_names_for_one_layer(tables: tuple[DataFrame, DataFrame]) -> None:
     assert len(found.layers) == 1
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_split(tables: tuple[DataFrame, DataFrame]) -> None:
     splits = []
     for seed in (1, 1, 2):

@@ -66,7 +66,7 @@ class OneHotModule(torch.nn.Module):
         """Run on codes of shape (rows, columns)."""
         # Codes that name no column write into one more, which is cut off.
         place = torch.where(x < 0, self.total, x + self.starts)
-        full = torch.zeros((len(x), self.total + 1), dtype=self.dtype)
+        full = torch.zeros((x.shape[0], self.total + 1), dtype=self.dtype)
         return full.scatter_(1, place, 1.0)[:, : self.total]
 
 

@@ -69,7 +69,7 @@ class VotesModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on places of shape (rows, voters)."""
-        total = torch.zeros((len(x), len(self.classes)), dtype=self.hits.dtype)
+        total = torch.zeros((x.shape[0], len(self.classes)), dtype=self.hits.dtype)
         for voter in range(self.voters):
             named = x[:, voter : voter + 1] == self.classes
             total = total + torch.where(named, self.hits[voter], self.misses[voter])
@@ -127,7 +127,7 @@ class ConstantModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of any table."""
-        return self.values.expand(len(x), -1)
+        return self.values.expand(x.shape[0], -1)
 
 
 class LogMeanModule(torch.nn.Module):

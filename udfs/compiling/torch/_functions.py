@@ -136,7 +136,7 @@ class ReduceModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns)."""
-        return self.reduction(x.reshape(len(x), self.groups, x.shape[1] // self.groups), dim=2)
+        return self.reduction(x.reshape(x.shape[0], self.groups, x.shape[1] // self.groups), dim=2)
 
 
 class LogSoftmaxModule(torch.nn.Module):
@@ -181,7 +181,7 @@ class OrderedSumModule(torch.nn.Module):
         sums = []
         for start, end in self.ends:
             terms = x.index_select(1, self.columns[start:end]) * self.weights[start:end]
-            sums.append(terms.cumsum(dim=1)[:, -1:] if end > start else x.new_zeros((len(x), 1)))
+            sums.append(terms.cumsum(dim=1)[:, -1:] if end > start else x.new_zeros((x.shape[0], 1)))
         return torch.cat(sums, dim=1) + self.bias
 
 

@@ -32,7 +32,7 @@ class LeavesModule(torch.nn.Module):
     def forward(self, leaf: torch.Tensor) -> torch.Tensor:
         """Run on leaves of shape (rows, trees)."""
         numbers = self.number[leaf]
-        return numbers.view(len(leaf), leaf.shape[1] // self.columns, self.columns) if self.columns else numbers
+        return numbers.view(leaf.shape[0], leaf.shape[1] // self.columns, self.columns) if self.columns else numbers
 
 
 class LinearLeavesModule(torch.nn.Module):
@@ -63,7 +63,7 @@ class LinearLeavesModule(torch.nn.Module):
             output = output + self.weight[leaf, term] * number
             holes = torch.logical_or(holes, torch.isnan(number))
         output = torch.where(holes, self.value[leaf], output)
-        return self.base.repeat(len(x), 1).scatter_add(1, self.target.expand(len(x), -1), output)
+        return self.base.repeat(x.shape[0], 1).scatter_add(1, self.target.expand(x.shape[0], -1), output)
 
 
 class IndicatorsModule(torch.nn.Module):
@@ -75,7 +75,7 @@ class IndicatorsModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run on a batch of shape (rows, columns) of whole numbers."""
-        zeros = torch.zeros((len(x), self.columns), dtype=torch.float64)
+        zeros = torch.zeros((x.shape[0], self.columns), dtype=torch.float64)
         return zeros.scatter(1, x, torch.ones((), dtype=torch.float64).expand(x.shape))
 
 

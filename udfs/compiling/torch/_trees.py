@@ -84,7 +84,7 @@ class _Traversal(_Leaves):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Leaves of shape (rows, trees)."""
         x = self.read(x)
-        at = self.root.expand(len(x), -1)
+        at = self.root.expand(x.shape[0], -1)
         ended: list[torch.Tensor] = []
         for count in self.counts:
             if count < at.shape[1]:
@@ -115,7 +115,7 @@ class _Perfect(_Leaves):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Leaves of shape (rows, trees)."""
         x = self.read(x)
-        at = torch.zeros((), dtype=torch.int64).expand(len(x), len(self.tree))
+        at = torch.zeros((), dtype=torch.int64).expand(x.shape[0], len(self.tree))
         for number in range(self.depth):
             slot = at + self.tree * 2**number
             value = x.gather(1, getattr(self, f"feature_{number}")[slot])
@@ -162,7 +162,7 @@ class _Gemm(_Leaves):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Leaves of shape (rows, trees)."""
         x = self.read(x)
-        value = x.index_select(1, self.feature).view(len(x), len(self.first), self.splits)
+        value = x.index_select(1, self.feature).view(x.shape[0], len(self.first), self.splits)
         left = torch.logical_not(self.right(value, self.threshold)).to(torch.float32)
         chosen = (left.transpose(0, 1) @ self.turns) == self.lefts
         return self.node[chosen.to(torch.int8).argmax(dim=2).transpose(0, 1) + self.first]
@@ -224,13 +224,13 @@ class TreesModule(torch.nn.Module):
             return added
         if self.filled:
             leaf = torch.nn.functional.pad(leaf, (0, 1), value=len(self.value) - 1)
-        values = self.value[leaf.index_select(1, self.rounds)].reshape(len(leaf), *self.shape)
+        values = self.value[leaf.index_select(1, self.rounds)].reshape(leaf.shape[0], *self.shape)
         if self.single:
             # cumsum keeps float32 sums in float64, and rounds what it gives; this one rounds each sum.
-            flat = values.reshape(len(leaf), len(self.column))  # of no row, -1 would not be known
-            total = self.base[0].repeat(len(leaf), 1).scatter_add(1, self.column.expand(len(leaf), -1), flat)
+            flat = values.reshape(leaf.shape[0], len(self.column))  # of no row, -1 would not be known
+            total = self.base[0].repeat(leaf.shape[0], 1).scatter_add(1, self.column.expand(leaf.shape[0], -1), flat)
         else:
-            total = torch.cat([self.base.expand(len(leaf), -1, -1), values], dim=1).cumsum(dim=1)[:, -1]
+            total = torch.cat([self.base.expand(leaf.shape[0], -1, -1), values], dim=1).cumsum(dim=1)[:, -1]
         return total if self.divisor == 1 else total / self.divisor
 
 

@@ -312,6 +312,20 @@ class TorchModel:
         """
         return part(self._module, [self._node(name) for name in have], self._returned_nodes(first=first))
 
+    def up_to(self, layer: str) -> fx.GraphModule:
+        """Make a module of the part from the inputs to a layer, on the modules and parameters of this one.
+
+        Parameters
+        ----------
+        layer : str
+
+        Raises
+        ------
+        UnknownLayerError
+            No such layer.
+        """
+        return part(self._module, [self._node(name) for name in self.graph.inputs], self._node(layer))
+
     def returned_layers(self, *, first: bool = False) -> tuple[str, ...]:
         """Name the layers that the model returns.
 

@@ -1,0 +1,81 @@
+"""Which columns of its input a program reads at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ._arithmetic import Arithmetic, Cast, Clip, Linear
+from ._columns import Concatenate, Finite, Select
+from ._program import INPUT
+from ._trees import Trees
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ._operator import Operator
+    from ._program import Program
+
+__all__ = ["live_columns"]
+
+
+def live_columns(program: Program) -> NDArray[np.bool_]:
+    """Tell which columns decide about a result, where all numbers are finite: the others may as well be zero.
+
+    Columns that no tree splits by, and those whose weights are all zero, are dead; so is what leads to them by scalers.
+
+    Parameters
+    ----------
+    program : Program
+
+    Returns
+    -------
+    bool array of shape (program.width,)
+
+    Examples
+    --------
+    >>> from optimizer.compiling import Linear, Node, Output, Program
+    >>> sparse = Node("scores", Linear(np.array([[0.0], [2.0]]), np.zeros(1)), ("input",))
+    >>> live_columns(Program(2, None, [sparse], {"predict": Output("scores", flat=True)})).tolist()
+    [False, True]
+    """
+    live = {name: np.zeros(width, np.bool_) for name, width in program.widths.items()}
+    for output in program.outputs.values():
+        live[output.node][:] = True
+    for node in reversed(program.nodes):
+        first = 0
+        for name in node.inputs:
+            width = program.widths[name]
+            live[name] |= _read(node.operator, live[node.name], first, width)
+            first += width
+    return live[INPUT]
+
+
+def _read(  # noqa: PLR0911 - one for each operator
+    operator: Operator, live: NDArray[np.bool_], first: int, width: int
+) -> NDArray[np.bool_]:
+    """Columns of one input, which begin at `first` of all inputs, that the live columns of a result are made of."""
+    everything = np.full(width, live.any())
+    if isinstance(operator, Cast | Clip | Finite):
+        return live
+    if isinstance(operator, Arithmetic):
+        # Zero stays finite: over zero it would not.
+        finite = np.isfinite(operator.operand) & ((operator.operand != 0) | (operator.kind != "divide"))
+        both: NDArray[np.bool_] = live | ~finite
+        return both
+    if isinstance(operator, Concatenate):
+        return live[first : first + width]
+    if isinstance(operator, Select):
+        read = np.zeros(width, np.bool_)
+        read[operator.columns[live]] = True
+        return read
+    if isinstance(operator, Linear):
+        used: NDArray[np.bool_] = (operator.weights[:, live] != 0).any(axis=1)
+        return used
+    if isinstance(operator, Trees):
+        inner = operator.left != np.arange(len(operator.left))
+        read = np.zeros(width, np.bool_)
+        read[operator.feature[inner]] = True
+        return read & everything
+    return everything

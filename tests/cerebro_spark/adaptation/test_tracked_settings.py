@@ -1,0 +1,27 @@
+"""What MLflow gets of a campaign."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cerebro_spark import Augmentation
+from cerebro_spark.adaptation._tracked import _LOGGED, tracked_settings
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def mirrored(record: dict[str, Any], generator: np.random.Generator, share: float = 0.5) -> dict[str, Any]:
+    return {name: tensor[..., ::-1] if generator.random() < share else tensor for name, tensor in record.items()}
+
+
+def test_an_augmentation_is_logged_by_name_copies_and_seed() -> None:
+    given = dict.fromkeys(_LOGGED, 7) | {"augmentation": None, "seed": 3, "trainer_fn": mirrored}
+    assert tracked_settings(given) == dict.fromkeys(_LOGGED, 7)
+    found = tracked_settings(given | {"augmentation": Augmentation(partial(mirrored, share=0.1), 4)})
+    assert found == dict.fromkeys(_LOGGED, 7) | {
+        "augmentation": f"{mirrored.__module__}.mirrored",
+        "augmentation_copies": 4,
+        "augmentation_seed": 3,
+    }
