@@ -40,9 +40,10 @@ def compile_pipeline(
         What runs the program. ``"eager"``: torch, operator by operator. ``"inductor"``: machine code that each node
         builds for itself, before the first table; a saved model never has any. ``"auto"``: eagerly, until such code
         would have paid for its building.
-    tree_strategy : {"auto", "gemm", "traversal", "perfect", "bitvector"}
-        How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: by what is fastest on this machine, as a model
-        of time predicts that was fitted to it; in machine code by bit vectors.
+    tree_strategy : {"auto", "gemm", "traversal", "perfect", "bitvector", "native"}
+        How trees run (Hummingbird, thesis section 5.4.1). ``"native"``: by machine code for all trees, which a node
+        builds once. ``"auto"``: by what is fastest on this machine, as a model of time predicts that was fitted to it;
+        in kernels by bit vectors.
     threads : int, optional
         Threads that run a table in this process; torch's number by default. A Spark task has those of its cores.
     example : array of shape (rows, columns), or pandas DataFrame, optional

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import pickle
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from optimizer.compiling import Costs, UnsupportedOperatorError, make_plan, strategies_of
 from udfs.compiling import PipelineScoring, Scorer, to_bytes
-from udfs.compiling.torch import Engine, ProgramModule, _ahead, _calibrate
+from udfs.compiling.torch import Engine, ProgramModule, _ahead, _calibrate, _compiler
 from udfs.compiling.torch._kernels import LARGE, SMALL, _cut
 from vista_spark import compile_pipeline
 
@@ -48,12 +49,12 @@ def test_without_a_compiler_it_runs_eagerly_and_says_so_once(
     table, y = load_breast_cancer(return_X_y=True)
     model = RandomForestClassifier(3, max_depth=3, random_state=0).fit(table, y)
     monkeypatch.setenv("CXX", "no-such-compiler")
-    _ahead.has_compiler.cache_clear()
+    _compiler.compiler.cache_clear()
     try:
         with caplog.at_level(logging.WARNING):
             answers = [Engine(compile_pipeline(model).program, backend="inductor").run(table) for _ in range(2)]
     finally:
-        _ahead.has_compiler.cache_clear()
+        _compiler.compiler.cache_clear()
     assert [record.message for record in caplog.records if "no C++ compiler" in record.message] != []
     assert sum("no C++ compiler" in record.message for record in caplog.records) == 1
     np.testing.assert_array_equal(answers[1].outputs["predict_proba"], model.predict_proba(table))
@@ -94,8 +95,8 @@ def test_auto_builds_once_that_would_have_paid_and_keeps_what_is_faster(
     built = _Built(program, gains=gains)
     monkeypatch.setattr("udfs.compiling.torch._kernels.build", built)
     monkeypatch.setattr("udfs.compiling.torch._kernels.kept", lambda *_: None)
-    monkeypatch.setattr("udfs.compiling.torch._engine.has_compiler", lambda: True)
-    costs = Costs()
+    monkeypatch.setattr("udfs.compiling.torch._engine.compiler", lambda: "c++")
+    costs = dataclasses.replace(Costs(), native_call_s=math.inf)
     saved = make_plan(program).eager_seconds(len(table)) - make_plan(program).kernel_seconds(len(table))
     plan = make_plan(program, backend="auto", costs=dataclasses.replace(costs, build_s=2.5 * saved))
     engine = Engine(program, plan=plan, threads=1)
@@ -117,7 +118,7 @@ def test_chunks_of_kernels_come_back_in_their_order(monkeypatch: pytest.MonkeyPa
     program = compile_pipeline(model).program.only(["predict_proba"])
     monkeypatch.setattr("udfs.compiling.torch._kernels.build", _Built(program, gains=True))
     monkeypatch.setattr("udfs.compiling.torch._kernels.kept", lambda *_: None)
-    monkeypatch.setattr("udfs.compiling.torch._engine.has_compiler", lambda: True)
+    monkeypatch.setattr("udfs.compiling.torch._engine.compiler", lambda: "c++")
     given = np.resize(table, (rows, table.shape[1]))
     found = Engine(program, backend="inductor", threads=threads).run(given).outputs["predict_proba"]
     np.testing.assert_array_equal(found, model.predict_proba(given))
@@ -229,7 +230,7 @@ def _built_and_kept(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_worker_runs_as_the_driver_chose() -> None:
     model, table = _forest()
-    costs = dataclasses.replace(Costs(), walk_s=1.0, perfect_s=1.0, split_s=1.0, strike_s=1e-12)
+    costs = dataclasses.replace(Costs(), walk_s=1, perfect_s=1, split_s=1, native_split_s=1, strike_s=1e-12)
     scoring = PipelineScoring(
         program=to_bytes(compile_pipeline(model).program),
         tree_strategy="auto",

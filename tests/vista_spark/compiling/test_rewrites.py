@@ -242,7 +242,9 @@ def test_lightgbm_reads_what_the_scaler_read() -> None:
     # LightGBM takes numbers near zero for zero.
     assert any(isinstance(node.operator, Replace) for node in compiled.program.nodes)
     assert any("thresholds pulled back" in one for one in compiled.plan.rewrites)
-    np.testing.assert_array_equal(compiled.predict_proba(HOLES), model.predict_proba(HOLES))
+    # The last bits of an exponential depend on how many rows lie side by side.
+    np.testing.assert_allclose(compiled.predict_proba(HOLES), model.predict_proba(HOLES), rtol=1e-14)
+    np.testing.assert_array_equal(compiled.predict(HOLES), model.predict(HOLES))
     alone = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(TABLE, LABELS)
     with pytest.raises(InvalidArgumentError, match="16777217"):
         compile_pipeline(alone).predict(np.full((1, 30), 2**24 + 1))

@@ -10,13 +10,13 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import threading
 import time
 import timeit
 import warnings
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,9 +33,10 @@ from optimizer.compiling import (
     Within,
     make_plan,
 )
+from udfs.compiling.torch._compiler import own_folder
 from udfs.compiling.torch._program import RULES, ProgramModule
 from udfs.compiling.torch._trees import TreesModule
-from udfs.node import node_folder, written_once
+from udfs.node import written_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -44,10 +45,9 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Program
 
-__all__ = ["Busy", "Kept", "Kernel", "build", "has_compiler", "kept", "learned"]
+__all__ = ["Busy", "Kept", "Kernel", "build", "kept", "learned"]
 
 _LOGGER = logging.getLogger(__name__)
-_COMPILERS = ("g++", "clang++", "c++")
 _TOLERANCE = 1e-12
 _HOSTILE = 0.1
 _ONE_BUILD = threading.Lock()
@@ -55,16 +55,6 @@ _ONE_BUILD = threading.Lock()
 
 class Busy(Exception):  # noqa: N818 - not a failure
     """Another process of this node builds the same kernel."""
-
-
-@cache
-def has_compiler() -> bool:
-    """Whether this node has a C++ compiler. Says so once where it has none."""
-    named = os.environ.get("CXX")
-    found = any(shutil.which(name) for name in ([named] if named else _COMPILERS))
-    if not found:
-        _LOGGER.warning("no C++ compiler on this node (CXX, %s): programs run eagerly", ", ".join(_COMPILERS))
-    return found
 
 
 class Kernel:
@@ -169,7 +159,7 @@ def build(
 def learned() -> list[tuple[float, float]]:
     """Of each kernel of this node: seconds that it takes over those of a typical machine, and seconds to build it."""
     known = []
-    for path in _folder().glob("*.json"):
+    for path in own_folder().glob("*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             facts = json.loads(path.read_text())
             known.append((float(facts["ratio"]), float(facts["build_s"])))
@@ -256,19 +246,14 @@ def _of_rows(table: NDArray[Any], rows: int, dtype: torch.dtype) -> torch.Tensor
 def _path(program: Program, strategies: Mapping[str, str], rows: int, dtype: torch.dtype) -> Path:
     ways = " ".join(f"{node}={way}" for node, way in sorted(strategies.items()))
     what = f"{program.digest} {ways} {rows} {dtype} {_here()}"
-    return _folder() / f"{hashlib.sha256(what.encode()).hexdigest()}.pt2"
-
-
-def _folder() -> Path:
-    folder = node_folder(f"compiled-{os.getuid()}")
-    folder.chmod(0o700)
-    return folder
+    return own_folder() / f"{hashlib.sha256(what.encode()).hexdigest()}.pt2"
 
 
 @cache
 def _here() -> str:
     """What else decides about the code: torch, the processor, and the modules that wrote it."""
-    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    own = sorted(files(__package__).iterdir(), key=lambda one: one.name)
+    sources = b"".join(one.read_bytes() for one in own if one.name.endswith(".py"))
     return f"{torch.__version__} {torch.backends.cpu.get_cpu_capability()} {hashlib.sha256(sources).hexdigest()}"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from optimizer.compiling import Finite, HasText, Known, Reject, SparseRows, Within, make_plan
-from udfs.compiling.torch._ahead import has_compiler
+from udfs.compiling.torch._compiler import compiler
 from udfs.compiling.torch._kernels import Kernels
 from udfs.compiling.torch._program import RULES, ProgramModule
 from udfs.compiling.torch._texts import sparse_tensor
@@ -127,7 +127,7 @@ class Engine:
         if self.plan.backend == "auto" and not self.plan.shapes:
             return None
         threads = self._threads or torch.get_num_threads()
-        return Kernels(program.only(names), self.plan.kernel_strategies, threads) if has_compiler() else None
+        return Kernels(program.only(names), self.plan.kernel_strategies, threads) if compiler() else None
 
     def _ready_kernels(self, table: NDArray[Any], part: Program) -> Kernels | None:
         if self._kernels is None or not len(table) or "apply" in part.outputs:
