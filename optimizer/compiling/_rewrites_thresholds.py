@@ -97,7 +97,7 @@ def _pulled(
     skipped: list[str] = []
     table, best = node.inputs[0], None
     start = types[table]
-    if start not in FLOATS or len(inner) > _MOST:
+    if start not in FLOATS or len(inner) > _MOST or not _reads_a_scaler(node, nodes):
         return None
     # The comparison is in the type of the thresholds.
     limits = _back(Cast(kind), columns, limits, start, facts[table])
@@ -127,6 +127,14 @@ def _pulled(
     threshold[inner] = limits
     held = tuple(check_of(check, rule, types[table]) for check, rule in reversed(checks))
     return _Pulled(replace(trees, threshold=threshold), table, held, gone)
+
+
+def _reads_a_scaler(node: Node, nodes: Mapping[str, Node]) -> bool:
+    """Whether more than casts and checks lies before the trees: bisection for nothing takes seconds."""
+    above = nodes.get(node.inputs[0])
+    while above is not None and isinstance(above.operator, Cast | Finite | Within):
+        above = nodes.get(above.inputs[0])
+    return above is not None
 
 
 def _back(
