@@ -16,6 +16,7 @@ from pyspark.ml.linalg import Vectors
 from sessions import CONNECT, pytest_on_connect
 
 from vista_spark import TensorPipeline, compile_pipeline, replace_stages
+from vista_spark.compiling.sparkml import _saved
 
 if TYPE_CHECKING:
     from pyspark.ml import Transformer
@@ -113,12 +114,14 @@ TREES = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("estimator", TREES.values(), ids=TREES.keys())
 def test_trees_with_categories(table: DataFrame, hard: DataFrame, estimator: Any) -> None:
     model = estimator().fit(indexed(table))
     same(model, hard.withColumnRenamed("features", "indexed"))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("alone", [0, 3])
 def test_a_category_that_no_split_has_seen(table: DataFrame, hard: DataFrame, alone: int) -> None:
     """It goes to the side of more categories: Spark ML looks it up in the smaller set."""
@@ -127,6 +130,7 @@ def test_a_category_that_no_split_has_seen(table: DataFrame, hard: DataFrame, al
     same(tree, hard.withColumnRenamed("features", "indexed"))
 
 
+@pytest.mark.extended
 def test_thresholds_of_classes(table: DataFrame, hard: DataFrame) -> None:
     forest = C.RandomForestClassifier(labelCol="three", numTrees=3).setThresholds([0.2, 0.5, 0.0]).fit(table)
     same(forest, hard)
@@ -150,6 +154,7 @@ LINEAR = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("estimator", LINEAR.values(), ids=LINEAR.keys())
 def test_linear_models(table: DataFrame, hard: DataFrame, plain: DataFrame, estimator: Any) -> None:
     fresh = estimator()
@@ -189,6 +194,7 @@ def test_other_models(table: DataFrame, plain: DataFrame, estimator: Any) -> Non
     same(fresh.fit(table), data, example=data)
 
 
+@pytest.mark.extended
 def test_bayes_of_marks(table: DataFrame, plain: DataFrame) -> None:
     model = C.NaiveBayes(labelCol="three", modelType="bernoulli").fit(ones(table))
     same(model, ones(plain))
@@ -216,6 +222,7 @@ def test_families_and_links(
     same(fresh.setMaxIter(3).fit(table), hard)
 
 
+@pytest.mark.extended
 def test_buckets_categories_and_what_is_missing(spark: SparkSession, table: DataFrame) -> None:
     stages = [
         F.Bucketizer(splits=[-float("inf"), -0.5, 0.0, 0.5, float("inf")], inputCol="a", outputCol="bucket"),
@@ -237,6 +244,7 @@ def test_buckets_categories_and_what_is_missing(spark: SparkSession, table: Data
                 one.transform(df).collect()
 
 
+@pytest.mark.extended
 def test_an_imputer(spark: SparkSession) -> None:
     rows = [(1.0, None), (float("nan"), 2.0), (4.0, 0.0)]
     df = spark.createDataFrame(rows, "x double, y double").coalesce(1)
@@ -245,6 +253,7 @@ def test_an_imputer(spark: SparkSession) -> None:
     assert replace_stages(model).stages == [model]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("handle", ["keep", "error", "skip"])
 def test_an_indexer_of_vectors(table: DataFrame, hard: DataFrame, handle: str) -> None:
     model = F.VectorIndexer(inputCol="features", outputCol="out", maxCategories=5, handleInvalid=handle).fit(table)
@@ -256,6 +265,7 @@ def test_an_indexer_of_vectors(table: DataFrame, hard: DataFrame, handle: str) -
         replace_stages(model).transform(hard).collect()
 
 
+@pytest.mark.extended
 def test_selectors(table: DataFrame, hard: DataFrame) -> None:
     variance = F.VarianceThresholdSelector(outputCol="out", varianceThreshold=0.9).fit(table)
     best = F.UnivariateFeatureSelector(outputCol="out", labelCol="two", selectionMode="numTopFeatures")
@@ -274,6 +284,7 @@ SCALERS = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("estimator", SCALERS.values(), ids=SCALERS.keys())
 def test_scalers(table: DataFrame, hard: DataFrame, estimator: Any) -> None:
     same(estimator().fit(table), hard)
@@ -289,6 +300,7 @@ TRANSFORMERS = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("stage", TRANSFORMERS.values(), ids=TRANSFORMERS.keys())
 def test_stages_that_are_not_fitted(table: DataFrame, hard: DataFrame, plain: DataFrame, stage: Any) -> None:
     fresh = stage()
@@ -312,6 +324,7 @@ def test_a_pipeline_becomes_one_program(table: DataFrame) -> None:
     assert compiled.columns == ("a", "b", "kind")
 
 
+@pytest.mark.extended
 def test_stages_that_do_not_compile_are_kept(table: DataFrame) -> None:
     texts = table.selectExpr("*", "concat('w', id % 3, ' w', id % 5) as text")
     stages = [
@@ -331,6 +344,65 @@ def test_stages_that_do_not_compile_are_kept(table: DataFrame) -> None:
     np.testing.assert_array_equal(ours["prediction"], truth["prediction"])
 
 
+def test_a_stage_of_each_kind_becomes_one_program(spark: SparkSession, table: DataFrame) -> None:
+    """Texts, buckets, categories, a scaler, products, trees and names of classes."""
+    texts = table.selectExpr("*", "element_at(array('low', 'Low', 'l\u00f6w', ' '), int(kind) + 1) as said")
+    classes = F.StringIndexer(inputCol="said", outputCol="label").fit(texts)
+    stages = [
+        F.StringIndexer(inputCols=["said"], outputCols=["said_at"], handleInvalid="keep"),
+        F.Bucketizer(splits=[-float("inf"), -0.5, 0.0, float("inf")], inputCol="a", outputCol="bucket"),
+        F.OneHotEncoder(inputCols=["bucket", "said_at"], outputCols=["marks", "said_marks"]),
+        F.VectorAssembler(inputCols=["marks", "said_marks", "b"], outputCol="put"),
+        F.StandardScaler(inputCol="put", outputCol="scaled", withMean=True),
+        F.Normalizer(inputCol="scaled", outputCol="unit", p=3.0),
+        C.RandomForestClassifier(featuresCol="unit", labelCol="three", numTrees=3, maxDepth=3, seed=1),
+        F.IndexToString(inputCol="prediction", outputCol="named", labels=["no", "perhaps", "y\u00e9s"]),
+    ]
+    model = Pipeline(stages=stages).fit(texts)
+    rows = [(0.1, 0.2, one) for one in ("low", "LOW", "low ", "lo\u0308w", "", None)]
+    unseen = spark.createDataFrame(rows, "a double, b double, said string").coalesce(1)
+    data = texts.select("a", "b", "said").union(unseen)
+    replaced = replace_stages(model)
+    assert [type(stage).__name__ for stage in replaced.stages] == ["TensorPipeline"]
+    truth, ours = model.transform(data).toPandas(), replaced.transform(data).toPandas()
+    assert list(ours.columns) == list(truth.columns)
+    for name in ("said_at", "bucket", "prediction", "named"):
+        assert ours[name].tolist() == truth[name].tolist(), name
+    np.testing.assert_allclose(vectors_of(ours["probability"]), vectors_of(truth["probability"]), rtol=1e-6)
+    frame = data.toPandas()
+    assert compile_pipeline(model).predict(frame).tolist() == truth["named"].tolist()
+    # With handleInvalid="error" and "skip".
+    strict, loose = classes, classes.copy().setHandleInvalid("skip")
+    assert replace_stages(loose).transform(unseen).toPandas()["label"].tolist() == (
+        loose.transform(unseen).toPandas()["label"].tolist()
+    )
+    with pytest.raises(Exception, match="a category that StringIndexerModel does not know"):
+        replace_stages(strict).transform(unseen).collect()
+
+
+def test_labels_that_may_be_numbers_are_kept(table: DataFrame) -> None:
+    model = F.StringIndexer(inputCol="kind", outputCol="at").fit(table)
+    assert replace_stages(model).stages == [model]
+    assert replace_stages(model, example=table).stages == [model]
+    marks = table.selectExpr("string(int(kind)) as kind")
+    again = F.StringIndexer(inputCol="kind", outputCol="at").fit(marks)
+    assert replace_stages(again).stages == [again]
+    assert [type(stage).__name__ for stage in replace_stages(again, example=marks).stages] == ["TensorPipeline"]
+
+
+def test_a_folder_that_only_spark_reaches_is_removed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "saved"
+    (folder / "data").mkdir(parents=True)
+    (folder / "data" / "part").write_text("trees")
+    monkeypatch.setattr(_saved.shutil, "rmtree", lambda *_, **__: pytest.fail("it is not on this machine"))
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(Path, "exists", lambda _: False)
+        _saved._remove(spark, folder)
+    assert not folder.exists()
+
+
 @pytest.mark.extended
 @pytest.mark.skipif(CONNECT, reason="starts a Connect server of its own")
 def test_models_through_connect(pytestconfig: pytest.Config) -> None:
@@ -338,6 +410,7 @@ def test_models_through_connect(pytestconfig: pytest.Config) -> None:
     assert " passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("policy", ["error", "skip", "keep"])
 def test_what_an_assembler_does_without_a_number(spark: SparkSession, table: DataFrame, policy: str) -> None:
     assembler = F.VectorAssembler(inputCols=["a", "b"], outputCol="put", handleInvalid=policy)
