@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LATER", "LIMITS", "REASONS"]
+__all__ = ["LIMITS", "REASONS"]
 
 _SOLVES = "solves a problem for each row"
 _SEES = "has results for the rows of its fit alone"
@@ -12,24 +12,22 @@ _SEARCH = "searches the rows of its fit in trees that may stop early"
 
 REASONS: dict[str, str] = {
     "pyspark.BucketedRandomProjectionLSHModel": "joins rows by similarity",
-    "pyspark.CountVectorizerModel": "counts lists of words",
+    "pyspark.CountVectorizerModel": "counts words, which a tokeniser of the JVM splits",
     "pyspark.DistributedLDAModel": "is made for the rows of its fit",
-    "pyspark.FeatureHasher": "hashes texts of any column",
-    "pyspark.HashingTF": "hashes lists of words",
-    "pyspark.IndexToString": "gives texts",
-    "pyspark.Interaction": "takes columns of several vectors",
+    "pyspark.FeatureHasher": "hashes the texts of a column by the JVM's rules for each type",
+    "pyspark.HashingTF": "hashes words, which a tokeniser of the JVM splits",
+    "pyspark.Interaction": "expands categories that only a column's metadata name",
     "pyspark.LDAModel": _SOLVES,
     "pyspark.LocalLDAModel": _SOLVES,
     "pyspark.MinHashLSHModel": "joins rows by similarity",
     "pyspark.NGram": "gives lists of words",
-    "pyspark.RFormulaModel": "holds a pipeline: replace_stages looks at its stages",
+    "pyspark.RFormulaModel": "holds a pipeline in the JVM that pyspark does not show",
     "pyspark.RegexTokenizer": "gives lists of words",
     "pyspark.SQLTransformer": "is a query",
     "pyspark.StopWordsRemover": "gives lists of words",
-    "pyspark.StringIndexerModel": "takes texts",
-    "pyspark.TargetEncoderModel": "takes categories",
+    "pyspark.TargetEncoderModel": "keeps its statistics in the JVM, where pyspark does not show them",
     "pyspark.Tokenizer": "gives lists of words",
-    "pyspark.Word2VecModel": "takes lists of words",
+    "pyspark.Word2VecModel": "averages vectors of words, in an order of the JVM's",
     "sklearn.AgglomerativeClustering": _SEES,
     "sklearn.ClassicalMDS": _SEES,
     "sklearn.DBSCAN": _SEES,
@@ -69,10 +67,9 @@ REASONS: dict[str, str] = {
 }
 """By the name that the registry has. A class with a parser is compiled, whatever stands here."""
 
-LATER = "is not translated yet"
-"""The reason of a class that has neither a parser nor a reason."""
-
 LIMITS: dict[str, str] = {
+    "pyspark.IndexToString": "labels that are set, of a column that a stage computes",
+    "pyspark.StringIndexerModel": "columns of texts",
     "sklearn.BaggingClassifier": "no predict_log_proba if a member has none that is compiled",
     "sklearn.BernoulliRBM": "no score_samples, which draws random numbers",
     "sklearn.CalibratedClassifierCV": "no temperature over OneVsRestClassifier",
