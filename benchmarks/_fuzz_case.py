@@ -160,7 +160,7 @@ def _judge(draw: Draw, table: Table, verdict: Verdict) -> None:
                 row = take(rows, [found.row])
                 shown = row.to_dict("records") if hasattr(row, "iloc") else f"{row.tolist()} of {row.dtype}"
                 verdict.wrong.append(f"{name}, row {found.row}: {found.text} ({found.kind})\n    {str(shown)[:400]}")
-            elif found.kind == "refused by ours alone":
+            if found.kind.startswith("refused"):
                 verdict.alone[re.sub(r".* has |\d+", "", found.text)[:100]] += 1
     verdict.kind = "wrong" if verdict.wrong else "equal"
     if verdict.wrong:
