@@ -15,6 +15,7 @@ from pyspark.ml import regression as R  # noqa: N812
 from pyspark.ml.linalg import Vectors
 from sessions import CONNECT, pytest_on_connect
 
+from optimizer.compiling import UnsupportedOperatorError
 from vista_spark import TensorPipeline, compile_pipeline, replace_stages
 from vista_spark.compiling.sparkml import _saved
 
@@ -384,6 +385,42 @@ def test_a_stage_of_each_kind_becomes_one_program(spark: SparkSession, table: Da
     )
     with pytest.raises(Exception, match="a category that StringIndexerModel does not know"):
         replace_stages(strict).transform(unseen).collect()
+
+
+@pytest.mark.extended
+def test_words_are_counted_behind_a_tokeniser_that_is_kept(spark: SparkSession) -> None:
+    texts = ["the fox saw the Fox", "a lazy dog", "quick  quick fox", "", "l\u00f6we und katze", "dog dog dog fox"]
+    rows = [(text, float(number % 2)) for number, text in enumerate(texts * 3)]
+    data = spark.createDataFrame(rows, "text string, label double").coalesce(1)
+    stages = [
+        F.Tokenizer(inputCol="text", outputCol="words"),
+        F.CountVectorizer(inputCol="words", outputCol="counts", vocabSize=6, minDF=1.0),
+        F.IDF(inputCol="counts", outputCol="weighted"),
+        C.LogisticRegression(featuresCol="weighted", maxIter=3),
+    ]
+    model = Pipeline(stages=stages).fit(data)
+    replaced = replace_stages(model)
+    assert [type(stage).__name__ for stage in replaced.stages] == ["Tokenizer", "TensorPipeline"]
+    unseen = data.select("text").union(spark.createDataFrame([("no such word",), ("FOX fox\tfox",)], "text string"))
+    truth, ours = model.transform(unseen).toPandas(), replaced.transform(unseen).toPandas()
+    assert list(ours.columns) == list(truth.columns)
+    np.testing.assert_array_equal(vectors_of(ours["counts"]), vectors_of(truth["counts"]))
+    np.testing.assert_array_equal(vectors_of(ours["weighted"]), vectors_of(truth["weighted"]))
+    assert ours["prediction"].tolist() == truth["prediction"].tolist()
+    # Words that are null, and no list at all.
+    once = model.stages[1].copy().setBinary(True)
+    lists = spark.createDataFrame([(["fox", None, "fox", "dog"],), ([],)], "words array<string>").coalesce(1)
+    (alone,) = replace_stages(once).stages
+    np.testing.assert_array_equal(
+        vectors_of(alone.transform(lists).toPandas()["counts"]), vectors_of(once.transform(lists).toPandas()["counts"])
+    )
+    nothing = spark.createDataFrame([(None,)], "words array<string>")
+    with pytest.raises(Exception, match="no list of words"):
+        replace_stages(once).transform(nothing).collect()
+    with pytest.raises(Exception, match=r"NullPointerException|FAILED_EXECUTE_UDF|Failed to execute"):
+        once.transform(nothing).collect()
+    with pytest.raises(UnsupportedOperatorError, match=r"CountVectorizerModel with minTF=0\.5"):
+        compile_pipeline(once.copy().setMinTF(0.5))
 
 
 def test_labels_that_may_be_numbers_are_kept(table: DataFrame) -> None:

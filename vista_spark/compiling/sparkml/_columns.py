@@ -149,7 +149,7 @@ class Columns:
         return self.read[column]
 
     def text(self, column: str) -> int:
-        """Give the place of a column of texts in the table.
+        """Give the place of a column of texts, or of lists of words, in the table.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Stages of Spark ML that turn texts into numbers, and numbers into texts."""
+"""Stages of Spark ML that turn texts and words into numbers, and numbers into texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import Cast, Clip, Encode, Impute, Known, Output, Within
+from optimizer.compiling import Bag, Cast, Clip, Encode, HasText, Impute, Known, Output, Within
 from vista_spark.compiling.sparkml._assembling import POLICIES
 from vista_spark.compiling.sparkml._stages import refuse, stage
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from vista_spark.compiling.sparkml._columns import Columns
 
-__all__ = ["lower_index", "lower_labels"]
+__all__ = ["lower_counts", "lower_index", "lower_labels"]
 
 # What Spark SQL makes of truths, where a column of them is read as texts.
 _TRUTHS = {"true", "false"}
@@ -64,6 +64,37 @@ def lower_labels(model: Any, columns: Columns) -> None:
     places = columns.add(Cast("int64"), columns.add(Clip(0.0, len(labels) - 1.0), held))
     columns.added[model.getOutputCol()] = Output(places, flat=True, labels=np.array(labels))
     columns.roles["predict"] = model.getOutputCol()
+
+
+@stage("CountVectorizerModel")
+def lower_counts(model: Any, columns: Columns) -> None:
+    """Lower how often each word of the vocabulary is in a list of words; a null in place of a list is bad."""
+    if model.getMinTF() != 1:
+        raise refuse(model, f"minTF={model.getMinTF()}", "drops counts by the length of the list: minTF=1 compiles")
+    columns.hold("raise")
+    words = Bag(
+        columns=np.array([columns.text(model.getInputCol())], np.int64),
+        lowercase=False,
+        accents="",
+        pattern="",
+        analyzer="list",
+        least=1,
+        most=1,
+        stop_words=(),
+        encoding="utf-8",
+        errors="strict",
+        terms=tuple(model.vocabulary),
+        buckets=0,
+        signs=False,
+        binary=model.getBinary(),
+        sublinear=False,
+        weights=np.zeros(0),
+        norm="",
+        dtype="float64",
+    )
+    counts = columns.add(HasText(type(model).__name__, "no list of words"), columns.add(words))
+    columns.whole.add(counts)
+    columns.give(model.getOutputCol(), counts, role="transform")
 
 
 def _may_be_numbers(labels: Sequence[str]) -> bool:
