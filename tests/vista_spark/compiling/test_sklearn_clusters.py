@@ -69,6 +69,7 @@ def test_what_predicts_nothing_is_refused() -> None:
         compile_pipeline(model)
 
 
+@pytest.mark.filterwarnings("ignore:Affinity propagation did not converge")
 def test_centres_that_are_sparse() -> None:
     table = np.round(load_iris().data)
     model = make_pipeline(OneHotEncoder(), AffinityPropagation(random_state=0)).fit(table)
