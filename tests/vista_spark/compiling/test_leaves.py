@@ -129,7 +129,7 @@ def test_boosting_has_leaves_for_rows_that_it_does_not_predict(kind: Any) -> Non
         for predict in (getattr(model, method), getattr(compiled, method)):
             with pytest.raises(ValueError, match="NaN"):
                 predict(MISSING)
-    great = np.where(np.isnan(MISSING), 1e39, MISSING)
+    great = np.where(np.isnan(MISSING), np.inf, MISSING)
     for apply in (model.apply, compiled.apply):
         with pytest.raises(ValueError, match="infinity"):
             apply(great)
