@@ -39,7 +39,7 @@ def compile_pipeline(
     backend : {"auto", "eager", "inductor"}
         What runs the program. ``"eager"``: torch, operator by operator. ``"inductor"``: machine code that each node
         builds for itself, before the first table; a saved model never has any. ``"auto"``: eagerly, until such code
-        would have paid for its building.
+        would have paid for its building; a transfer always eagerly.
     tree_strategy : {"auto", "gemm", "traversal", "perfect", "bitvector", "native"}
         How trees run (Hummingbird, thesis section 5.4.1). ``"native"``: by machine code for all trees, which a node
         builds once. ``"auto"``: by what is fastest on this machine, as a model of time predicts that was fitted to it;
@@ -51,7 +51,8 @@ def compile_pipeline(
         Spark ML, a DataFrame that the model reads, which tells vectors from numbers.
     rewrites : bool
         Whether the program is rewritten where it runs: selections pushed down and injected, constants folded, scalers
-        taken into linear layers and trees (thesis section 5.5.2). Default true.
+        taken into linear layers and trees (thesis section 5.5.2). Default true. Of a transfer, channels of the network
+        are left out instead.
 
     Returns
     -------
@@ -62,7 +63,8 @@ def compile_pipeline(
     ------
     UnsupportedOperatorError
         A step of the model, or an option of a step, has no translation, and the message names both; or `tree_strategy`
-        or `backend` is none, or its trees would not fit into memory.
+        or `backend` is none, or its trees would not fit into memory; or the model is a transfer and `backend`
+        ``"inductor"``.
     InvalidArgumentError
         The model is not fitted, `example` has other columns than the model, or `threads` is no number above 0.
 
@@ -79,12 +81,13 @@ def compile_pipeline(
     True
     """
     model = opened(model)
-    transfer = compiled_transfer(model, example)
+    options: Any = {"tree_strategy": tree_strategy, "backend": backend, "threads": threads, "rewrites": rewrites}
+    transfer = compiled_transfer(model, example, **options)
     if transfer is not None:
         return transfer
     whole = lower_whole(model, example)
     if whole is not None:
-        return CompiledPipeline(whole, tree_strategy=tree_strategy, backend=backend, threads=threads, rewrites=rewrites)
+        return CompiledPipeline(whole, **options)
     width, names = _columns(model, example)
     build = Builder(width, names)
     try:
@@ -96,8 +99,7 @@ def compile_pipeline(
         raise
     if not outputs:
         raise UnsupportedOperatorError(f"{type(model).__name__} has no output that is compiled")
-    program = build.program(outputs)
-    return CompiledPipeline(program, tree_strategy=tree_strategy, backend=backend, threads=threads, rewrites=rewrites)
+    return CompiledPipeline(build.program(outputs), **options)
 
 
 def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:

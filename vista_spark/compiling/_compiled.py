@@ -10,11 +10,11 @@ import numpy as np
 
 from optimizer.compiling import Rewritten, Trees, make_plan, sparse_nodes
 from udfs.compiling import Scorer, Tables, from_bytes, read_numbers, to_bytes
-from vista_spark.compiling._integers import check_integers, narrows_integers, underscored
+from vista_spark.compiling._integers import check_integers, narrows_integers, spelled, underscored
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -72,6 +72,17 @@ class CompiledPipeline:
     def columns(self) -> tuple[str, ...] | None:
         """Names of the columns that it reads, where the model was fitted on a DataFrame."""
         return self.program.columns
+
+    def columns_in(self, names: Iterable[str]) -> list[str] | None:
+        """Name the columns of a table that it reads, in its order, or ``None`` where the model knows no names.
+
+        LightGBM writes spaces in names as underscores: ``mean_radius`` is ``mean radius`` of a table that has that and
+        no ``mean_radius``. A name that the table has in neither way stays as it is.
+        """
+        if self.columns is None:
+            return None
+        found = spelled(self.columns, names) if self._narrows is not None else {}
+        return [found.get(name, name) for name in self.columns]
 
     @cached_property
     def costs(self) -> Costs | None:

@@ -70,7 +70,8 @@ class TensorPipeline(
         Column with all features: a vector, sparse or dense, or an array of numbers. Default ``"features"``. Not read
         where `inputCols` is set, or where the model knows the names of its columns.
     inputCols : list of str
-        Columns of numbers, booleans or texts in the model's order. The model's own names by default, if it has some.
+        Columns of numbers, booleans or texts in the model's order. The model's own names by default, if it has some;
+        of LightGBM's, which have underscores for spaces, those with the spaces too.
     predictionCol, probabilityCol, outputCol : str
         Columns for ``predict``, ``predict_proba`` and ``transform``. ``"prediction"``, ``"probability"`` and
         ``"output"`` by default; an empty one is left out.
@@ -280,7 +281,7 @@ class TensorPipeline(
                 column = self.getFeaturesCol()
                 raise ColumnError(f"{name}: the model reads categories, which {column!r} cannot hold: set inputCols")
             return {"table": _lists(dataset, self.getFeaturesCol(), name, compiled.program.width)}
-        named = self.getInputCols() if self.isSet(self.inputCols) else list(compiled.columns or ())
+        named = self.getInputCols() if self.isSet(self.inputCols) else compiled.columns_in(dataset.columns) or []
         if len(named) != compiled.program.width:
             raise ColumnError(f"{name}: {len(named)} inputCols for a model of {compiled.program.width} columns")
         check_present(dataset, named, name)

@@ -3,5 +3,6 @@
 from ._calibrate import machine_costs
 from ._engine import Answer, Engine
 from ._program import ProgramModule
+from ._threads import torch_threads
 
-__all__ = ["Answer", "Engine", "ProgramModule", "machine_costs"]
+__all__ = ["Answer", "Engine", "ProgramModule", "machine_costs", "torch_threads"]

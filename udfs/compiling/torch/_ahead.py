@@ -35,6 +35,7 @@ from optimizer.compiling import (
 )
 from udfs.compiling.torch._compiler import own_folder
 from udfs.compiling.torch._program import RULES, ProgramModule
+from udfs.compiling.torch._threads import torch_threads
 from udfs.compiling.torch._trees import TreesModule
 from udfs.node import written_once
 
@@ -206,14 +207,9 @@ def _check(kernel: Kernel, module: torch.nn.Module, sample: torch.Tensor) -> Non
 
 
 def _seconds(run: Callable[[torch.Tensor], Any], sample: torch.Tensor) -> float:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.inference_mode():
-            # Of this thread: what else the machine does is not measured.
-            return max(min(timeit.repeat(lambda: run(sample), timer=time.thread_time, number=1, repeat=5)), 1e-7)
-    finally:
-        torch.set_num_threads(threads)
+    with torch_threads(1), torch.inference_mode():
+        # Of this thread: what else the machine does is not measured.
+        return max(min(timeit.repeat(lambda: run(sample), timer=time.thread_time, number=1, repeat=5)), 1e-7)
 
 
 def _samples(program: Program, rows: int, dtype: torch.dtype) -> list[torch.Tensor]:

@@ -13,6 +13,7 @@ from udfs.compiling.torch._compiler import compiler
 from udfs.compiling.torch._kernels import Kernels
 from udfs.compiling.torch._program import RULES, ProgramModule
 from udfs.compiling.torch._texts import sparse_tensor
+from udfs.compiling.torch._threads import torch_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -142,19 +143,12 @@ class Engine:
 
     def _eagerly(self, table: NDArray[Any], given: Sequence[NDArray[Any] | SparseRows], part: Program) -> list[Part]:
         run = partial(self.module(len(table)).compute, part=part)
-        before = torch.get_num_threads()
-        threads = self._threads or before
-        if threads != before:
-            torch.set_num_threads(threads)
-        try:
-            parts = []
+        parts = []
+        with torch_threads(self._threads):
             for at in range(0, max(len(table), 1), self.chunk):
                 rows, *others = (_tensor(one[at : at + self.chunk]) for one in (table, *given))
                 parts.append(run(rows, others))
-            return parts
-        finally:
-            if threads != before:
-                torch.set_num_threads(before)
+        return parts
 
 
 def _joined(parts: list[torch.Tensor]) -> NDArray[Any]:
