@@ -1,4 +1,4 @@
-"""One model by its library, by ONNX Runtime and by each engine of a compiled pipeline."""
+"""One model by its library, by ONNX Runtime and by each way of a compiled pipeline."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from _compiling_models import drawn, onnx_session
 from _compiling_times import Spent, spent
 
+from optimizer.compiling import strategies_of
 from udfs.compiling.torch import machine_costs
 from vista_spark import compile_pipeline
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "run_case"]
 
-_BACKENDS = ("eager", "inductor", "auto")
-_SEED = 1
-
 
 class Outcome(NamedTuple):
     """What a model took.
@@ -29,13 +27,13 @@ class Outcome(NamedTuple):
     ----------
     name : str
     seconds : dict of str to Spent
-        At all rows, by ``library``, ``runtime`` and backend.
+        At all rows, by ``library``, ``runtime`` and way: ``torch``, ``native``, ``kernel`` and ``auto``.
     single : dict of str to Spent
-        The same of one row; empty where it was not measured.
-    build_s : float
-        The first run of the kernel: building, or loading what the node has kept.
+        The same of one row.
+    first_s : dict of str to float
+        By the clock, the first table of each way: what is built then, or loaded.
     predicted : dict of str to float
-        Predicted seconds of CPU, by backend.
+        Predicted seconds of CPU, of ``auto`` and ``kernel``.
     differing : int
         Rows whose class is not the library's.
     gap : float
@@ -45,43 +43,43 @@ class Outcome(NamedTuple):
     name: str
     seconds: dict[str, Spent]
     single: dict[str, Spent]
-    build_s: float
+    first_s: dict[str, float]
     predicted: dict[str, float]
     differing: int
     gap: float
 
 
-def run_case(case: Case, rows: int, threads: int, *, single: bool, repeats: int = 5) -> Outcome:
-    """Fit a model, and time its probabilities of drawn rows."""
+def run_case(case: Case, rows: int, threads: int, *, kernels: bool, repeats: int = 5) -> Outcome:
+    """Fit a model, and time its probabilities of drawn rows, and of one."""
     table, labels = drawn(2 * rows)
     model = case.model(threads).fit(table[:rows], labels[:rows])
     given = np.ascontiguousarray(table[rows:])
     session = onnx_session(model, threads)
-    compiled = {backend: compile_pipeline(model, backend=backend, threads=threads) for backend in _BACKENDS}
-    began = time.perf_counter()
-    found = compiled["inductor"].predict_proba(given)
-    build_s = time.perf_counter() - began
+    heuristic = next(iter(strategies_of(compile_pipeline(model).program).values()))
+    ways = {
+        "torch": {"backend": "eager", "tree_strategy": heuristic},
+        "native": {"backend": "eager", "tree_strategy": "native"},
+        **({"kernel": {"backend": "inductor"}} if kernels else {}),
+        "auto": {},
+    }
+    compiled = {way: compile_pipeline(model, threads=threads, **options) for way, options in ways.items()}
+    first_s = {way: _clocked(one.predict_proba, given) for way, one in compiled.items()}
     calls: dict[str, Any] = {"library": model.predict_proba, "runtime": lambda x: session.run(None, {"x": x})}
-    calls |= {backend: one.predict_proba for backend, one in compiled.items()}
-    seconds = {name: _timed(call, given, 3 if name == "eager" else repeats) for name, call in calls.items()}
-    of_one: dict[str, Spent] = {}
-    if single:
-        compiled["inductor"].predict_proba(given[:1])  # builds
-        compiled["auto"] = compile_pipeline(model, threads=threads)  # finds what was built
-        calls["auto"] = compiled["auto"].predict_proba
-        of_one = {name: _timed(call, given[:1], repeats) for name, call in calls.items()}
+    calls |= {way: one.predict_proba for way, one in compiled.items()}
+    seconds = {name: _timed(call, given, repeats) for name, call in calls.items()}
+    single = {name: _timed(call, given[:1], 10 * repeats) for name, call in calls.items()}
     machine_costs.cache_clear()  # as a next process would predict: with what kernels have taken
     plan = compile_pipeline(model).plan
-    truth = model.predict_proba(given)
-    return Outcome(
-        case.name,
-        seconds,
-        of_one,
-        build_s,
-        {"eager": plan.eager_seconds(rows), "inductor": plan.kernel_seconds(rows)},
-        int((compiled["inductor"].predict(given) != model.predict(given)).sum()),
-        float(np.abs(found - truth).max()),
-    )
+    predicted = {"auto": plan.eager_seconds(rows), **({"kernel": plan.kernel_seconds(rows)} if kernels else {})}
+    found, truth = compiled["auto"].predict_proba(given), model.predict_proba(given)
+    differing = int((compiled["auto"].predict(given) != model.predict(given)).sum())
+    return Outcome(case.name, seconds, single, first_s, predicted, differing, float(np.abs(found - truth).max()))
+
+
+def _clocked(call: Any, rows: NDArray[np.float32]) -> float:
+    began = time.perf_counter()
+    call(rows)
+    return time.perf_counter() - began
 
 
 def _timed(call: Any, rows: NDArray[np.float32], repeats: int) -> Spent:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from optimizer.compiling import Distances, Linear
+from optimizer.compiling import FEW_ROWS, Distances, Linear
 from vista_spark.compiling import CompiledPipeline
 
 if TYPE_CHECKING:
@@ -38,12 +38,14 @@ def operators_of(compiled: CompiledPipeline) -> set[str]:
 
 def rounded_otherwise(compiled: CompiledPipeline) -> CompiledPipeline:
     """Build the program again, with an error within its bound in each number that it rounds; another one each time."""
-    other = CompiledPipeline(compiled.program, tree_strategy=compiled.tree_strategy)
+    other = CompiledPipeline(compiled.program, tree_strategy=compiled.tree_strategy, backend="eager", rewrites=False)
     random = torch.Generator().manual_seed(0)
-    for engine in (other._engine, *((other._leaves,) if "apply" in other.outputs else ())):  # noqa: SLF001 - one reader
-        for node, step in zip(engine.program.nodes, engine.module.steps, strict=True):
-            if type(node.operator).__name__ in ROUNDING:
-                step.register_forward_hook(_Error(node.operator, random))
+    for dtype in ("float32", "float64"):
+        engine = other._scorer.engine(dtype)  # noqa: SLF001 - one reader
+        for module in {engine.module(rows) for rows in (FEW_ROWS, FEW_ROWS + 1)}:
+            for node, step in zip(engine.program.nodes, module.steps, strict=True):
+                if type(node.operator).__name__ in ROUNDING:
+                    step.register_forward_hook(_Error(node.operator, random))
     return other
 
 

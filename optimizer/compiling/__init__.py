@@ -41,6 +41,7 @@ from ._functions import (
     Shares,
     Within,
 )
+from ._guards import After, Held
 from ._interpolate import Interpolate
 from ._kernel_maps import AdditiveChi2, CountSketch, KernelCentre
 from ._leaves import Indicators, Leaves, LinearLeaves
@@ -48,11 +49,13 @@ from ._links import Link
 from ._nearest_fill import NearestFill
 from ._operator import OPERATORS, Operator
 from ._output import Output
-from ._plan import BACKENDS, Plan, make_plan
+from ._plan import BACKENDS, FEW_ROWS, Plan, make_plan
 from ._program import INPUT, Node, Program
 from ._ranks import GatherElements, TopK
 from ._reading import NarrowIntegers
 from ._reads import live_columns
+from ._rewrites import Rewritten, rewrite
+from ._rewrites_rebuild import Rewrite
 from ._sparsity import DENSE_COLUMNS, keeps_sparse, sparse_nodes
 from ._strategy import STRATEGIES, choose_strategy, strategies_of
 from ._texts import Bag, Damped, HasText, SparseRows
@@ -61,6 +64,7 @@ from ._trees import Trees
 __all__ = [
     "BACKENDS",
     "DENSE_COLUMNS",
+    "FEW_ROWS",
     "INPUT",
     "METRICS",
     "OPERATORS",
@@ -68,6 +72,7 @@ __all__ = [
     "UFUNCS",
     "Above",
     "AdditiveChi2",
+    "After",
     "ArgMax",
     "Arithmetic",
     "Average",
@@ -96,6 +101,7 @@ __all__ = [
     "Function",
     "GatherElements",
     "HasText",
+    "Held",
     "Impute",
     "Indicators",
     "Interpolate",
@@ -132,6 +138,8 @@ __all__ = [
     "Reduce",
     "Reject",
     "Replace",
+    "Rewrite",
+    "Rewritten",
     "Select",
     "Shares",
     "Sigmoid",
@@ -151,6 +159,7 @@ __all__ = [
     "keeps_sparse",
     "live_columns",
     "make_plan",
+    "rewrite",
     "scale_kernels",
     "shape_of",
     "sparse_nodes",

@@ -20,9 +20,12 @@ _LEAST, _MOST = 64, 8192
 _WIDE, _NUMBERS = 1024, 2**20
 
 
-def rows_at_a_time(program: Program) -> int:
-    """Choose the rows of a chunk, by what the caches hold of trees and of wide tables."""
-    trees = [node.operator for node in program.nodes if isinstance(node.operator, Trees)]
+def rows_at_a_time(program: Program, *, native: bool = False) -> int:
+    """Choose the rows of a chunk, by what the caches hold of trees and of wide tables.
+
+    Native code of trees cuts blocks itself, and has no indices.
+    """
+    trees = [node.operator for node in program.nodes if isinstance(node.operator, Trees) and not native]
     most = max((len(operator.root) * operator.value.shape[1] for operator in trees), default=1)
     # Tables of distances to a model's points, and of their kernels, may be thousands of columns wide.
     points = [len(getattr(node.operator, "points", ())) for node in program.nodes]

@@ -92,3 +92,11 @@ class Finite(Operator):
         check_choice("Finite", "dtype", self.dtype, ("as given", "float32", "float64"))
         if self.nan and self.infinite:
             raise ProgramError("Finite: NaN and infinities may pass, so there is nothing to hold")
+
+    @property
+    def reason(self) -> str:
+        """What a bad row has, after "row 3 has"."""
+        if self.infinite:
+            return f"NaN, which {self.who} does not take"
+        held = "an infinity" if self.nan else "NaN or an infinity"
+        return f"{held}{' in float32' if self.dtype == 'float32' else ''}, which {self.who} does not take"

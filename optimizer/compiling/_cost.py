@@ -46,6 +46,15 @@ class Costs:
         One leaf of GEMM compared.
     sum_s : float
         One value of a leaf added for one row.
+    native_call_s : float
+        One call of native code; infinite where a machine has none.
+    native_split_s : float
+        One split that native code decides for one row.
+    native_walk_s : float
+        One level of one tree below what it decides, for one row; `native_far_s` more per doubling.
+    native_far_s : float
+    native_sum_s : float
+        One tree and value of a leaf, for one row.
     number_s : float
         One number of any other operator.
     kernel_call_s : float
@@ -70,6 +79,11 @@ class Costs:
     mac_s: float = 4e-11
     leaf_s: float = 1.2e-9
     sum_s: float = 6e-9
+    native_call_s: float = 3e-5
+    native_split_s: float = 6e-11
+    native_walk_s: float = 1e-9
+    native_far_s: float = 2e-10
+    native_sum_s: float = 1.2e-9
     number_s: float = 1.5e-9
     kernel_call_s: float = 1.2e-5
     bit_s: float = 7e-11
@@ -92,7 +106,8 @@ class Costs:
             A coefficient is missing or unknown, or is no positive number.
         """
         costs = cls(**{name: float(value) for name, value in document.items()})
-        if len(document) != len(asdict(costs)) or not all(0 <= value < np.inf for value in asdict(costs).values()):
+        numbers = {name: value for name, value in asdict(costs).items() if name != "native_call_s"}
+        if len(document) != len(numbers) + 1 or not all(0 <= value < np.inf for value in numbers.values()):
             raise ValueError("coefficients of another version")
         return costs
 
@@ -128,6 +143,7 @@ class TreeShape:
 
 _TOP_SPLITS, _TOP_DEPTH = 31, 5
 _NEAR = 2**16
+_LANES, _VECTORS, _NATIVE_ROWS = 16, 64, 8192
 
 
 def shape_of(trees: Trees) -> TreeShape:
@@ -162,6 +178,17 @@ def _splits(trees: Trees) -> Any:
 
 def eager_terms(shape: TreeShape, strategy: str, rows: int, chunk: int) -> dict[str, float]:
     """How often each coefficient counts when trees run eagerly: what a fit needs."""
+    if strategy == "native":
+        # Rows are decided 16 or 64 at a time.
+        whole = rows if rows >= _VECTORS else -(-rows // _LANES) * _LANES
+        levels = float(whole * shape.below)
+        return {
+            "native_call_s": float(-(-rows // _NATIVE_ROWS)),
+            "native_split_s": float(whole * shape.top_splits),
+            "native_walk_s": levels,
+            "native_far_s": levels * max(math.log2(max(shape.nodes, 1) / _NEAR), 0.0),
+            "native_sum_s": float(rows * shape.trees * shape.values),
+        }
     chunks = -(-rows // chunk)
     common = {"sum_s": float(rows * shape.trees * shape.values)}
     far = max(math.log2(max(shape.nodes, 1) / _NEAR), 0.0)

@@ -183,7 +183,7 @@ class Splines(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Missing(Operator):
-    """One where a number is the mark of a missing one, else zero. float64.
+    """One where a number is the mark of a missing one, else zero, in the input's type.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class Plan:
     few_strategies : mapping of str to str
         The same for a table of few rows, at most :data:`FEW_ROWS`, whose time is that of calls.
     rewrites : tuple of str
-        What was done to the program.
+        What was done to the program, as ``"for float64: constant folded: ..."``.
     """
 
     program: Program
@@ -70,7 +70,8 @@ class Plan:
     @property
     def kernel_strategies(self) -> dict[str, str]:
         """How each node of trees runs in a kernel: by bit vectors, unless another strategy is forced."""
-        return dict.fromkeys(self.shapes, "bitvector" if self.tree_strategy == "auto" else self.tree_strategy)
+        own = "bitvector" if self.tree_strategy in {"auto", "native"} else self.tree_strategy
+        return dict.fromkeys(self.shapes, own)
 
     def strategies_for(self, rows: int) -> Mapping[str, str]:
         """How each node of trees runs eagerly in a table of so many rows."""
@@ -115,7 +116,7 @@ class Plan:
     def explain(self) -> str:
         """Describe operators, rewrites, strategy, engine, predicted seconds and break-even rows."""
         lines = [self.program.explain()]
-        lines += [f"  rewritten: {rewrite}" for rewrite in self.rewrites]
+        lines += [f"  rewritten {rewrite}" for rewrite in self.rewrites]
         typical, kernel = self.rows or _TYPICAL_ROWS, self.kernel_strategies
         lines += [f"  {name} runs by {self._ways(name)}; in a kernel by {kernel[name]}" for name in self.strategies]
         known = "an unknown number" if self.rows is None else f"{self.rows:,}"
@@ -179,4 +180,6 @@ def make_plan(
         return {name: cheapest_strategy(one, shapes[name], count, chunk, own) for name, one in trees.items()}
 
     many, few = chosen(max(rows or _TYPICAL_ROWS, FEW_ROWS + 1)), chosen(1)
+    if many and set(many.values()) == {"native"}:
+        chunk = rows_at_a_time(program, native=True)
     return Plan(program, tree_strategy, backend, chunk, rows, own, shapes, many, few, tuple(rewrites))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ._arithmetic import Cast
 from ._categories import Encode
 from ._columns import Concatenate, Select
 from ._errors import ProgramError
@@ -129,7 +130,9 @@ class Program:
             first = 0
             for name in node.inputs:
                 width = self.widths[name]
-                if isinstance(node.operator, Select):
+                if isinstance(node.operator, Cast):
+                    wanted[name] |= wanted[node.name]
+                elif isinstance(node.operator, Select):
                     wanted[name] |= {int(node.operator.columns[column]) for column in wanted[node.name]}
                 elif isinstance(node.operator, Concatenate):
                     wanted[name] |= {column - first for column in wanted[node.name] if 0 <= column - first < width}

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["STRATEGIES", "cheapest_strategy", "choose_strategy", "fits_perfect", "strategies_of"]
 
-STRATEGIES = ("gemm", "traversal", "perfect", "bitvector")
-"""GEMM, TreeTraversal, PerfectTreeTraversal: Algorithms 3 to 5; and the bit vectors of QuickScorer over traversal."""
+STRATEGIES = ("gemm", "traversal", "perfect", "bitvector", "native")
+"""GEMM, TreeTraversal, PerfectTreeTraversal: Algorithms 3 to 5; the bit vectors of QuickScorer over traversal, as
+tensor operators, and in machine code that serves all trees."""
 
 _GEMM_DEPTH = 3
 _PERFECT_DEPTH = 10
@@ -57,7 +58,7 @@ def choose_strategy(trees: Trees, strategy: str = "auto") -> str:
 
 def cheapest_strategy(trees: Trees, shape: TreeShape, rows: int, chunk: int, costs: Costs) -> str:
     """Choose the strategy that runs trees eagerly in the least predicted time."""
-    possible = ["traversal", "bitvector"]
+    possible = ["traversal", "bitvector", "native"]
     if shape.trees * shape.splits * shape.leaves * 4 <= _GEMM_BYTES:
         possible.append("gemm")
     if fits_perfect(trees):

@@ -15,6 +15,8 @@ for module in ("torch", "lightgbm", "xgboost", "catboost", "skl2onnx", "onnxmlto
 if TYPE_CHECKING:
     from types import ModuleType
 
+SEED, CASES = 1, 60
+
 
 @pytest.fixture(scope="module")
 def fuzz() -> ModuleType:
@@ -24,6 +26,17 @@ def fuzz() -> ModuleType:
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
+
+
+@pytest.mark.extended
+def test_a_fixed_sample_is_clean(fuzz: ModuleType) -> None:
+    verdicts = [fuzz.run_case(SEED, case) for case in range(CASES)]
+    assert [(one.case, one.model, one.text) for one in verdicts if one.kind == "wrong"] == []
+    kinds = [one.kind for one in verdicts]
+    assert kinds.count("equal") >= 0.9 * CASES
+    facts = fuzz.report(SEED, verdicts, 1.0).facts
+    assert facts["drawn"] == CASES
+    assert facts["answers"]["rows"] > 100 * CASES
 
 
 @pytest.mark.usefixtures("fuzz")
@@ -42,3 +55,32 @@ def test_another_class_is_found() -> None:
     assert differences("predict", lambda x: x[:, 0] > 5, rounds=False) == []
     assert differences("predict", lambda x: x[:, 0] > 3, rounds=False) == ["value"]
     assert differences("predict", lambda x: x[:, 0] > 3, rounds=True) == ["value"]
+
+
+@pytest.mark.usefixtures("fuzz")
+def test_a_row_that_ours_alone_refuses_is_wrong() -> None:
+    """But for what the table of classes says; where the library refuses it too, nothing is."""
+    import _fuzz_agreement  # noqa: PLC0415 - on the path of the fixture alone
+
+    rows = np.arange(12.0).reshape(6, 2)
+
+    def refusing(why: str, *bad: float) -> Any:
+        def method(x: Any) -> Any:
+            if np.isin(x[:, 0], bad).any():
+                raise ValueError(why)
+            return x[:, 0]
+
+        return method
+
+    def kinds(library: Any, ours: Any) -> list[str]:
+        found = _fuzz_agreement.differences(
+            "predict", rows, library, ours, narrow=False, rounds=False, otherwise=lambda: ours
+        )
+        return [one.kind for one in found]
+
+    both, partition = refusing("it has NaN", 4.0), refusing("numpy's partition puts first", 4.0)
+    assert kinds(both, refusing("row 0 has NaN", 4.0)) == []
+    assert kinds(both, refusing("row 0 has NaN", 4.0, 8.0)) == ["refused by ours alone"]
+    assert kinds(refusing("none"), partition) == ["refused as documented"]
+    assert kinds(both, refusing("none")) == ["not refused"]
+    assert "refused by ours alone" not in _fuzz_agreement.HARMLESS

@@ -158,3 +158,19 @@ def test_active_learning() -> None:
     for records in (60, 120, 180):
         assert f"({records}, " in text
     assert _pictures(notebook) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_compiling() -> None:
+    pytest.importorskip("lightgbm")
+    notebook = _run("compiling.ipynb")
+    text = _text(notebook)
+    assert text.count("the same classes: True") == 5
+    assert "same classes: False" not in text
+    assert "arithmetic computes 8 of 30 columns" in text
+    assert "CompiledPipeline: row 3 has an infinity" in text
+    assert "UnsupportedOperatorError: NMF" in text
+    assert "UnsupportedOperatorError: FunctionTransformer with func=" in text
+    assert "an infinity, which StandardScaler does not tak" in text
+    assert _pictures(notebook) == 1

@@ -2,6 +2,7 @@
 
 from ._archive import from_bytes, to_bytes
 from ._reading import ColumnReader, Tables, read_numbers
+from ._scorer import Scorer
 from ._scoring import PipelineScoring
 
-__all__ = ["ColumnReader", "PipelineScoring", "Tables", "from_bytes", "read_numbers", "to_bytes"]
+__all__ = ["ColumnReader", "PipelineScoring", "Scorer", "Tables", "from_bytes", "read_numbers", "to_bytes"]

@@ -43,11 +43,15 @@ class ColumnReader:
     Parameters
     ----------
     program : Program
+        Says which columns are numbers.
+    rewritten : callable, optional
+        Gives the program that runs, by the type of the table: its steps on the host are those that are run.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, rewritten: Callable[[str], Program] | None = None) -> None:
         self._width, self._numeric = program.width, sorted(program.numeric)
-        self._steps = [_step(node.operator) for node in program.host]
+        self._rewritten = rewritten or (lambda _: program)
+        self._steps: dict[str, list[Callable[[Sequence[Any]], NDArray[np.int64] | SparseRows]]] = {}
 
     def read(self, columns: Sequence[NDArray[Any] | pa.Array]) -> Tables:
         """Read one column per column of the program's input.
@@ -69,7 +73,10 @@ class ColumnReader:
         table = np.zeros((rows, self._width), np.float32 if narrow else np.float64)
         for column, values in numbers.items():
             table[:, column] = values
-        return Tables(table, tuple(step(columns) for step in self._steps))
+        kind = table.dtype.name
+        if kind not in self._steps:
+            self._steps[kind] = [_step(node.operator) for node in self._rewritten(kind).host]
+        return Tables(table, tuple(step(columns) for step in self._steps[kind]))
 
 
 class _Codes:

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from optimizer.compiling import CompilingError, Costs, make_plan
+from optimizer.compiling import CompilingError, Costs
 from udfs.arrow import NewColumns
 from udfs.compiling._archive import from_bytes
-from udfs.compiling._reading import ColumnReader, Tables
+from udfs.compiling._reading import Tables
+from udfs.compiling._scorer import Scorer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.compiling import Output
-    from udfs.compiling.torch import Engine
 
 __all__ = ["PipelineScoring", "ScoringError"]
 
@@ -53,6 +53,8 @@ class PipelineScoring:
         Rows per run of the program.
     costs : tuple of (str, float)
         Coefficients of the driver's machine, so that all workers choose as it did.
+    rewrites : bool
+        Whether the program is rewritten for the type of the table.
 
     Raises
     ------
@@ -68,6 +70,7 @@ class PipelineScoring:
     batch_size: int = 8192
     backend: str = "eager"
     costs: tuple[tuple[str, float], ...] = ()
+    rewrites: bool = True
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
@@ -79,24 +82,29 @@ class PipelineScoring:
         """Open the program."""
         import torch  # noqa: PLC0415 - an optional extra
 
-        from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
-
         torch.set_num_threads(threads)
         program = from_bytes(self.program)
         # Nothing is computed that is not asked for, as the numbers of leaves.
         asked = program.only(name for name, _ in self.columns) if self.columns else program
         costs = Costs.of_document(dict(self.costs)) if self.costs else None
-        plan = make_plan(asked, tree_strategy=self.tree_strategy, backend=self.backend, costs=costs)
-        return partial(self._score, Engine(asked, plan=plan, threads=threads), ColumnReader(asked))
+        scorer = Scorer(
+            asked,
+            self.tree_strategy,
+            backend=self.backend,
+            threads=threads,
+            costs=lambda: costs,
+            rewrites=self.rewrites,
+        )
+        return partial(self._score, scorer)
 
-    def _score(self, engine: Engine, reader: ColumnReader, batch: pa.RecordBatch) -> NewColumns:
-        width = engine.program.width
+    def _score(self, scorer: Scorer, batch: pa.RecordBatch) -> NewColumns:
+        width = scorer.program.width
         if self.lists:
             table, present = _of_lists(batch.column(0), width)
             tables = Tables(table, ())
         else:
-            tables, present = reader.read(batch.columns), np.ones(batch.num_rows, np.bool_)
-        answer = engine.run(*tables)
+            tables, present = scorer.read(batch.columns), np.ones(batch.num_rows, np.bool_)
+        answer = scorer.run(*tables)
         good = present.copy()
         good[present] = ~answer.bad
         reason = " or ".join(answer.reasons)
@@ -110,7 +118,7 @@ class PipelineScoring:
                 values = np.concatenate(values, axis=1)
             full = np.zeros((len(present), *values.shape[1:]), values.dtype)
             full[present] = values
-            columns.append(_column(full, good, _type_of(engine.program.outputs[name])))
+            columns.append(_column(full, good, _type_of(scorer.program.outputs[name])))
         return NewColumns(columns, reasons)
 
 

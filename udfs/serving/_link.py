@@ -171,7 +171,8 @@ class Link:
 
 
 def _fitting(units: Sequence[Pending]) -> list[Pending]:
-    taken, held = [], 0
+    taken: list[Pending] = []
+    held = 0
     for unit in units:
         held += unit.nbytes
         if taken and held > _MESSAGE_BYTES:

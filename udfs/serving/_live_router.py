@@ -12,6 +12,8 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from optimizer.serving import DeficitRoundRobin
 from udfs.serving._errors import (
     BadRequestError,
@@ -322,5 +324,5 @@ def _digest(row: Mapping[str, NDArray[Any]]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for name, array in sorted(row.items()):
         digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
-        digest.update(array if array.flags.c_contiguous else array.tobytes())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -55,7 +55,8 @@ class Outbox:
             while self._answers and self._answers[0][0] <= after:
                 self._answers.popleft()
             self._changed.wait_for(lambda: bool(self._answers), timeout_s)
-            taken, held, last = [], 0, after
+            taken: list[Answer] = []
+            held, last = 0, after
             for number, answer in self._answers:
                 held += sum(array.nbytes for array in answer.outputs.values())
                 if taken and held > self._most:

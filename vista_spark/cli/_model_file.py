@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ from optimizer.compiling import ProgramError, UnsupportedOperatorError
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vista_spark.compiling import CompiledPipeline
 
 __all__ = ["compiled_of_file"]
@@ -29,6 +32,7 @@ _PACKED = (
     b"\x04\x22\x4d\x18",
     b"PK",
 )
+_SPARK_CLASS = re.compile(r'"class"\s*:\s*"(?:org\.apache\.spark|pyspark)\.([\w.]+)\.(\w+)"')
 _ENDINGS = {".pkl", ".pickle", ".joblib", ".skops", ".dill", ".cloudpickle"}
 
 
@@ -50,13 +54,15 @@ def compiled_of_file(path: Path) -> CompiledPipeline:
     """
     from vista_spark.compiling import CompiledPipeline, compile_pipeline, read_model  # noqa: PLC0415 - imports Spark
 
+    if path.is_dir():
+        raise InvalidArgumentError(_folder(path))
     start = _start(path)
     if start.startswith(_PICKLES) or path.suffix.lower() in _ENDINGS or start.startswith(_PACKED):
+        load = "skops.io" if path.suffix.lower() == ".skops" else "joblib"
+        before = [f"from {load} import load", "from vista_spark import compile_pipeline"]
         raise InvalidArgumentError(
             f"{path} is a pickle, or packed like one: opening it would run whatever code is in it, so this command "
-            "does not. In Python, where you trust the file:\n"
-            f"  from joblib import load; from vista_spark import compile_pipeline\n"
-            f"  compile_pipeline(load({str(path)!r})).save({path.with_suffix('.safetensors').name!r})"
+            f"does not. In Python, where you trust the file:\n{_snippet(before, f'load({str(path)!r})', path)}"
         )
     if _is_safetensors(start):
         try:
@@ -69,6 +75,31 @@ def compiled_of_file(path: Path) -> CompiledPipeline:
         return compile_pipeline(_catboost(path) if start.startswith(_CATBOOST) else read_model(path))
     except UnsupportedOperatorError as error:
         raise UnsupportedOperatorError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+
+
+def _snippet(before: Sequence[str], model: str, path: Path) -> str:
+    lines = [*before, f"compile_pipeline({model}).save({path.with_suffix('.safetensors').name!r})"]
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def _folder(path: Path) -> str:
+    """Say what to do with a folder: Spark ML saves models as such."""
+    metadata = next(iter(sorted((path / "metadata").glob("part-*"))), None)
+    if metadata is None:
+        return f"{path} is a folder; name {KINDS}"
+    kind = _SPARK_CLASS.search(metadata.read_text(errors="replace"))
+    module, name = kind.groups() if kind is not None else ("ml", "PipelineModel")
+    load = f"{name}.load({str(path)!r})"
+    before = [
+        f"from pyspark.{module} import {name}",
+        "from vista_spark import compile_pipeline, session",
+        "session()",
+    ]
+    return (
+        f"{path} is a folder as Spark ML saves a model, which only a Spark session reads. In Python:\n"
+        f"{_snippet(before, load, path)}\n"
+        f"or keep it a Spark ML model whose stages are compiled: vista_spark.replace_stages({load})"
+    )
 
 
 def _start(path: Path) -> bytes:

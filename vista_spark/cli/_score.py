@@ -63,7 +63,7 @@ def score_command(
     """Add the predictions of a model file to a table, on executors that have no training library."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - `vista --help` is not to wait for Spark
 
-    from udfs.driver import check_file_columns, check_present, is_here  # noqa: PLC0415
+    from udfs.driver import check_file_columns, check_present, file_columns, is_here  # noqa: PLC0415
     from vista_spark.compiling import CompiledPipeline, TensorPipeline  # noqa: PLC0415
     from vista_spark.files import read_table  # noqa: PLC0415
     from vista_spark.sessions import session  # noqa: PLC0415
@@ -72,18 +72,22 @@ def score_command(
         if out.exists():
             raise InvalidArgumentError(f"--out {out} is there already: name another folder, or delete it")
         compiled = CompiledPipeline(compiled_of_file(model).program, tree_strategy=tree_strategy, backend=backend)
-        reads = _reads(compiled, comma_separated(features), model)
-        stage = TensorPipeline(compiled=compiled, inputCols=reads, errors=errors, batchSize=batch_size)
+        named = comma_separated(features)
+        _check_named(compiled, named, model)
+        stage = TensorPipeline(compiled=compiled, inputCols=named, errors=errors, batchSize=batch_size)
         if errors == "null":
             stage.setErrorCol(_ERROR)
         if is_here(table, master):
-            _check_free(check_file_columns(table, reads, "--table"), compiled, errors)
+            present = file_columns(table, "--table")
+            check_file_columns(table, named or compiled.columns_in(present) or [], "--table")
+            _check_free(present, compiled, errors)
     began = time.monotonic()
     with _CONSOLE.status("starting Spark"):
         spark = session(master, conf={"spark.log.level": "ERROR"})
     rows = read_table(spark, table)
+    reads = named or compiled.columns_in(rows.columns) or []
     check_present(rows, reads, "--table")
-    scored = _plain(stage.transform(rows))
+    scored = _plain(stage.transform(_as_numbers(rows, [reads[place] for place in sorted(compiled.program.numeric)])))
     scored.write.parquet(str(out))
     written = spark.read.parquet(str(out))
     refused = F.count(_ERROR) if errors == "null" else F.lit(0)
@@ -102,8 +106,8 @@ def score_command(
     typer.echo(f"{out}: {facts['rows']:,} rows with {', '.join(_added(compiled))}{why}")
 
 
-def _reads(compiled: CompiledPipeline, named: Sequence[str] | None, model: Path) -> list[str]:
-    """Columns in the model's order.
+def _check_named(compiled: CompiledPipeline, named: Sequence[str] | None, model: Path) -> None:
+    """Hold ``--features`` to the model.
 
     Raises
     ------
@@ -115,10 +119,25 @@ def _reads(compiled: CompiledPipeline, named: Sequence[str] | None, model: Path)
         raise ColumnError(
             f"{model} takes {width} columns and does not know their names: name them in its order with --features"
         )
-    reads = list(named if named is not None else compiled.columns or ())
-    if len(reads) != width:
-        raise ColumnError(f"--features names {len(reads)} columns; {model} takes {width}")
-    return reads
+    if named is not None and len(named) != width:
+        raise ColumnError(f"--features names {len(named)} columns; {model} takes {width}")
+
+
+def _as_numbers(table: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Columns of numbers without a value, which separated values give as texts, as columns of missing numbers."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
+    from pyspark.sql.types import StringType  # noqa: PLC0415
+
+    from udfs.driver import quoted  # noqa: PLC0415
+
+    texts = [name for name in columns if isinstance(table.schema[name].dataType, StringType)]
+    if not texts:
+        return table
+    counts = table.agg(*(F.count(quoted(name)).alias(str(place)) for place, name in enumerate(texts))).collect()[0]
+    empty = {
+        name: F.col(quoted(name)).try_cast("double") for name, count in zip(texts, counts, strict=True) if not count
+    }
+    return table.withColumns(empty) if empty else table
 
 
 def _added(compiled: CompiledPipeline) -> list[str]:

@@ -20,7 +20,13 @@ _TABLE = 2
 
 
 def compile_pipeline(
-    model: Any, *, backend: str = "auto", tree_strategy: str = "auto", threads: int | None = None, example: Any = None
+    model: Any,
+    *,
+    backend: str = "auto",
+    tree_strategy: str = "auto",
+    threads: int | None = None,
+    example: Any = None,
+    rewrites: bool = True,
 ) -> CompiledPipeline:
     """Compile a fitted classical model into a tensor program that gives the same predictions.
 
@@ -33,15 +39,20 @@ def compile_pipeline(
     backend : {"auto", "eager", "inductor"}
         What runs the program. ``"eager"``: torch, operator by operator. ``"inductor"``: machine code that each node
         builds for itself, before the first table; a saved model never has any. ``"auto"``: eagerly, until such code
-        would have paid for its building.
-    tree_strategy : {"auto", "gemm", "traversal", "perfect", "bitvector"}
-        How trees run (Hummingbird, thesis section 5.4.1). ``"auto"``: by what is fastest on this machine, as a model
-        of time predicts that was fitted to it; in machine code by bit vectors.
+        would have paid for its building; a transfer always eagerly.
+    tree_strategy : {"auto", "gemm", "traversal", "perfect", "bitvector", "native"}
+        How trees run (Hummingbird, thesis section 5.4.1). ``"native"``: by machine code for all trees, which a node
+        builds once. ``"auto"``: by what is fastest on this machine, as a model of time predicts that was fitted to it;
+        in kernels by bit vectors.
     threads : int, optional
         Threads that run a table in this process; torch's number by default. A Spark task has those of its cores.
     example : array of shape (rows, columns), or pandas DataFrame, optional
         Some rows, where a model does not say how many columns it takes, or what their names are. One row will do. Of
         Spark ML, a DataFrame that the model reads, which tells vectors from numbers.
+    rewrites : bool
+        Whether the program is rewritten where it runs: selections pushed down and injected, constants folded, scalers
+        taken into linear layers and trees (thesis section 5.5.2). Default true. Of a transfer, channels of the network
+        are left out instead.
 
     Returns
     -------
@@ -52,7 +63,8 @@ def compile_pipeline(
     ------
     UnsupportedOperatorError
         A step of the model, or an option of a step, has no translation, and the message names both; or `tree_strategy`
-        or `backend` is none, or its trees would not fit into memory.
+        or `backend` is none, or its trees would not fit into memory; or the model is a transfer and `backend`
+        ``"inductor"``.
     InvalidArgumentError
         The model is not fitted, `example` has other columns than the model, or `threads` is no number above 0.
 
@@ -69,12 +81,13 @@ def compile_pipeline(
     True
     """
     model = opened(model)
-    transfer = compiled_transfer(model, example)
+    options: Any = {"tree_strategy": tree_strategy, "backend": backend, "threads": threads, "rewrites": rewrites}
+    transfer = compiled_transfer(model, example, **options)
     if transfer is not None:
         return transfer
     whole = lower_whole(model, example)
     if whole is not None:
-        return CompiledPipeline(whole, tree_strategy=tree_strategy, backend=backend, threads=threads)
+        return CompiledPipeline(whole, **options)
     width, names = _columns(model, example)
     build = Builder(width, names)
     try:
@@ -86,7 +99,7 @@ def compile_pipeline(
         raise
     if not outputs:
         raise UnsupportedOperatorError(f"{type(model).__name__} has no output that is compiled")
-    return CompiledPipeline(build.program(outputs), tree_strategy=tree_strategy, backend=backend, threads=threads)
+    return CompiledPipeline(build.program(outputs), **options)
 
 
 def _columns(model: Any, example: Any) -> tuple[int, list[str] | None]:

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from optimizer.compiling import Trees, make_plan, sparse_nodes
-from udfs.compiling import ColumnReader, Tables, from_bytes, read_numbers, to_bytes
-from vista_spark.compiling._integers import check_integers, narrows_integers, underscored
+from optimizer.compiling import Rewritten, Trees, make_plan, sparse_nodes
+from udfs.compiling import Scorer, Tables, from_bytes, read_numbers, to_bytes
+from vista_spark.compiling._integers import check_integers, narrows_integers, spelled, underscored
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import ArrayLike, NDArray
 
     from optimizer.compiling import Costs, Plan, Program
-    from udfs.compiling.torch import Engine
 
 __all__ = ["CompiledPipeline"]
 
@@ -35,6 +34,8 @@ class CompiledPipeline:
     program : Program
     tree_strategy, backend, threads
         As of :func:`compile_pipeline`.
+    rewrites : bool
+        As of :func:`compile_pipeline`. What is saved is the program as it was compiled: it is rewritten where it runs.
 
     Raises
     ------
@@ -45,10 +46,17 @@ class CompiledPipeline:
     """
 
     def __init__(
-        self, program: Program, *, tree_strategy: str = "auto", backend: str = "auto", threads: int | None = None
+        self,
+        program: Program,
+        *,
+        tree_strategy: str = "auto",
+        backend: str = "auto",
+        threads: int | None = None,
+        rewrites: bool = True,
     ) -> None:
         self.program = program
         self.tree_strategy, self.backend, self.threads = tree_strategy, backend, threads
+        self.rewrites = rewrites
         # The door: a strategy that does not fit these trees is refused now, not in a task.
         make_plan(program, tree_strategy=tree_strategy, backend=backend)
         sparse_nodes(program)
@@ -65,17 +73,42 @@ class CompiledPipeline:
         """Names of the columns that it reads, where the model was fitted on a DataFrame."""
         return self.program.columns
 
-    @cached_property
-    def plan(self) -> Plan:
-        """How the program runs: strategies of trees, engine, rows at a time, and predicted seconds.
+    def columns_in(self, names: Iterable[str]) -> list[str] | None:
+        """Name the columns of a table that it reads, in its order, or ``None`` where the model knows no names.
 
-        They follow from what trees cost on this machine, which is measured once a node: a second or two.
+        LightGBM writes spaces in names as underscores: ``mean_radius`` is ``mean radius`` of a table that has that and
+        no ``mean_radius``. A name that the table has in neither way stays as it is.
         """
-        costs = _costs() if any(isinstance(node.operator, Trees) for node in self.program.nodes) else None
-        return make_plan(self.program, tree_strategy=self.tree_strategy, backend=self.backend, costs=costs)
+        if self.columns is None:
+            return None
+        found = spelled(self.columns, names) if self._narrows is not None else {}
+        return [found.get(name, name) for name in self.columns]
+
+    @cached_property
+    def costs(self) -> Costs | None:
+        """Seconds that trees take on this machine, measured once a node; ``None`` without trees, or without torch."""
+        if not any(isinstance(node.operator, Trees) for node in self.program.nodes):
+            return None
+        try:
+            from udfs.compiling.torch import machine_costs  # noqa: PLC0415 - imports torch
+        except ImportError:
+            return None  # a driver without torch: executors have it
+        return machine_costs()
+
+    @property
+    def plan(self) -> Plan:
+        """How the program runs on a table of float64: strategies of trees, engine, rows at a time, predicted seconds.
+
+        It is the plan of the rewritten program. Strategies and seconds follow from :attr:`costs`.
+        """
+        return self._scorer.plan("float64")
+
+    def rewritten(self, dtype: str = "float64") -> Rewritten:
+        """Give the program as it runs on tables of one type, float32 or float64, and what was done to it."""
+        return self._scorer.rewritten(dtype)
 
     def explain(self) -> str:
-        """Describe operators, and how they run: ``plan.explain()``."""
+        """Describe the operators that run on a table of float64, what was rewritten, and how: ``plan.explain()``."""
         return self.plan.explain()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -194,14 +227,20 @@ class CompiledPipeline:
 
     @classmethod
     def load(
-        cls, path: str | Path, *, tree_strategy: str = "auto", backend: str = "auto", threads: int | None = None
+        cls,
+        path: str | Path,
+        *,
+        tree_strategy: str = "auto",
+        backend: str = "auto",
+        threads: int | None = None,
+        rewrites: bool = True,
     ) -> CompiledPipeline:
         """Read what :meth:`save` wrote.
 
         Parameters
         ----------
         path : str or Path
-        tree_strategy, backend, threads
+        tree_strategy, backend, threads, rewrites
             As of :func:`compile_pipeline`: how a program runs is no part of it.
 
         Raises
@@ -210,21 +249,26 @@ class CompiledPipeline:
             The file is no compiled pipeline, or has been altered.
         """
         program = from_bytes(Path(path).read_bytes())
-        return cls(program, tree_strategy=tree_strategy, backend=backend, threads=threads)
+        return cls(program, tree_strategy=tree_strategy, backend=backend, threads=threads, rewrites=rewrites)
 
-    def __reduce__(self) -> tuple[Callable[..., CompiledPipeline], tuple[bytes, str, str, int | None]]:
-        return _restored, (to_bytes(self.program), self.tree_strategy, self.backend, self.threads)
+    def __reduce__(self) -> tuple[Callable[..., CompiledPipeline], tuple[bytes, str, str, int | None, bool]]:
+        return _restored, (to_bytes(self.program), self.tree_strategy, self.backend, self.threads, self.rewrites)
 
     @cached_property
-    def _engine(self) -> Engine:
-        from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
-
-        return Engine(self.program, plan=self.plan, threads=self.threads)
+    def _scorer(self) -> Scorer:
+        return Scorer(
+            self.program,
+            self.tree_strategy,
+            backend=self.backend,
+            threads=self.threads,
+            costs=lambda: self.costs,
+            rewrites=self.rewrites,
+        )
 
     def _run(self, method: str, table: ArrayLike) -> Any:
         if method not in self.program.outputs:
             self._refuse(method)
-        answer = self._engine.run(*self._tables(table), outputs=(method,))
+        answer = self._scorer.run(*self._tables(table), outputs=(method,))
         if answer.bad.any():
             first, more = int(np.argmax(answer.bad)), int(answer.bad.sum()) - 1
             who = f"row {first} and {more:,} more have" if more else f"row {first} has"
@@ -242,10 +286,6 @@ class CompiledPipeline:
     @cached_property
     def _narrows(self) -> str | None:
         return narrows_integers(self.program)
-
-    @cached_property
-    def _reader(self) -> ColumnReader:
-        return ColumnReader(self.program)
 
     def _tables(self, table: Any) -> Tables:
         """The table as float32 or float64, its columns in the model's order, and codes of its texts."""
@@ -269,7 +309,7 @@ class CompiledPipeline:
             check_integers(rows, self._narrows)
         if rows.dtype.kind in "biuf" and not self.program.host:
             return Tables(read_numbers(rows), ())
-        return self._reader.read(list(rows.T))
+        return self._scorer.read(list(rows.T))
 
     def _chosen(self, frame: Any, names: tuple[str, ...]) -> Any:
         """The model's columns of a frame, in its order."""
@@ -285,16 +325,12 @@ class CompiledPipeline:
         numeric = not self.program.host and len(self.program.numeric) == self.program.width
         if numeric and all(kind.kind in "biuf" and hasattr(kind, "newbyteorder") for kind in frame.dtypes):
             return Tables(read_numbers(np.asarray(frame)), ())
-        return self._reader.read([np.asarray(frame.iloc[:, place]) for place in range(self.program.width)])
+        return self._scorer.read([np.asarray(frame.iloc[:, place]) for place in range(self.program.width)])
 
 
-def _costs() -> Costs | None:
-    try:
-        from udfs.compiling.torch import machine_costs  # noqa: PLC0415 - imports torch
-    except ImportError:
-        return None  # a driver without torch: executors have it
-    return machine_costs()
-
-
-def _restored(data: bytes, tree_strategy: str, backend: str = "auto", threads: int | None = None) -> CompiledPipeline:
-    return CompiledPipeline(from_bytes(data), tree_strategy=tree_strategy, backend=backend, threads=threads)
+def _restored(
+    data: bytes, tree_strategy: str, backend: str = "auto", threads: int | None = None, rewrites: bool = True
+) -> CompiledPipeline:
+    return CompiledPipeline(
+        from_bytes(data), tree_strategy=tree_strategy, backend=backend, threads=threads, rewrites=rewrites
+    )

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from vista_spark.compiling._refusals import LATER, LIMITS, REASONS
+from vista_spark.compiling._refusals import LIMITS, REASONS
 from vista_spark.compiling._registry import is_compiled
 
 __all__ = ["BEGIN", "END", "Row", "between_marks", "sklearn_rows", "spark_rows", "table"]
@@ -82,8 +82,11 @@ def between_marks(document: str) -> str:
 
 
 def _row(name: str) -> Row:
-    compiled = is_compiled(name)
-    return Row(name, compiled, LIMITS.get(name, "") if compiled else REASONS.get(name, LATER))
+    if is_compiled(name):
+        return Row(name, compiled=True, remark=LIMITS.get(name, ""))
+    if name not in REASONS:
+        raise KeyError(f"{name} has neither a parser nor a reason in vista_spark/compiling/_refusals.py")
+    return Row(name, compiled=False, remark=REASONS[name])
 
 
 if __name__ == "__main__":

@@ -63,5 +63,6 @@ def read_model(path: str | Path) -> Any:
 
         return OfXGBoost.parse(data)
     raise UnsupportedOperatorError(
-        f"{path} is no model text of LightGBM, JSON or UBJ of XGBoost, or JSON of CatBoost (format='json')"
+        f"{path} is no model text of LightGBM, JSON or UBJ of XGBoost, or JSON of CatBoost (format='json'), as "
+        "save_model writes them; a dump of trees lacks what predictions need, and an ONNX model's name ends in .onnx"
     )

@@ -10,9 +10,11 @@ from optimizer.compiling import INPUT, Finite, NarrowIntegers, Select
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from optimizer.compiling import Program
 
-__all__ = ["check_integers", "narrows_integers", "underscored"]
+__all__ = ["check_integers", "narrows_integers", "spelled", "underscored"]
 
 
 def narrows_integers(program: Program) -> str | None:
@@ -42,8 +44,19 @@ def check_integers(rows: Any, who: str) -> None:
         )
 
 
+def spelled(known: Iterable[str], there: Iterable[str]) -> dict[str, str]:
+    """Find columns of a table whose spaces the library has written as underscores: the table's names by its own.
+
+    A name that two columns could have is nobody's.
+    """
+    written: dict[str, list[str]] = {}
+    names = [name for name in there if isinstance(name, str)]
+    for name in names:
+        written.setdefault(name.replace(" ", "_"), []).append(name)
+    own = set(names)
+    return {name: written[name][0] for name in known if name not in own and len(written.get(name, ())) == 1}
+
+
 def underscored(table: Any, known: tuple[str, ...]) -> Any:
-    """Rename columns of a DataFrame whose spaces the library has written as underscores."""
-    there = set(map(str, table.columns))
-    spaced = {name: str(name).replace(" ", "_") for name in table.columns if name not in known}
-    return table.rename(columns={name: new for name, new in spaced.items() if new not in there})
+    """Rename columns of a DataFrame of pandas whose spaces the library has written as underscores."""
+    return table.rename(columns={column: name for name, column in spelled(known, table.columns).items()})

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-__all__ = ["LATER", "LIMITS", "REASONS"]
+__all__ = ["LIMITS", "REASONS"]
 
 _SOLVES = "solves a problem for each row"
 _SEES = "has results for the rows of its fit alone"
 _GRAPH = "gives a graph of its neighbours among the rows of its fit"
 _COVARIANCE = "estimates a covariance, and predicts nothing"
+_TIES = "a row whose choice of equally near rows matters is refused"
+_EDGE = "a row with a neighbour at the very edge of the radius is refused"
 _SEARCH = "searches the rows of its fit in trees that may stop early"
 
 REASONS: dict[str, str] = {
     "pyspark.BucketedRandomProjectionLSHModel": "joins rows by similarity",
-    "pyspark.CountVectorizerModel": "counts lists of words",
     "pyspark.DistributedLDAModel": "is made for the rows of its fit",
-    "pyspark.FeatureHasher": "hashes texts of any column",
-    "pyspark.HashingTF": "hashes lists of words",
-    "pyspark.IndexToString": "gives texts",
-    "pyspark.Interaction": "takes columns of several vectors",
+    "pyspark.FeatureHasher": "hashes the texts of a column by the JVM's rules for each type",
+    "pyspark.HashingTF": "gives vectors that are too long to be written with their zeros",
+    "pyspark.Interaction": "expands categories that only a column's metadata name",
     "pyspark.LDAModel": _SOLVES,
     "pyspark.LocalLDAModel": _SOLVES,
     "pyspark.MinHashLSHModel": "joins rows by similarity",
     "pyspark.NGram": "gives lists of words",
-    "pyspark.RFormulaModel": "holds a pipeline: replace_stages looks at its stages",
+    "pyspark.RFormulaModel": "holds a pipeline in the JVM that pyspark does not show",
     "pyspark.RegexTokenizer": "gives lists of words",
     "pyspark.SQLTransformer": "is a query",
     "pyspark.StopWordsRemover": "gives lists of words",
-    "pyspark.StringIndexerModel": "takes texts",
-    "pyspark.TargetEncoderModel": "takes categories",
+    "pyspark.TargetEncoderModel": "keeps its statistics in the JVM, where pyspark does not show them",
     "pyspark.Tokenizer": "gives lists of words",
-    "pyspark.Word2VecModel": "takes lists of words",
+    "pyspark.Word2VecModel": "averages vectors of words, in an order of the JVM's",
     "sklearn.AgglomerativeClustering": _SEES,
     "sklearn.ClassicalMDS": _SEES,
     "sklearn.DBSCAN": _SEES,
@@ -69,10 +68,10 @@ REASONS: dict[str, str] = {
 }
 """By the name that the registry has. A class with a parser is compiled, whatever stands here."""
 
-LATER = "is not translated yet"
-"""The reason of a class that has neither a parser nor a reason."""
-
 LIMITS: dict[str, str] = {
+    "pyspark.CountVectorizerModel": "minTF of 1, at most 65,536 words",
+    "pyspark.IndexToString": "labels that are set, of a column that a stage computes",
+    "pyspark.StringIndexerModel": "columns of texts",
     "sklearn.BaggingClassifier": "no predict_log_proba if a member has none that is compiled",
     "sklearn.BernoulliRBM": "no score_samples, which draws random numbers",
     "sklearn.CalibratedClassifierCV": "no temperature over OneVsRestClassifier",
@@ -80,8 +79,13 @@ LIMITS: dict[str, str] = {
     "sklearn.DictVectorizer": "a row with NaN is refused",
     "sklearn.FeatureAgglomeration": "means of columns",
     "sklearn.FunctionTransformer": "functions of numpy",
-    "sklearn.KNNImputer": "a row whose choice of equally near rows matters is refused",
+    "sklearn.IterativeImputer": "a row of nothing but missing values is refused",
+    "sklearn.KNNImputer": _TIES,
+    "sklearn.KNeighborsClassifier": _TIES,
+    "sklearn.KNeighborsRegressor": _TIES,
     "sklearn.MultiLabelBinarizer": "labels that are texts or whole numbers",
+    "sklearn.RadiusNeighborsClassifier": _EDGE,
+    "sklearn.RadiusNeighborsRegressor": _EDGE,
     "sklearn.TransformedTargetRegressor": "functions of numpy, and scalers",
     "sklearn.VotingClassifier": "no negative weight of votes",
 }

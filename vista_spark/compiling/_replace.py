@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import PipelineModel
 
-from optimizer.compiling import ProgramError, UnsupportedOperatorError
+from optimizer.compiling import ProgramError, UnsupportedOperatorError, sparse_nodes
 from vista_spark.compiling._compiled import CompiledPipeline
 from vista_spark.compiling._stage import TensorPipeline
-from vista_spark.compiling.sparkml import Columns, floats_of, kinds_of, lower_stage, named_program, stages_of
+from vista_spark.compiling.sparkml import Columns, known_of, lower_stage, named_program, stages_of
 
 if TYPE_CHECKING:
     from pyspark.ml import Transformer
@@ -56,7 +56,7 @@ def replace_stages(
     >>> replace_stages(PipelineModel([])).stages
     []
     """
-    known = Columns() if example is None else Columns(kinds_of(example), doubles=floats_of(example))
+    known = Columns() if example is None else known_of(example)
     stages: list[Any] = []
     run = _Run(known)
     strangers: set[str] = set()
@@ -87,7 +87,7 @@ class _Run:
         try:
             lower_stage(stage, further)
             if further.added:
-                named_program(further)
+                sparse_nodes(named_program(further))
         except (UnsupportedOperatorError, ProgramError):
             return False
         self.columns = further

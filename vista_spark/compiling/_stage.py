@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, NumericType, StringType
 from pyspark.sql.utils import is_remote
 
+from optimizer.compiling import rewrite
 from udfs.arrow import ERROR_POLICIES, RowMap, RowPolicy
 from udfs.compiling import PipelineScoring, from_bytes, to_bytes
 from udfs.driver import (
@@ -35,7 +36,7 @@ from vista_spark.errors import ColumnError, InvalidArgumentError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from optimizer.compiling import Output
+    from optimizer.compiling import Output, Program
 
 __all__ = ["TensorPipeline"]
 
@@ -69,7 +70,8 @@ class TensorPipeline(
         Column with all features: a vector, sparse or dense, or an array of numbers. Default ``"features"``. Not read
         where `inputCols` is set, or where the model knows the names of its columns.
     inputCols : list of str
-        Columns of numbers, booleans or texts in the model's order. The model's own names by default, if it has some.
+        Columns of numbers, booleans or texts in the model's order. The model's own names by default, if it has some;
+        of LightGBM's, which have underscores for spaces, those with the spaces too.
     predictionCol, probabilityCol, outputCol : str
         Columns for ``predict``, ``predict_proba`` and ``transform``. ``"prediction"``, ``"probability"`` and
         ``"output"`` by default; an empty one is left out.
@@ -223,7 +225,12 @@ class TensorPipeline(
     @property
     def _facts(self) -> dict[str, Any]:
         compiled = self.getCompiled()
-        return {"tree_strategy": compiled.tree_strategy, "backend": compiled.backend, "threads": compiled.threads}
+        return {
+            "tree_strategy": compiled.tree_strategy,
+            "backend": compiled.backend,
+            "threads": compiled.threads,
+            "rewrites": compiled.rewrites,
+        }
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         compiled = self.getCompiled()
@@ -238,7 +245,7 @@ class TensorPipeline(
         # Of replaced stages: columns under names of their own.
         given |= {name: name.removeprefix(_NAMED) for name in compiled.outputs if name.startswith(_NAMED)}
         columns = tuple((name, given[name]) for name in compiled.outputs if given.get(name))
-        reads = self._reads(dataset, compiled)
+        reads = self._reads(dataset, compiled, [name for name, _ in columns])
         reason = self.getErrorCol() if self.getErrors() == "null" else None
         added = [column for _, column in columns] + ([reason] if reason else [])
         if len(set(added)) < len(added):
@@ -250,11 +257,12 @@ class TensorPipeline(
             program=data,
             tree_strategy=compiled.tree_strategy,
             backend=compiled.backend,
-            costs=tuple(compiled.plan.costs.document().items()),
+            costs=() if compiled.costs is None else tuple(compiled.costs.document().items()),
             reads=tuple(reads),
             lists=not self._by_name(compiled),
             columns=columns,
             batch_size=self.getBatchSize(),
+            rewrites=compiled.rewrites,
         )
         rows = RowMap(scoring, tuple(dataset.columns), RowPolicy(self.getErrors(), reason))  # type: ignore[arg-type]
         widths = compiled.program.widths
@@ -266,27 +274,42 @@ class TensorPipeline(
         """Whether columns of numbers are read, not one column of lists."""
         return self.isSet(self.inputCols) or (compiled.columns is not None and not self.isSet(self.featuresCol))
 
-    def _reads(self, dataset: DataFrame, compiled: CompiledPipeline) -> dict[str, Column]:
+    def _reads(self, dataset: DataFrame, compiled: CompiledPipeline, asked: list[str]) -> dict[str, Column]:
         name = type(self).__name__
         if not self._by_name(compiled):
             if compiled.program.host:
                 column = self.getFeaturesCol()
                 raise ColumnError(f"{name}: the model reads categories, which {column!r} cannot hold: set inputCols")
             return {"table": _lists(dataset, self.getFeaturesCol(), name, compiled.program.width)}
-        named = self.getInputCols() if self.isSet(self.inputCols) else list(compiled.columns or ())
+        named = self.getInputCols() if self.isSet(self.inputCols) else compiled.columns_in(dataset.columns) or []
         if len(named) != compiled.program.width:
             raise ColumnError(f"{name}: {len(named)} inputCols for a model of {compiled.program.width} columns")
         check_present(dataset, named, name)
-        numeric, texts = compiled.program.numeric, compiled.program.categories
-        reads = {}
-        for place, column in enumerate(named):
-            if place in numeric:
-                reads[f"column {place}"] = _number(dataset, column, name)
-            elif place in texts:
-                reads[f"column {place}"] = _category(dataset, column, name, texts[place])
-            else:
-                reads[f"column {place}"] = F.lit(0.0)
-        return reads
+        program = compiled.program
+        numeric, texts = program.numeric, program.categories
+        found = {place: _number(dataset, column, name) for place, column in enumerate(named) if place in numeric}
+        found |= {
+            place: _category(dataset, column, name, texts[place])
+            for place, column in enumerate(named)
+            if place in texts and place not in numeric
+        }
+        narrow = {place for place in numeric if dataset.schema[named[place]].dataType.typeName() == "float"}
+        # A column that no result needs is not read. It has to be there all the same, and its type counts: it may make
+        # the table one of float64.
+        read = _as_run(compiled, asked, narrow)
+        wanted = read.numeric | set(read.categories)
+        empty = {place: F.lit(0.0).cast("float" if place in narrow else "double") for place in range(len(named))}
+        return {
+            f"column {place}": found[place] if place in wanted and place in found else empty[place]
+            for place in range(len(named))
+        }
+
+
+def _as_run(compiled: CompiledPipeline, asked: list[str], narrow: set[int]) -> Program:
+    """Give the program for some outputs as a worker rewrites it, for a table of which some columns are float32."""
+    program = compiled.program.only(asked) if asked else compiled.program
+    single = bool(program.numeric) and program.numeric <= narrow
+    return rewrite(program, "float32" if single else "float64").program if compiled.rewrites else program
 
 
 def _is_vector(output: Output) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
-from optimizer.compiling import Program, UnsupportedOperatorError
+from optimizer.compiling import BACKENDS, Program, UnsupportedOperatorError
 from udfs.handlers import TensorSpec, framework
 from vista_spark import roster
 from vista_spark.compiling._compiled import CompiledPipeline
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from optimizer.compiling import Costs
     from optimizer.graph import LayerGraph
     from udfs.compiling.network import JoinedModule
     from udfs.handlers import TracedModel
@@ -43,6 +46,8 @@ class CompiledTransfer(CompiledPipeline):
     decoded before it, by the code that decodes them for the transfer. Channels of the network that decide about no
     prediction are left out, with the filters that make them.
 
+    It runs eagerly, 32 images at a time, by the strategies that its plan names.
+
     Attributes
     ----------
     module : torch.nn.Module
@@ -52,17 +57,52 @@ class CompiledTransfer(CompiledPipeline):
     """
 
     def __init__(
-        self, program: Program, net: Network, feature: Feature, predictor: TransferPredictor, image: str
+        self,
+        program: Program,
+        net: Network,
+        feature: Feature,
+        predictor: TransferPredictor,
+        image: str,
+        *,
+        tree_strategy: str = "auto",
+        backend: str = "auto",
+        threads: int | None = None,
     ) -> None:
         from udfs.compiling.network import joined  # noqa: PLC0415 - imports torch
 
-        super().__init__(program)
+        if backend not in {"auto", "eager"} and backend in BACKENDS:
+            raise UnsupportedOperatorError(
+                f"backend={backend!r}: {net.card.name} and what reads its features run eagerly: leave backend out"
+            )
+        if tree_strategy == "native":
+            raise UnsupportedOperatorError(
+                "tree_strategy='native': a graph of layers has tensor operators alone: leave tree_strategy out"
+            )
+        # The module has the operators as they were compiled.
+        super().__init__(
+            program,
+            tree_strategy=tree_strategy,
+            backend="eager" if backend == "auto" else backend,
+            threads=threads,
+            rewrites=False,
+        )
         self._net, self._inputs, self._layer, self._image = net, predictor.inputs, feature.layer, image
         traced: Any = net.traced
         self.module: JoinedModule
         self.module, self.live, self.channels = joined(
-            traced, feature.layer, feature.pooling, program, self._inputs.structured_size
+            traced,
+            feature.layer,
+            feature.pooling,
+            program,
+            self._inputs.structured_size,
+            self.plan.strategies_for(_BATCH),
         )
+
+    @cached_property
+    def costs(self) -> Costs | None:
+        """As of :class:`CompiledPipeline`, on a machine without native code: no tracer sees into that."""
+        own = super().costs
+        return None if own is None else replace(own, native_call_s=math.inf)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -142,12 +182,15 @@ class CompiledTransfer(CompiledPipeline):
         images = self._decoded(list(frame[self._image]))
         numbers = self._numbers(frame, len(images))
         place = list(self.program.outputs).index(method)
+        from udfs.compiling.torch import torch_threads  # noqa: PLC0415 - imports torch
+
         wanted = [self.traced.output_layer(key) for key in (place, len(self.program.outputs))]
         parts = []
         for at in range(0, max(len(images), 1), _BATCH):
             batch = images[at : at + _BATCH], numbers[at : at + _BATCH]
             feeds: dict[str, NDArray[Any]] = dict(zip(self.graph.inputs, batch, strict=True))
-            given = self.traced.run(feeds, wanted)
+            with torch_threads(self.threads):
+                given = self.traced.run(feeds, wanted)
             refused = given[wanted[1]]
             if refused.any():
                 raise InvalidArgumentError(
@@ -184,8 +227,8 @@ class CompiledTransfer(CompiledPipeline):
         return numbers if rows else np.zeros((0, self._inputs.structured_size))
 
 
-def compiled_transfer(model: Any, example: Any = None) -> CompiledPipeline | None:
-    """Compile the best model of a feature transfer; ``None`` for any other model.
+def compiled_transfer(model: Any, example: Any = None, **options: Any) -> CompiledPipeline | None:
+    """Compile the best model of a feature transfer, with options of a compiled pipeline; ``None`` for any other model.
 
     Raises
     ------
@@ -208,7 +251,7 @@ def compiled_transfer(model: Any, example: Any = None) -> CompiledPipeline | Non
         )
     if len(stages) == 1 and inputs.image is None:
         named = inputs.structured if len(inputs.structured) == width else None
-        return CompiledPipeline(Program(program.width, named, program.nodes, program.outputs))
+        return CompiledPipeline(Program(program.width, named, program.nodes, program.outputs), **options)
     featurizer = stages[0]
     if len(stages) != _STAGES or type(featurizer).__name__ != "CNNFeaturizer":
         raise UnsupportedOperatorError(
@@ -223,4 +266,6 @@ def compiled_transfer(model: Any, example: Any = None) -> CompiledPipeline | Non
         )
     (layer,) = net.layers(featurizer.getLayers())
     feature = net.feature(layer, "", featurizer.getPooling())
-    return CompiledTransfer(program, net, feature, predictor, featurizer.getInputCol())
+    # Rewrites are of a table: in a network, channels are left out instead.
+    options.pop("rewrites", None)
+    return CompiledTransfer(program, net, feature, predictor, featurizer.getInputCol(), **options)

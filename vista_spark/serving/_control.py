@@ -113,7 +113,7 @@ class Control:
         self.epochs = 0
         self._applying = threading.Lock()
         self._wake = threading.Event()
-        self._stopped = False
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="epochs", daemon=True)
 
     def start(self, links: Callable[[], Mapping[str, Link]]) -> None:
@@ -137,7 +137,7 @@ class Control:
 
     def stop(self) -> None:
         """Follow nothing any more. A model that is being opened is not waited for."""
-        self._stopped = True
+        self._over.set()
         self._wake.set()
 
     def changed(self) -> None:
@@ -146,10 +146,10 @@ class Control:
 
     def _loop(self) -> None:
         began, before = time.monotonic(), Counter(self._router.arrived)
-        while not self._stopped:
+        while not self._over.is_set():
             changed = self._wake.wait(min(_LOOK_S, self._epoch_s))
             self._wake.clear()
-            if self._stopped:
+            if self._over.is_set():
                 return
             now = time.monotonic()
             seconds = max(now - began, 1e-3)

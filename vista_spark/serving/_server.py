@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import replace
-from numbers import Real
 from typing import TYPE_CHECKING, Literal, Self
 
+from optimizer.arguments import one_of, real, whole, whole_or_none
 from optimizer.serving import POLICIES, Backend, InfeasibleError
 from optimizer.serving import Session as PlannedSession
 from udfs.driver import encrypts, task_slots
@@ -105,13 +104,11 @@ class Server:
         driver_host: str | None = None,
         encrypt: bool | None = None,
     ) -> None:
-        for name, value, least in (("backends", backends, 1), ("threads", threads, 1), ("restarts", restarts, 0)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-                raise InvalidArgumentError(f"{name}={value!r}: a whole number from {least} on")
-        if isinstance(epoch_s, bool) or not isinstance(epoch_s, Real) or not 0 < epoch_s < math.inf:
-            raise InvalidArgumentError(f"epoch_s={epoch_s!r}: seconds, above 0")
-        if policy not in POLICIES:
-            raise InvalidArgumentError(f"policy={policy!r}: one of {', '.join(POLICIES)}")
+        whole("backends", backends)
+        whole_or_none("threads", threads)
+        whole("restarts", restarts, 0)
+        real("epoch_s", epoch_s, 0, above=True)
+        one_of("policy", policy, tuple(POLICIES))
         check_device(device)
         self._spark = spark
         self._names = tuple(f"backend-{number}" for number in range(backends))

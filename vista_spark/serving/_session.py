@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+from optimizer.arguments import real
 from optimizer.serving import BatchingProfile
 from udfs.serving import TensorSpec
 from vista_spark.errors import InvalidArgumentError
@@ -92,8 +91,7 @@ class Session:
             if not isinstance(text, str) or not text or "/" in text:
                 raise InvalidArgumentError(f"{what}={text!r}: a text without a slash")
         for what, value in (("slo_ms", self.slo_ms), ("rate", self.rate)):
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < math.inf:
-                raise InvalidArgumentError(f"{what}={value!r}: a finite number above 0")
+            real(what, value, 0, above=True)
         if self.profile is not None and not isinstance(self.profile, BatchingProfile):
             raise InvalidArgumentError(f"profile={self.profile!r}: a BatchingProfile of optimizer.serving")
         if not all(isinstance(spec, TensorSpec) for spec in self.inputs):

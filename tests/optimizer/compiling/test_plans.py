@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -90,7 +91,8 @@ def test_a_shape_counts_splits_and_what_hangs_below_the_tops() -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_forced_strategy_is_taken_in_kernels_too(strategy: str) -> None:
     plan = make_plan(program(4, 4), tree_strategy=strategy)
-    assert plan.strategies == plan.kernel_strategies == {"trees": strategy}
+    assert plan.strategies == {"trees": strategy}
+    assert plan.kernel_strategies == {"trees": "bitvector" if strategy == "native" else strategy}
     assert make_plan(program(4, 4)).kernel_strategies == {"trees": "bitvector"}
 
 
@@ -124,10 +126,16 @@ def test_costs_come_back_and_those_of_another_version_do_not() -> None:
 
 @pytest.mark.parametrize(
     ("cheap", "chosen"),
-    [("walk_s", "traversal"), ("perfect_s", "perfect"), ("strike_s", "bitvector"), ("split_s", "gemm")],
+    [
+        ("walk_s", "traversal"),
+        ("perfect_s", "perfect"),
+        ("strike_s", "bitvector"),
+        ("split_s", "gemm"),
+        ("native_split_s", "native"),
+    ],
 )
 def test_the_strategy_is_the_one_that_the_costs_predict_to_be_fastest(cheap: str, chosen: str) -> None:
-    dear = dict.fromkeys(("walk_s", "perfect_s", "strike_s", "split_s"), 1e-06)
+    dear = dict.fromkeys(("walk_s", "perfect_s", "strike_s", "split_s", "native_split_s"), 1e-06)
     plan = make_plan(program(20, 3), costs=dataclasses.replace(Costs(), **(dear | {cheap: 1e-12})))
     assert plan.strategies == {"trees": chosen}
     predicted = {
@@ -138,10 +146,21 @@ def test_the_strategy_is_the_one_that_the_costs_predict_to_be_fastest(cheap: str
 
 
 def test_few_rows_have_a_strategy_of_few_calls() -> None:
-    plan = make_plan(program(50, 5), costs=dataclasses.replace(Costs(), call_s=2e-4, mac_s=1e-9))
+    plan = make_plan(
+        program(50, 5), costs=dataclasses.replace(Costs(), call_s=2e-4, mac_s=1e-9, native_call_s=math.inf)
+    )
     assert plan.strategies_for(1) == {"trees": "gemm"}
     assert plan.strategies_for(100_000) != {"trees": "gemm"}
     assert "up to 64 rows by gemm" in plan.explain()
+
+
+def test_a_machine_without_native_code_runs_trees_in_torch() -> None:
+    without = dataclasses.replace(Costs(), native_call_s=math.inf)
+    assert Costs.of_document(without.document()) == without
+    plan, other = make_plan(program(50, 5), costs=without), make_plan(program(50, 5), costs=Costs())
+    assert (other.strategies, other.few_strategies) == ({"trees": "native"}, {"trees": "native"})
+    assert "native" not in {*plan.strategies.values(), *plan.few_strategies.values()}
+    assert plan.chunk < other.chunk
 
 
 def test_trees_that_gemm_and_perfect_trees_cannot_hold_are_walked() -> None:

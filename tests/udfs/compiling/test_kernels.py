@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import pickle
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,13 @@ torch = pytest.importorskip("torch")
 
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_selection import SelectKBest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from optimizer.compiling import Costs, UnsupportedOperatorError, make_plan, strategies_of
-from udfs.compiling import PipelineScoring, to_bytes
-from udfs.compiling.torch import Engine, ProgramModule, _ahead, _calibrate
+from udfs.compiling import PipelineScoring, Scorer, to_bytes
+from udfs.compiling.torch import Engine, ProgramModule, _ahead, _calibrate, _compiler
 from udfs.compiling.torch._kernels import LARGE, SMALL, _cut
 from vista_spark import compile_pipeline
 
@@ -45,12 +49,12 @@ def test_without_a_compiler_it_runs_eagerly_and_says_so_once(
     table, y = load_breast_cancer(return_X_y=True)
     model = RandomForestClassifier(3, max_depth=3, random_state=0).fit(table, y)
     monkeypatch.setenv("CXX", "no-such-compiler")
-    _ahead.has_compiler.cache_clear()
+    _compiler.compiler.cache_clear()
     try:
         with caplog.at_level(logging.WARNING):
             answers = [Engine(compile_pipeline(model).program, backend="inductor").run(table) for _ in range(2)]
     finally:
-        _ahead.has_compiler.cache_clear()
+        _compiler.compiler.cache_clear()
     assert [record.message for record in caplog.records if "no C++ compiler" in record.message] != []
     assert sum("no C++ compiler" in record.message for record in caplog.records) == 1
     np.testing.assert_array_equal(answers[1].outputs["predict_proba"], model.predict_proba(table))
@@ -91,8 +95,8 @@ def test_auto_builds_once_that_would_have_paid_and_keeps_what_is_faster(
     built = _Built(program, gains=gains)
     monkeypatch.setattr("udfs.compiling.torch._kernels.build", built)
     monkeypatch.setattr("udfs.compiling.torch._kernels.kept", lambda *_: None)
-    monkeypatch.setattr("udfs.compiling.torch._engine.has_compiler", lambda: True)
-    costs = Costs()
+    monkeypatch.setattr("udfs.compiling.torch._engine.compiler", lambda: "c++")
+    costs = dataclasses.replace(Costs(), native_call_s=math.inf)
     saved = make_plan(program).eager_seconds(len(table)) - make_plan(program).kernel_seconds(len(table))
     plan = make_plan(program, backend="auto", costs=dataclasses.replace(costs, build_s=2.5 * saved))
     engine = Engine(program, plan=plan, threads=1)
@@ -114,7 +118,7 @@ def test_chunks_of_kernels_come_back_in_their_order(monkeypatch: pytest.MonkeyPa
     program = compile_pipeline(model).program.only(["predict_proba"])
     monkeypatch.setattr("udfs.compiling.torch._kernels.build", _Built(program, gains=True))
     monkeypatch.setattr("udfs.compiling.torch._kernels.kept", lambda *_: None)
-    monkeypatch.setattr("udfs.compiling.torch._engine.has_compiler", lambda: True)
+    monkeypatch.setattr("udfs.compiling.torch._engine.compiler", lambda: "c++")
     given = np.resize(table, (rows, table.shape[1]))
     found = Engine(program, backend="inductor", threads=threads).run(given).outputs["predict_proba"]
     np.testing.assert_array_equal(found, model.predict_proba(given))
@@ -179,6 +183,28 @@ def test_kernels_of_more_models_give_the_bits_of_the_library(
     _built_and_kept(model, tmp_path, monkeypatch)
 
 
+@pytest.mark.extended
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler: apt-get install g++")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_kernel_of_a_rewritten_program_gives_its_bits_and_refuses_its_rows(
+    dtype: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CEREBRO_SPARK_CACHE", str(tmp_path))
+    table, y = load_breast_cancer(return_X_y=True)
+    forest = RandomForestClassifier(3, max_depth=5, random_state=0)
+    model = make_pipeline(StandardScaler(), SelectKBest(k=4), forest).fit(table, y)
+    rows = table.astype(dtype)
+    rows[5, 0] = rows[7, 20] = np.nan
+    program = compile_pipeline(model).program
+    found, truth = (Scorer(program, backend=backend) for backend in ("inductor", "eager"))
+    assert any("check moved" in one for one in found.plan(rows.dtype.name).rewrites)
+    for method in ("predict", "predict_proba"):
+        ours, theirs = found.run(rows, outputs=(method,)), truth.run(rows, outputs=(method,))
+        assert np.flatnonzero(ours.bad).tolist() == np.flatnonzero(theirs.bad).tolist() == [5, 7]
+        np.testing.assert_array_equal(ours.outputs[method][~ours.bad], theirs.outputs[method][~ours.bad])
+    assert len(list(tmp_path.glob("compiled-*/*.pt2"))) == 1
+
+
 def _built_and_kept(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CEREBRO_SPARK_CACHE", str(tmp_path))
     table, y = load_breast_cancer(return_X_y=True)
@@ -204,7 +230,7 @@ def _built_and_kept(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_worker_runs_as_the_driver_chose() -> None:
     model, table = _forest()
-    costs = dataclasses.replace(Costs(), walk_s=1.0, perfect_s=1.0, split_s=1.0, strike_s=1e-12)
+    costs = dataclasses.replace(Costs(), walk_s=1, perfect_s=1, split_s=1, native_split_s=1, strike_s=1e-12)
     scoring = PipelineScoring(
         program=to_bytes(compile_pipeline(model).program),
         tree_strategy="auto",
@@ -215,7 +241,7 @@ def test_a_worker_runs_as_the_driver_chose() -> None:
         costs=tuple(costs.document().items()),
     )
     score = pickle.loads(pickle.dumps(scoring)).open(1)  # noqa: S301 - our own
-    engine = score.args[0]
-    assert (engine.plan.backend, dict(engine.plan.strategies)) == ("auto", {"trees": "bitvector"})
+    plan = score.args[0].plan("float64")
+    assert (plan.backend, dict(plan.strategies)) == ("auto", {"trees": "bitvector"})
     batch = pa.record_batch([pa.array(table.tolist(), pa.list_(pa.float64()))], names=["table"])
     np.testing.assert_array_equal(np.array(score(batch).columns[0].to_pylist()), model.predict_proba(table))

@@ -19,16 +19,20 @@ lightgbm = pytest.importorskip("lightgbm")
 
 from sessions import CONNECT
 from sklearn.datasets import load_breast_cancer
+from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
 from vista_spark import CompiledPipeline, compile_pipeline
 from vista_spark.cli import app
+from vista_spark.cli._score import _as_numbers
 
 if TYPE_CHECKING:
     from click.testing import Result
     from numpy.typing import NDArray
+    from pyspark.sql import SparkSession
 
 COLUMNS = ["radius", "texture", "größe"]
+SPACED = ["mean radius", "texture", "große  Fläche"]
 
 
 def table() -> tuple[pd.DataFrame, NDArray[Any]]:
@@ -110,6 +114,33 @@ def test_a_file_is_never_unpickled(model: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "out.safetensors").exists()
 
 
+def test_a_folder_and_other_packages(tmp_path: Path) -> None:
+    """What cannot be read here is said in Python that can."""
+    spark, other, skops = tmp_path / "spark", tmp_path / "other", tmp_path / "model.skops"
+    (spark / "metadata").mkdir(parents=True)
+    other.mkdir()
+    skops.write_bytes(b"PK junk")
+    out = tmp_path / "out.safetensors"
+    for kind, module, name in (
+        ("org.apache.spark.ml.PipelineModel", "pyspark.ml", "PipelineModel"),
+        (
+            "org.apache.spark.ml.classification.GBTClassificationModel",
+            "pyspark.ml.classification",
+            "GBTClassificationModel",
+        ),
+        ("pyspark.ml.pipeline.PipelineModel", "pyspark.ml.pipeline", "PipelineModel"),
+    ):
+        (spark / "metadata" / "part-00000").write_text(json.dumps({"class": kind, "timestamp": 1}))
+        done = run("compile", spark, "--out", out)
+        assert done.exit_code == 2
+        assert f"from {module} import {name}\n" in done.output
+        assert f"compile_pipeline({name}.load('{spark}')).save('spark.safetensors')" in done.output
+    done = run("compile", other, "--out", out)
+    assert (done.exit_code, "is a folder; name a compiled pipeline" in done.output) == (2, True)
+    done = run("compile", skops, "--out", out)
+    assert (done.exit_code, "from skops.io import load" in done.output) == (2, True)
+
+
 @pytest.mark.parametrize("command", ["compile", "score"])
 def test_what_is_no_model_file(command: str, text: Path) -> None:
     folder = text.parent
@@ -161,15 +192,63 @@ def test_scoring_is_checked_before_spark(text: Path) -> None:
     assert "takes 40 columns and does not know their names" in done.output
 
 
+def test_names_that_lightgbm_writes_otherwise(tmp_path: Path) -> None:
+    rows, labels = table()
+    rows.columns = SPACED
+    model = lightgbm.LGBMClassifier(n_estimators=2, num_leaves=4, verbose=-1, n_jobs=1).fit(rows, labels)
+    model.booster_.save_model(tmp_path / "model.txt")
+    done = run("compile", tmp_path / "model.txt", "--out", tmp_path / "model.safetensors", "--json")
+    assert json.loads(done.output.splitlines()[-1])["columns"] == ["mean_radius", "texture", "große__Fläche"]
+    compiled = CompiledPipeline.load(tmp_path / "model.safetensors")
+    assert compiled.columns_in(["id", *reversed(SPACED)]) == SPACED
+    assert compiled.columns_in([*SPACED, "mean_radius"]) == ["mean_radius", *SPACED[1:]], "its own name comes first"
+    two = compiled.columns_in([*SPACED, "große_ Fläche"])
+    assert two == [*SPACED[:2], "große__Fläche"], "of two that could be meant, neither is"
+    np.testing.assert_array_equal(compiled.predict(rows[SPACED[::-1]]), model.booster_.predict(rows))
+    # The command looks at the header before it starts Spark.
+    (tmp_path / "table.csv").write_text(f"{','.join([*SPACED, 'error'])}\n1,2,3,4\n")
+    done = run("score", tmp_path / "model.safetensors", "--table", tmp_path / "table.csv", "--out", tmp_path / "o")
+    assert done.exit_code == 2
+    assert "columns error, which are to be added" in " ".join(done.output.split())
+    (tmp_path / "table.csv").write_text("radius,texture\n1,2\n")
+    done = run("score", tmp_path / "model.safetensors", "--table", tmp_path / "table.csv", "--out", tmp_path / "o")
+    assert done.exit_code == 2
+    assert "no column 'mean_radius'" in " ".join(done.output.split())
+
+
+def test_names_of_other_libraries_are_as_they_are() -> None:
+    rows, labels = table()
+    rows.columns = ["mean_radius", *SPACED[1:]]
+    compiled = compile_pipeline(DecisionTreeClassifier(max_depth=2).fit(rows, labels))
+    assert compiled.columns_in(SPACED) == list(rows.columns)
+
+
+@pytest.mark.extended
+def test_columns_without_a_number(spark: SparkSession) -> None:
+    """Separated values give texts where there is nothing to infer a type from."""
+    schema = "a string, `b c` string, d double, e string"
+    none = _as_numbers(spark.createDataFrame([], schema), ["a", "b c", "d"])
+    assert dict(none.dtypes) == {"a": "double", "b c": "double", "d": "double", "e": "string"}
+    some = _as_numbers(spark.createDataFrame([(None, "x", None, None)], schema), ["a", "b c", "d"])
+    assert dict(some.dtypes) == {"a": "double", "b c": "string", "d": "double", "e": "string"}
+
+
 @pytest.mark.extended
 @pytest.mark.skipif(CONNECT, reason="the command starts its own Spark")
-def test_a_table_is_scored(model: Any, text: Path) -> None:
-    rows, _ = table()
-    rows.assign(id=np.arange(len(rows))).to_parquet(text.parent / "table.parquet")
+def test_a_table_is_scored(tmp_path: Path) -> None:
+    """Separated values: columns in another order, with spaces, whole numbers, and some that are missing."""
+    rows, labels = table()
+    rows.columns = SPACED
+    rows["texture"] = rows["texture"].round()
+    model = lightgbm.LGBMClassifier(n_estimators=4, num_leaves=6, verbose=-1, n_jobs=1).fit(rows, labels)
+    model.booster_.save_model(tmp_path / "model.txt")
+    rows.loc[::7, "mean radius"] = np.nan
+    file = tmp_path / "table.csv"
+    rows[SPACED[::-1]].assign(texture=rows["texture"].astype(int), id=np.arange(len(rows))).to_csv(file, index=False)
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "vista_spark", "score", str(text), "--table", str(text.parent / "table.parquet")),
-            *("--out", str(text.parent / "scored"), "--json", "--master", "local[1]"),
+            *(sys.executable, "-m", "vista_spark", "score", str(tmp_path / "model.txt"), "--table", str(file)),
+            *("--out", str(tmp_path / "scored"), "--json", "--master", "local[1]"),
         ],
         env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
@@ -178,8 +257,8 @@ def test_a_table_is_scored(model: Any, text: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout.splitlines()[-1])
-    scored = pd.read_parquet(text.parent / "scored").sort_values("id")
+    scored = pd.read_parquet(tmp_path / "scored").sort_values("id")
     assert (facts["rows"], facts["refused"]) == (len(rows), 0)
-    assert facts["columns"] == [*COLUMNS, "id", "prediction", "error"]
+    assert facts["columns"] == [*SPACED[::-1], "id", "prediction", "error"]
     np.testing.assert_array_equal(scored["prediction"], model.booster_.predict(rows))
     assert scored["error"].isna().all()

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 from photographs import crops, encode
+from pyspark.ml.classification import RandomForestClassifier
 from real_inputs import mobilenet_v2_weights
 from sklearn.ensemble import RandomForestClassifier as SklearnForest
 from sklearn.tree import DecisionTreeClassifier as SklearnTree
 
 from optimizer.compiling import UnsupportedOperatorError
+from udfs.compiling.torch import ProgramModule
 from udfs.inference import pool
-from vista_spark import CNNFeaturizer, CompiledTransfer, TensorPipeline, compile_pipeline
+from vista_spark import (
+    CNNFeaturizer,
+    CompiledTransfer,
+    FeatureTransfer,
+    OcclusionExplainer,
+    TensorPipeline,
+    compile_pipeline,
+)
 from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.network import network
 from vista_spark.transfer._predictor import PredictorInputs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Neither says anything of the label.
 NUMBERS = ("third", "top")
@@ -93,3 +106,98 @@ def test_one_graph_gives_what_features_and_model_give(
             refuse()
     with pytest.raises(TypeError, match="best_model"):
         TensorPipeline(compiled=compiled)
+
+
+def test_options_are_obeyed_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(0).random((40, 2 + 512))
+    model = SklearnTree(max_depth=4).fit(rows, rows[:, 5] > rows[:, 100])
+    program = compile_pipeline(model).program
+    inputs = PredictorInputs(structured=NUMBERS, structured_size=2, image="image", image_size=512)
+    monkeypatch.setattr("vista_spark.compiling._transfer.lower_whole", lambda *_: program)
+    ways: list[list[str]] = []
+    monkeypatch.setattr(
+        "udfs.compiling.network._joined.ProgramModule",
+        lambda program, by: (ways.append(list(by.values())), ProgramModule(program, by))[1],
+    )
+    featurizer = CNNFeaturizer(model="squeezenet1_1", layers=["fire9"], pooling="mean", imageSize=32)
+    best = Best(featurizer, TransferPredictor(model, inputs))
+    compiled = compile_pipeline(best, tree_strategy="bitvector", threads=1)
+    assert ways == [["bitvector"]], "what runs is what the plan says"
+    compile_pipeline(best)
+    assert ways[-1] != ["native"], "no tracer sees into native code"
+    assert "runs by bitvector" in compiled.explain()
+    assert "engine eager (backend='eager')" in compiled.explain()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        seen: list[int] = []
+        run = compiled.traced.run
+        monkeypatch.setattr(
+            type(compiled.traced), "run", lambda _, *given: (seen.append(torch.get_num_threads()), run(*given))[1]
+        )
+        picture = encode(next(crops(1, side=64))[3])
+        compiled.predict(pd.DataFrame({"third": [1.0], "top": [2.0], "image": [picture]}))
+        assert (seen, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(threads)
+    for wrong, why in (
+        ({"backend": "inductor"}, "backend='inductor': squeezenet1_1"),
+        ({"backend": "tvm"}, "backend='tvm' is none of"),
+        ({"tree_strategy": "fast"}, "tree_strategy='fast' is none of"),
+        ({"tree_strategy": "native"}, "tree_strategy='native': a graph of layers has tensor operators alone"),
+    ):
+        with pytest.raises(UnsupportedOperatorError, match=why):
+            compile_pipeline(best, **wrong)
+    with pytest.raises(InvalidArgumentError, match="threads=0"):
+        compile_pipeline(best, threads=0)
+
+
+@pytest.mark.extended
+def test_the_best_model_of_a_transfer_on_spark(spark: SparkSession) -> None:
+    """From encoded images and numbers to predictions, as ``best_model`` gives them; and a heat map of one of them."""
+    rows = [
+        (number, float(label), float(left), float(top), encode(picture))
+        for number, (label, left, top, picture) in enumerate(crops(32, side=64))
+    ]
+    whole = spark.createDataFrame(rows, "id long, label double, left double, top double, image binary")
+    result = FeatureTransfer(
+        model="mobilenet_v2",
+        weights=mobilenet_v2_weights(),
+        layers=("block17",),
+        downstream=RandomForestClassifier(numTrees=5, maxDepth=3, seed=1),
+        test_fraction=0.3,
+        image_size=SIZE,
+        experiment=None,
+        progress=False,
+        seed=4,
+    ).run(whole.drop("image"), whole.select("id", "image"), feature_columns=["left", "top"])
+    best = result.best_model
+    assert [type(stage).__name__ for stage in best.stages] == ["CNNFeaturizer", "TransferPredictor"]
+    columns = ("prediction", "probability", "rawPrediction")
+    truth = best.transform(whole).orderBy("id").select(*columns).toPandas()
+    table = whole.orderBy("id").toPandas()
+    compiled = compile_pipeline(best)
+    assert isinstance(compiled, CompiledTransfer)
+    assert compiled.columns == ("image", "left", "top")
+    assert 0 < compiled.live < compiled.channels
+    np.testing.assert_array_equal(compiled.predict(table), truth["prediction"])
+    probability = np.stack([one.toArray() for one in truth["probability"]])
+    np.testing.assert_allclose(compiled.predict_proba(table), probability, atol=1e-6)
+    assert len(np.unique(probability.round(3), axis=0)) > 4, "a constant would pass"
+    for strategy in ("gemm", "bitvector"):
+        forced = compile_pipeline(best, tree_strategy=strategy, threads=1)
+        np.testing.assert_array_equal(forced.predict_proba(table), compiled.predict_proba(table))
+
+    probabilities, one = compiled.predict_proba(table.iloc[1:2])[0], whole.where("id = 1")
+    card = compiled.card(table.iloc[1])
+    maps = {}
+    for mode in ("exact", "naive"):
+        explainer = OcclusionExplainer(model=card, mode=mode, patchSize=24, stride=24)
+        row = explainer.fit(one).transform(one).first()
+        assert row is not None
+        maps[mode] = row["heat_map"].toArray()
+        assert row["explanation"]["predicted"] == probabilities.argmax()
+        # A probability already: a softmax of it would be another number.
+        assert row["explanation"]["probability"] == pytest.approx(probabilities.max(), abs=1e-5)
+    assert maps["exact"].shape == (16,)
+    np.testing.assert_allclose(maps["exact"], maps["naive"], atol=1e-5)

@@ -16,6 +16,9 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomTreesEmbedding,
 )
+from sklearn.feature_selection import SelectKBest, VarianceThreshold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from tree_agreement import agree, holes, near_thresholds, strange
 
@@ -113,3 +116,35 @@ def test_isolation(contamination: Any) -> None:
 def test_leaves_as_features() -> None:
     model = RandomTreesEmbedding(6, max_depth=3, sparse_output=False, random_state=0).fit(TABLE)
     agree(model, near_thresholds(compile_pipeline(model), TABLE), strategies=STRATEGIES)
+
+
+@pytest.mark.parametrize("kind", [GradientBoostingClassifier, GradientBoostingRegressor])
+def test_boosting_has_leaves_for_rows_that_it_does_not_predict(kind: Any) -> None:
+    """Its trees take NaN; its other methods do not. Nor do they inside a pipeline."""
+    model = kind(n_estimators=4, max_depth=3, random_state=0).fit(TABLE, SPECIES)
+    compiled = compile_pipeline(model)
+    np.testing.assert_array_equal(compiled.apply(MISSING), model.apply(MISSING))
+    np.testing.assert_array_equal(compiled.predict(TABLE), model.predict(TABLE))
+    for method in set(compiled.outputs) - {"apply"}:
+        for predict in (getattr(model, method), getattr(compiled, method)):
+            with pytest.raises(ValueError, match="NaN"):
+                predict(MISSING)
+    great = np.where(np.isnan(MISSING), np.inf, MISSING)
+    for apply in (model.apply, compiled.apply):
+        with pytest.raises(ValueError, match="infinity"):
+            apply(great)
+    inside = compile_pipeline(make_pipeline(StandardScaler(), kind(n_estimators=2, random_state=0)).fit(TABLE, SPECIES))
+    with pytest.raises(InvalidArgumentError, match="NaN or an infinity in float32, which GradientBoosting"):
+        inside.predict(MISSING)
+
+
+def test_a_selector_that_takes_nan_takes_infinities() -> None:
+    table = np.concatenate([MISSING, np.full((1, 4), np.inf), np.full((1, 4), -1e300)])
+    model = VarianceThreshold(2.0).fit(TABLE)
+    assert 0 < model.get_support().sum() < 4
+    for rows in (table, np.float32(MISSING)):
+        np.testing.assert_array_equal(compile_pipeline(model).transform(rows), model.transform(rows))
+    best = SelectKBest(k=2).fit(TABLE, SPECIES)
+    for transform in (best.transform, compile_pipeline(best).transform):
+        with pytest.raises(ValueError, match="NaN"):
+            transform(table)

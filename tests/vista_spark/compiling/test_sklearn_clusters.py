@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from sklearn.cluster import AffinityPropagation, Birch, BisectingKMeans, KMeans, MeanShift, MiniBatchKMeans
 from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from optimizer.compiling import UnsupportedOperatorError
 from tests.support.agreement import agree
@@ -65,6 +67,14 @@ def test_what_predicts_nothing_is_refused() -> None:
     model = AffinityPropagation(affinity="precomputed", random_state=0).fit(-np.abs(table @ table.T))
     with pytest.raises(UnsupportedOperatorError, match="AffinityPropagation with no centres"):
         compile_pipeline(model)
+
+
+@pytest.mark.filterwarnings("ignore:Affinity propagation did not converge")
+def test_centres_that_are_sparse() -> None:
+    table = np.round(load_iris().data)
+    model = make_pipeline(OneHotEncoder(), AffinityPropagation(random_state=0)).fit(table)
+    assert hasattr(model[-1].cluster_centers_, "toarray")
+    np.testing.assert_array_equal(compile_pipeline(model).predict(table), model.predict(table))
 
 
 def test_bisections_beyond_all_floats() -> None:

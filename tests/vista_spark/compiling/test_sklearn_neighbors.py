@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:One or more samples have no neig
 def sure(model: Any, table: np.ndarray[Any, Any], *, least: float, near: float = 1e-6) -> None:
     """Compare the rows that are not refused, of which there must be a part."""
     compiled = compile_pipeline(model)
-    good = ~compiled._engine.run(table).bad
+    good = ~compiled._scorer.run(table).bad
     assert good.mean() >= least
     for method in METHODS:
         if method in compiled.outputs and good.any():

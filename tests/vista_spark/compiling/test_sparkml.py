@@ -15,7 +15,9 @@ from pyspark.ml import regression as R  # noqa: N812
 from pyspark.ml.linalg import Vectors
 from sessions import CONNECT, pytest_on_connect
 
+from optimizer.compiling import UnsupportedOperatorError
 from vista_spark import TensorPipeline, compile_pipeline, replace_stages
+from vista_spark.compiling.sparkml import _saved
 
 if TYPE_CHECKING:
     from pyspark.ml import Transformer
@@ -346,6 +348,102 @@ def test_stages_that_do_not_compile_are_kept(table: DataFrame) -> None:
     truth, ours = model.transform(texts).toPandas(), replaced.transform(texts).toPandas()
     assert list(ours.columns) == list(truth.columns)
     np.testing.assert_array_equal(ours["prediction"], truth["prediction"])
+
+
+@pytest.mark.extended
+def test_a_stage_of_each_kind_becomes_one_program(spark: SparkSession, table: DataFrame) -> None:
+    """Texts, buckets, categories, a scaler, products, trees and names of classes."""
+    texts = table.selectExpr("*", "element_at(array('low', 'Low', 'l\u00f6w', ' '), int(kind) + 1) as said")
+    classes = F.StringIndexer(inputCol="said", outputCol="label").fit(texts)
+    stages = [
+        F.StringIndexer(inputCols=["said"], outputCols=["said_at"], handleInvalid="keep"),
+        F.Bucketizer(splits=[-float("inf"), -0.5, 0.0, float("inf")], inputCol="a", outputCol="bucket"),
+        F.OneHotEncoder(inputCols=["bucket", "said_at"], outputCols=["marks", "said_marks"]),
+        F.VectorAssembler(inputCols=["marks", "said_marks", "b"], outputCol="put"),
+        F.StandardScaler(inputCol="put", outputCol="scaled", withMean=True),
+        F.Normalizer(inputCol="scaled", outputCol="unit", p=3.0),
+        C.RandomForestClassifier(featuresCol="unit", labelCol="three", numTrees=3, maxDepth=3, seed=1),
+        F.IndexToString(inputCol="prediction", outputCol="named", labels=["no", "perhaps", "y\u00e9s"]),
+    ]
+    model = Pipeline(stages=stages).fit(texts)
+    rows = [(0.1, 0.2, one) for one in ("low", "LOW", "low ", "lo\u0308w", "", None)]
+    unseen = spark.createDataFrame(rows, "a double, b double, said string").coalesce(1)
+    data = texts.select("a", "b", "said").union(unseen)
+    replaced = replace_stages(model)
+    assert [type(stage).__name__ for stage in replaced.stages] == ["TensorPipeline"]
+    truth, ours = model.transform(data).toPandas(), replaced.transform(data).toPandas()
+    assert list(ours.columns) == list(truth.columns)
+    for name in ("said_at", "bucket", "prediction", "named"):
+        assert ours[name].tolist() == truth[name].tolist(), name
+    np.testing.assert_allclose(vectors_of(ours["probability"]), vectors_of(truth["probability"]), rtol=1e-6)
+    frame = data.toPandas()
+    assert compile_pipeline(model).predict(frame).tolist() == truth["named"].tolist()
+    # With handleInvalid="error" and "skip".
+    strict, loose = classes, classes.copy().setHandleInvalid("skip")
+    assert replace_stages(loose).transform(unseen).toPandas()["label"].tolist() == (
+        loose.transform(unseen).toPandas()["label"].tolist()
+    )
+    with pytest.raises(Exception, match="a category that StringIndexerModel does not know"):
+        replace_stages(strict).transform(unseen).collect()
+
+
+@pytest.mark.extended
+def test_words_are_counted_behind_a_tokeniser_that_is_kept(spark: SparkSession) -> None:
+    texts = ["the fox saw the Fox", "a lazy dog", "quick  quick fox", "", "l\u00f6we und katze", "dog dog dog fox"]
+    rows = [(text, float(number % 2)) for number, text in enumerate(texts * 3)]
+    data = spark.createDataFrame(rows, "text string, label double").coalesce(1)
+    stages = [
+        F.Tokenizer(inputCol="text", outputCol="words"),
+        F.CountVectorizer(inputCol="words", outputCol="counts", vocabSize=6, minDF=1.0),
+        F.IDF(inputCol="counts", outputCol="weighted"),
+        C.LogisticRegression(featuresCol="weighted", maxIter=3),
+    ]
+    model = Pipeline(stages=stages).fit(data)
+    replaced = replace_stages(model)
+    assert [type(stage).__name__ for stage in replaced.stages] == ["Tokenizer", "TensorPipeline"]
+    unseen = data.select("text").union(spark.createDataFrame([("no such word",), ("FOX fox\tfox",)], "text string"))
+    truth, ours = model.transform(unseen).toPandas(), replaced.transform(unseen).toPandas()
+    assert list(ours.columns) == list(truth.columns)
+    np.testing.assert_array_equal(vectors_of(ours["counts"]), vectors_of(truth["counts"]))
+    np.testing.assert_array_equal(vectors_of(ours["weighted"]), vectors_of(truth["weighted"]))
+    assert ours["prediction"].tolist() == truth["prediction"].tolist()
+    # Words that are null, and no list at all.
+    once = model.stages[1].copy().setBinary(True)
+    lists = spark.createDataFrame([(["fox", None, "fox", "dog"],), ([],)], "words array<string>").coalesce(1)
+    (alone,) = replace_stages(once).stages
+    np.testing.assert_array_equal(
+        vectors_of(alone.transform(lists).toPandas()["counts"]), vectors_of(once.transform(lists).toPandas()["counts"])
+    )
+    nothing = spark.createDataFrame([(None,)], "words array<string>")
+    with pytest.raises(Exception, match="no list of words"):
+        replace_stages(once).transform(nothing).collect()
+    with pytest.raises(Exception, match=r"NullPointerException|FAILED_EXECUTE_UDF|Failed to execute"):
+        once.transform(nothing).collect()
+    with pytest.raises(UnsupportedOperatorError, match=r"CountVectorizerModel with minTF=0\.5"):
+        compile_pipeline(once.copy().setMinTF(0.5))
+
+
+def test_labels_that_may_be_numbers_are_kept(table: DataFrame) -> None:
+    model = F.StringIndexer(inputCol="kind", outputCol="at").fit(table)
+    assert replace_stages(model).stages == [model]
+    assert replace_stages(model, example=table).stages == [model]
+    marks = table.selectExpr("string(int(kind)) as kind")
+    again = F.StringIndexer(inputCol="kind", outputCol="at").fit(marks)
+    assert replace_stages(again).stages == [again]
+    assert [type(stage).__name__ for stage in replace_stages(again, example=marks).stages] == ["TensorPipeline"]
+
+
+def test_a_folder_that_only_spark_reaches_is_removed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "saved"
+    (folder / "data").mkdir(parents=True)
+    (folder / "data" / "part").write_text("trees")
+    monkeypatch.setattr(_saved.shutil, "rmtree", lambda *_, **__: pytest.fail("it is not on this machine"))
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(Path, "exists", lambda _: False)
+        _saved._remove(spark, folder)
+    assert not folder.exists()
 
 
 @pytest.mark.slow

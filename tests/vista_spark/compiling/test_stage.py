@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from pyspark.ml.linalg import Vectors
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from sklearn.datasets import load_iris
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -58,6 +59,24 @@ def test_vectors_sparse_and_dense_and_arrays(spark: SparkSession, iris: pd.DataF
         found = stage.transform(df).orderBy("id").toPandas()
         assert found["prediction"].tolist() == expected
         assert "probability" not in found.columns
+
+
+def test_columns_that_no_tree_looks_at_are_not_read(spark: SparkSession, iris: pd.DataFrame) -> None:
+    """They have to be there all the same, as numbers: the table of the model has them."""
+    model = HistGradientBoostingClassifier(max_iter=1, max_leaf_nodes=2).fit(iris[NAMES], iris["target"] == 2)
+    compiled = compile_pipeline(model)
+    wanted = compiled.rewritten().program.numeric
+    stage, df = TensorPipeline(compiled=compiled), spark.createDataFrame(iris[NAMES])
+    reads = stage._reads(df, compiled, ["predict"])
+    assert {place for place, name in enumerate(NAMES) if name in str(reads[f"column {place}"])} == wanted
+    assert len(wanted) == 1
+    found = stage.transform(df).toPandas()
+    assert found["prediction"].tolist() == model.predict(iris[NAMES]).astype(float).tolist()
+    unread = NAMES[min(set(range(4)) - wanted)]
+    with pytest.raises(ColumnError, match="sepal"):
+        stage.transform(df.drop(unread))
+    with pytest.raises(ColumnError, match="takes numbers"):
+        stage.transform(df.withColumn(unread, F.lit("text")))
 
 
 def test_several_outputs_are_a_vector_or_texts(spark: SparkSession, iris: pd.DataFrame) -> None:

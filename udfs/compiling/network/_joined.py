@@ -16,6 +16,8 @@ from udfs.handlers.torch import FRAMEWORK, TorchModel
 from udfs.inference import feature_length
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
     from torch import fx
 
@@ -92,10 +94,10 @@ class OneRow(nn.Module):
 class _Results(nn.Module):
     """The results of a program in a tuple, and last which rows it refuses."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, strategies: Mapping[str, str]) -> None:
         super().__init__()
         self.methods = tuple(program.outputs)
-        self.program = ProgramModule(program, strategies_of(program)).eval()
+        self.program = ProgramModule(program, strategies).eval()
 
     def forward(self, table: torch.Tensor) -> tuple[torch.Tensor, ...]:
         results, bad = self.program(table)
@@ -125,7 +127,12 @@ class _Pool(nn.Module):
 
 
 def joined(
-    network: TorchModel, layer: str, pooling: Pooling, program: Program, structured: int
+    network: TorchModel,
+    layer: str,
+    pooling: Pooling,
+    program: Program,
+    structured: int,
+    strategies: Mapping[str, str] | None = None,
 ) -> tuple[JoinedModule, int, int]:
     """Join a network, up to a layer, with the program that reads the layer's features behind some numbers.
 
@@ -141,6 +148,8 @@ def joined(
     program : Program
         Reads a table of float64: `structured` numbers, then the features.
     structured : int
+    strategies : mapping of str to str, optional
+        For each node of trees, one of ``optimizer.compiling.STRATEGIES``; by default, what suits their depth.
 
     Returns
     -------
@@ -159,7 +168,8 @@ def joined(
     place[kept] = np.arange(len(kept))
     features = np.where(place[:, None] < 0, len(kept) * cells, place[:, None] * cells + np.arange(cells))
     places = np.concatenate([np.arange(structured), structured + features.reshape(-1)])
-    results = FRAMEWORK.trace(_Results(program).eval(), [TensorSpec((program.width,), "float64")])
+    ways = strategies_of(program) if strategies is None else strategies
+    results = FRAMEWORK.trace(_Results(program, ways).eval(), [TensorSpec((program.width,), "float64")])
     assert isinstance(results, TorchModel)  # noqa: S101 - of this framework
     slim = _narrowed(network.up_to(layer), kept, network)
     whole = JoinedModule(slim, _Pool(pooling, shape), results.branch(results.graph.inputs), places)

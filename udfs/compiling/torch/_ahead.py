@@ -10,23 +10,34 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import threading
 import time
 import timeit
 import warnings
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
-from optimizer.compiling import Trees, UnsupportedOperatorError, make_plan
+from optimizer.compiling import (
+    INPUT,
+    Finite,
+    NarrowIntegers,
+    Select,
+    Trees,
+    UnsupportedOperatorError,
+    Within,
+    make_plan,
+)
+from udfs.compiling.torch._compiler import own_folder
 from udfs.compiling.torch._program import RULES, ProgramModule
+from udfs.compiling.torch._threads import torch_threads
 from udfs.compiling.torch._trees import TreesModule
-from udfs.node import node_folder, written_once
+from udfs.node import written_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,10 +46,9 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Program
 
-__all__ = ["Busy", "Kept", "Kernel", "build", "has_compiler", "kept", "learned"]
+__all__ = ["Busy", "Kept", "Kernel", "build", "kept", "learned"]
 
 _LOGGER = logging.getLogger(__name__)
-_COMPILERS = ("g++", "clang++", "c++")
 _TOLERANCE = 1e-12
 _HOSTILE = 0.1
 _ONE_BUILD = threading.Lock()
@@ -46,16 +56,6 @@ _ONE_BUILD = threading.Lock()
 
 class Busy(Exception):  # noqa: N818 - not a failure
     """Another process of this node builds the same kernel."""
-
-
-@cache
-def has_compiler() -> bool:
-    """Whether this node has a C++ compiler. Says so once where it has none."""
-    named = os.environ.get("CXX")
-    found = any(shutil.which(name) for name in ([named] if named else _COMPILERS))
-    if not found:
-        _LOGGER.warning("no C++ compiler on this node (CXX, %s): programs run eagerly", ", ".join(_COMPILERS))
-    return found
 
 
 class Kernel:
@@ -160,7 +160,7 @@ def build(
 def learned() -> list[tuple[float, float]]:
     """Of each kernel of this node: seconds that it takes over those of a typical machine, and seconds to build it."""
     known = []
-    for path in _folder().glob("*.json"):
+    for path in own_folder().glob("*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             facts = json.loads(path.read_text())
             known.append((float(facts["ratio"]), float(facts["build_s"])))
@@ -207,26 +207,27 @@ def _check(kernel: Kernel, module: torch.nn.Module, sample: torch.Tensor) -> Non
 
 
 def _seconds(run: Callable[[torch.Tensor], Any], sample: torch.Tensor) -> float:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.inference_mode():
-            # Of this thread: what else the machine does is not measured.
-            return max(min(timeit.repeat(lambda: run(sample), timer=time.thread_time, number=1, repeat=5)), 1e-7)
-    finally:
-        torch.set_num_threads(threads)
+    with torch_threads(1), torch.inference_mode():
+        # Of this thread: what else the machine does is not measured.
+        return max(min(timeit.repeat(lambda: run(sample), timer=time.thread_time, number=1, repeat=5)), 1e-7)
 
 
 def _samples(program: Program, rows: int, dtype: torch.dtype) -> list[torch.Tensor]:
     """Numbers at the thresholds and beside them, then with those that hurt; columns contiguous."""
     draw = np.random.default_rng(0)
     table = draw.normal(size=(rows, program.width))
+    places = {INPUT: np.arange(program.width)}  # columns of the input, for tables of some of them as they are
     for node in program.nodes:
-        if isinstance(node.operator, Trees) and node.operator.features == program.width:
-            for column in range(program.width):
+        known = places.get(node.inputs[0]) if node.inputs else None
+        if known is not None and isinstance(node.operator, Select):
+            places[node.name] = known[node.operator.columns]
+        elif known is not None and isinstance(node.operator, Finite | NarrowIntegers | Within):
+            places[node.name] = known
+        elif known is not None and isinstance(node.operator, Trees):
+            for column, place in enumerate(known):
                 own = node.operator.threshold[(node.operator.feature == column) & np.isfinite(node.operator.threshold)]
                 if len(own):
-                    table[:, column] = draw.choice(own, rows) + draw.choice([0.0, 1e-3, -1e-3], rows)
+                    table[:, place] = draw.choice(own, rows) + draw.choice([0.0, 1e-3, -1e-3], rows)
     hostile = np.where(draw.random(table.shape) < _HOSTILE, draw.choice([np.nan, np.inf, -np.inf, 1e39, -0.0]), table)
     return [_of_rows(one, rows, dtype) for one in (table, hostile)]
 
@@ -241,19 +242,14 @@ def _of_rows(table: NDArray[Any], rows: int, dtype: torch.dtype) -> torch.Tensor
 def _path(program: Program, strategies: Mapping[str, str], rows: int, dtype: torch.dtype) -> Path:
     ways = " ".join(f"{node}={way}" for node, way in sorted(strategies.items()))
     what = f"{program.digest} {ways} {rows} {dtype} {_here()}"
-    return _folder() / f"{hashlib.sha256(what.encode()).hexdigest()}.pt2"
-
-
-def _folder() -> Path:
-    folder = node_folder(f"compiled-{os.getuid()}")
-    folder.chmod(0o700)
-    return folder
+    return own_folder() / f"{hashlib.sha256(what.encode()).hexdigest()}.pt2"
 
 
 @cache
 def _here() -> str:
     """What else decides about the code: torch, the processor, and the modules that wrote it."""
-    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    own = sorted(files(__package__).iterdir(), key=lambda one: one.name)
+    sources = b"".join(one.read_bytes() for one in own if one.name.endswith(".py"))
     return f"{torch.__version__} {torch.backends.cpu.get_cpu_capability()} {hashlib.sha256(sources).hexdigest()}"
 
 

@@ -8,7 +8,6 @@ top, and what hangs below is walked level by level.
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,26 +15,19 @@ import torch
 
 from udfs.compiling.torch._layout import laid_out
 from udfs.compiling.torch._numbers import tensor_of
+from udfs.compiling.torch._tops import BITS, LAST_RANK, below_tops, heights, ranks_of, rounded_down, top_of
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from numpy.typing import NDArray
 
     from optimizer.compiling import Trees
+    from udfs.compiling.torch._tops import Top
 
 __all__ = ["BitVectors"]
 
-_BITS = 32
 # Trees are bucketed by the splits of their tops: a bucket is a loop of its own, which takes time to compile.
-_BUCKETS = (8, 16, 24, _BITS)
+_BUCKETS = (8, 16, 24, BITS)
 _FLOAT_EXPONENT, _EXPONENT_MASK, _EXPONENT_BIAS = 23, 255, 127
-_LAST_RANK = np.iinfo(np.int32).max
-
-
-class _Top(NamedTuple):
-    splits: list[tuple[int, int, int]]  # a node, and the range of exits on its left
-    exits: list[int]
 
 
 class _Nodes(NamedTuple):
@@ -69,17 +61,17 @@ class BitVectors(torch.nn.Module):
     def __init__(self, trees: Trees, columns: NDArray[np.int64]) -> None:
         super().__init__()
         self.missing, self.ranked = trees.missing, trees.threshold.dtype == np.float64
-        height = _heights(trees)
-        tops = [_top_of(trees, int(root), height) for root in trees.root]
+        height = heights(trees)
+        tops = [top_of(trees, int(root), height) for root in trees.root]
         bucket = [min(size for size in _BUCKETS if len(top.splits) <= size) for top in tops]
         below = [int(height[top.exits].max()) for top in tops]
         # Trees of few splits that are cut (a chain) are walked: they may not lengthen the walks of the others.
         keys = sorted({(size, steps > 0) for size, steps in zip(bucket, below, strict=True)})
-        order = _below(trees, tops)
+        order = below_tops(trees, tops)
         place = np.zeros(len(trees.left), np.int64)
         place[order] = np.arange(len(order))
-        cuts, ranks = _ranks(trees, columns)
-        table = _Nodes(columns.astype(np.int32), _rounded_down(trees.threshold), ranks)
+        cuts, ranks = ranks_of(trees, columns)
+        table = _Nodes(columns.astype(np.int32), rounded_down(trees.threshold), ranks)
         members: list[int] = []
         self.groups: list[tuple[int, int, int]] = []
         for number, key in enumerate(keys):
@@ -92,7 +84,7 @@ class BitVectors(torch.nn.Module):
         self.sorted = members == sorted(members)
         self.register_buffer("order", tensor_of(np.argsort(np.asarray(members, np.int64))))
         for name, array in {
-            "cuts": cuts,
+            "cuts": _side_by_side(cuts),
             "node": order.astype(np.int32),
             "walk_feature": table.column[order],
             "walk_child": place[trees.left[order]].astype(np.int32),
@@ -101,7 +93,7 @@ class BitVectors(torch.nn.Module):
         }.items():
             self.register_buffer(name, tensor_of(array))
 
-    def _enter(self, number: int, table: _Nodes, tops: list[_Top], place: NDArray[np.int64] | None) -> None:
+    def _enter(self, number: int, table: _Nodes, tops: list[Top], place: NDArray[np.int64] | None) -> None:
         splits, exits = max(len(top.splits) for top in tops), max(len(top.exits) for top in tops)
         shape = (splits, len(tops))
         # A split that only fills up strikes nothing out.
@@ -115,8 +107,8 @@ class BitVectors(torch.nn.Module):
         arrays = {
             "feature": np.where(node < 0, 0, table.column[node]).astype(np.int32),
             "threshold": np.where(node < 0, np.float32(np.inf), table.threshold[node]),
-            "rank": np.where(node < 0, _LAST_RANK, table.rank[node]).astype(np.int32),
-            "mask": (mask & (2**_BITS - 1)).astype(np.uint32).view(np.int32),
+            "rank": np.where(node < 0, LAST_RANK, table.rank[node]).astype(np.int32),
+            "mask": (mask & (2**BITS - 1)).astype(np.uint32).view(np.int32),
             "exit": ends.reshape(-1),
             "first": (np.arange(len(tops)) * exits).astype(np.int32)[:, None],
         }
@@ -169,73 +161,9 @@ def _take(table: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.embedding(at, table[:, None]).squeeze(-1)
 
 
-def _heights(trees: Trees) -> NDArray[np.int64]:
-    """Splits on the longest path below each node."""
-    height = np.zeros(len(trees.left), np.int64)
-    level, levels = trees.root.astype(np.int64), []
-    while len(level):
-        inner = level[trees.left[level] != level]
-        levels.append(inner)
-        level = np.concatenate([trees.left[inner], trees.right[inner]]).astype(np.int64)
-    for inner in reversed(levels):
-        height[inner] = 1 + np.maximum(height[trees.left[inner]], height[trees.right[inner]])
-    return height
-
-
-def _top_of(trees: Trees, root: int, height: NDArray[np.int64]) -> _Top:
-    """Cut a tree so that no more exits remain than a word has bits, and what hangs below is as flat as can be."""
-    inner: set[int] = set()
-    waiting = [(-int(height[root]), 0, root)]
-    pushed = 1
-    while len(inner) < _BITS - 1 and waiting[0][0]:
-        at = heapq.heappop(waiting)[2]
-        inner.add(at)
-        for child in (int(trees.left[at]), int(trees.right[at])):
-            heapq.heappush(waiting, (-int(height[child]), pushed, child))
-            pushed += 1
-    splits: list[tuple[int, int, int]] = []
-    exits: list[int] = []
-    # In order: what is left of a split has the exits between those before it and those now.
-    stack: list[tuple[int, int]] = [(root, -1)]
-    while stack:
-        at, first = stack.pop()
-        if first >= 0:
-            splits.append((at, first, len(exits)))
-        elif at in inner:
-            stack += [(int(trees.right[at]), -1), (at, len(exits)), (int(trees.left[at]), -1)]
-        else:
-            exits.append(at)
-    return _Top(splits, exits)
-
-
-def _below(trees: Trees, tops: list[_Top]) -> NDArray[np.int64]:
-    """Nodes from the exits down, level by level, siblings side by side: one table has both children."""
-    level = np.concatenate([top.exits for top in tops] or [[]]).astype(np.int64)
-    levels = [level]
-    while len(level):
-        inner = level[trees.left[level] != level]
-        level = np.stack([trees.left[inner], trees.right[inner]], axis=1).reshape(-1).astype(np.int64)
-        levels.append(level)
-    return np.concatenate(levels)
-
-
-def _ranks(trees: Trees, columns: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """Thresholds of each column of the table, sorted and filled up with infinities; and each node's place there."""
-    inner = trees.left != np.arange(len(trees.left))
-    width = trees.features * (2 if trees.missing else 1)
-    own = [np.unique(trees.threshold[inner & (columns == column)]) for column in range(width)]
-    cuts = np.full((width, max((len(one) for one in own), default=0)), np.inf)
-    rank = np.full(len(trees.left), _LAST_RANK, np.int32)
-    for column, one in enumerate(own):
-        cuts[column, : len(one)] = one
-        here = inner & (columns == column)
-        rank[here] = np.searchsorted(one, trees.threshold[here])
-    return cuts, rank
-
-
-def _rounded_down(thresholds: NDArray[Any]) -> NDArray[np.float32]:
-    """Thresholds that decide the same for each number of float32."""
-    with np.errstate(over="ignore"):
-        near = thresholds.astype(np.float32)
-        below = np.nextafter(near, np.float32(-np.inf))
-    return np.where(near > thresholds, below, near).astype(np.float32)
+def _side_by_side(cuts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """A row a column, filled up with infinities."""
+    table = np.full((len(cuts), max(map(len, cuts), default=0)), np.inf)
+    for column, own in enumerate(cuts):
+        table[column, : len(own)] = own
+    return table

@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
+import math
 import time
+from dataclasses import replace
 from functools import cache
 from statistics import median
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ import torch
 
 from optimizer.compiling import Costs, Trees, eager_terms, fit_costs, scale_kernels, shape_of
 from udfs.compiling.torch._ahead import learned
+from udfs.compiling.torch._native_code import has_native_code
 from udfs.compiling.torch._trees import TreesModule
 from udfs.node import NodeCacheError, node_folder, written_once
 
@@ -24,17 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["calibrate", "machine_costs"]
 
 _LOGGER = logging.getLogger(__name__)
-_VERSION = 1
+_VERSION = 2
 _FEATURES = 16
 _REPEATS = 3
 # Trees, depth, and the strategies that are tried on them.
 _CASES = (
-    (16, 2, ("traversal", "perfect", "gemm", "bitvector")),
-    (128, 3, ("traversal", "perfect", "gemm", "bitvector")),
-    (32, 5, ("traversal", "perfect", "gemm", "bitvector")),
-    (128, 6, ("traversal", "perfect", "bitvector")),
-    (64, 9, ("traversal", "perfect", "bitvector")),
-    (64, 12, ("traversal", "perfect")),
+    (16, 2, ("traversal", "perfect", "gemm", "bitvector", "native")),
+    (128, 3, ("traversal", "perfect", "gemm", "bitvector", "native")),
+    (32, 5, ("traversal", "perfect", "gemm", "bitvector", "native")),
+    (128, 6, ("traversal", "perfect", "bitvector", "native")),
+    (64, 9, ("traversal", "perfect", "bitvector", "native")),
+    (64, 12, ("traversal", "perfect", "native")),
 )
 _CHUNK = 1024
 _ROWS = (1, _CHUNK)
@@ -47,7 +50,7 @@ def machine_costs() -> Costs:
         path = node_folder("compiling") / f"costs-{_VERSION}-{torch.__version__}.json"
         known = _read(path.read_text()) if path.exists() else None
         if known is not None:
-            return _with_kernels(known)
+            return _of_this_node(known)
         with path.with_suffix(".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,7 +62,7 @@ def machine_costs() -> Costs:
     except (OSError, NodeCacheError) as error:
         _LOGGER.warning("costs of this machine are not measured: %s", error)
         return Costs()
-    return _with_kernels(costs)
+    return _of_this_node(costs)
 
 
 def calibrate() -> Costs:
@@ -75,6 +78,8 @@ def calibrate() -> Costs:
                 trees = _drawn(count, depth, draw)
                 shape = shape_of(trees)
                 for strategy in strategies:
+                    if strategy == "native" and not has_native_code():
+                        continue
                     module = TreesModule(trees, strategy)
                     for rows in _ROWS:
                         spent = _seconds(module, table[:rows])
@@ -84,8 +89,10 @@ def calibrate() -> Costs:
     return fit_costs(measured)
 
 
-def _with_kernels(costs: Costs) -> Costs:
-    """Correct what kernels cost by those that the node has built so far."""
+def _of_this_node(costs: Costs) -> Costs:
+    """Correct what kernels cost by those that the node has built so far; without native code that costs everything."""
+    if not has_native_code():
+        costs = replace(costs, native_call_s=math.inf)
     known = learned()
     if not known:
         return costs

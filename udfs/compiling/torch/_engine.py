@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from optimizer.compiling import Finite, HasText, Known, Reject, SparseRows, Within, make_plan
-from udfs.compiling.torch._ahead import has_compiler
+from udfs.compiling.torch._compiler import compiler
 from udfs.compiling.torch._kernels import Kernels
 from udfs.compiling.torch._program import RULES, ProgramModule
 from udfs.compiling.torch._texts import sparse_tensor
+from udfs.compiling.torch._threads import torch_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -111,7 +112,7 @@ class Engine:
                     reasons.append(reason_of(node.operator))
         return Answer(answers, bad, reasons)
 
-    def _module(self, rows: int) -> ProgramModule:
+    def module(self, rows: int) -> ProgramModule:
         """Give the eager program for tables of so many rows, made when the first one comes."""
         ways = self.plan.strategies_for(rows)
         key = tuple(ways.values())
@@ -127,7 +128,7 @@ class Engine:
         if self.plan.backend == "auto" and not self.plan.shapes:
             return None
         threads = self._threads or torch.get_num_threads()
-        return Kernels(program.only(names), self.plan.kernel_strategies, threads) if has_compiler() else None
+        return Kernels(program.only(names), self.plan.kernel_strategies, threads) if compiler() else None
 
     def _ready_kernels(self, table: NDArray[Any], part: Program) -> Kernels | None:
         if self._kernels is None or not len(table) or "apply" in part.outputs:
@@ -141,20 +142,13 @@ class Engine:
         return self._kernels if able else None
 
     def _eagerly(self, table: NDArray[Any], given: Sequence[NDArray[Any] | SparseRows], part: Program) -> list[Part]:
-        run = partial(self._module(len(table)).compute, part=part)
-        before = torch.get_num_threads()
-        threads = self._threads or before
-        if threads != before:
-            torch.set_num_threads(threads)
-        try:
-            parts = []
+        run = partial(self.module(len(table)).compute, part=part)
+        parts = []
+        with torch_threads(self._threads):
             for at in range(0, max(len(table), 1), self.chunk):
                 rows, *others = (_tensor(one[at : at + self.chunk]) for one in (table, *given))
                 parts.append(run(rows, others))
-            return parts
-        finally:
-            if threads != before:
-                torch.set_num_threads(before)
+        return parts
 
 
 def _joined(parts: list[torch.Tensor]) -> NDArray[Any]:
@@ -175,9 +169,4 @@ def reason_of(rule: Finite | HasText | Known | Reject | Within) -> str:
         return f"a category that {rule.who} does not know"
     if isinstance(rule, HasText):
         return f"{rule.what}, which {rule.who} does not take"
-    if isinstance(rule, Reject | Within):
-        return rule.reason
-    if rule.infinite:
-        return f"NaN, which {rule.who} does not take"
-    held = "an infinity" if rule.nan else "NaN or an infinity"
-    return f"{held}{' in float32' if rule.dtype == 'float32' else ''}, which {rule.who} does not take"
+    return rule.reason

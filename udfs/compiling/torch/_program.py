@@ -14,6 +14,7 @@ from udfs.compiling.torch import _distances as distances
 from udfs.compiling.torch import _elementwise as elementwise
 from udfs.compiling.torch import _ensembles as ensembles
 from udfs.compiling.torch import _functions as functions
+from udfs.compiling.torch import _guards as guards
 from udfs.compiling.torch import _interpolate as interpolate
 from udfs.compiling.torch import _kernel_maps as kernel_maps
 from udfs.compiling.torch import _leaves as leaves
@@ -38,6 +39,7 @@ RULES = (ops.Finite, ops.HasText, ops.Known, ops.Reject, ops.Within)
 
 _MODULES: Mapping[type[Operator], Callable[[Any], torch.nn.Module]] = {
     **ensembles.MODULES,
+    **guards.MODULES,
     **interpolate.MODULES,
     **elementwise.MODULES,
     **numbers.MODULES,
@@ -94,15 +96,16 @@ class ProgramModule(torch.nn.Module):
         """Run what a part of the program needs, which :meth:`optimizer.compiling.Program.only` gave."""
         values: dict[str, torch.Tensor] = {ops.INPUT: x}
         values |= {node.name: table for node, table in zip(self.program.host, given, strict=True)}
-        found: dict[str, torch.Tensor] = {}  # leaves of each node of trees
+        followed = {node.inputs[0] for node in part.nodes if type(node.operator) in leaves.MODULES}
+        found: dict[str, torch.Tensor] = {}  # leaves of each node of trees that others follow
         bad: dict[str, torch.Tensor] = {}
         for node in part.nodes:
             if node.operator.host:
                 continue
             step = self.steps[self.places[node.name]]
             tables = [values[name] for name in node.inputs]
-            if isinstance(step, TreesModule):
-                found[node.name] = step.leaves(*(table.to_dense() if table.is_sparse else table for table in tables))
+            if isinstance(step, TreesModule) and node.name in followed:
+                found[node.name] = step.leaves(_dense(tables[0]))
                 values[node.name] = step.total(found[node.name])
             elif type(node.operator) in leaves.MODULES and node.inputs[0] in found:
                 values[node.name] = step(found[node.inputs[0]], *tables[1:])
@@ -119,14 +122,18 @@ class ProgramModule(torch.nn.Module):
             elif isinstance(node.operator, ops.Within):
                 bad[node.name] = _outside(values[node.name], node.operator)
         results = {name: values[output.node] for name, output in part.outputs.items()}
-        return {name: table.to_dense() if table.is_sparse else table for name, table in results.items()}, bad
+        return {name: _dense(table) for name, table in results.items()}, bad
+
+
+def _dense(table: torch.Tensor) -> torch.Tensor:
+    return table.to_dense() if table.is_sparse else table
 
 
 def _run(step: torch.nn.Module, operator: Operator, tables: list[torch.Tensor]) -> torch.Tensor:
     """Run an operator; zeros that were left out are filled in where it needs them."""
     if any(table.is_sparse for table in tables) and not isinstance(operator, ops.Linear):
         if not ops.keeps_sparse(operator):
-            tables = [table.to_dense() if table.is_sparse else table for table in tables]
+            tables = [_dense(table) for table in tables]
         elif isinstance(operator, ops.Arithmetic):
             return texts.scaled(tables[0], operator)
         elif isinstance(operator, ops.Concatenate):
@@ -147,4 +154,6 @@ def _not_finite(x: torch.Tensor) -> torch.Tensor:
 
 def _outside(x: torch.Tensor, rule: ops.Within) -> torch.Tensor:
     low, high = torch.from_numpy(rule.low.copy()), torch.from_numpy(rule.high.copy())
+    if isinstance(rule, ops.Held):
+        return torch.logical_not(((x >= low) & (x <= high)).all(dim=1))
     return ((x < low) | (x > high)).any(dim=1)

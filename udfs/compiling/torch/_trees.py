@@ -1,4 +1,4 @@
-"""Trees as tensor programs: three ways to find the leaf of each tree, one way to add the leaves up.
+"""Trees as tensor programs: ways to find the leaf of each tree, and one way to add the leaves up.
 
 GEMM, TreeTraversal and PerfectTreeTraversal are Algorithms 3 to 5 of Hummingbird, thesis section 5.4.1. Features are
 gathered where the paper multiplies by a matrix of zeros and ones, for 0 times NaN is NaN.
@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from optimizer.compiling import choose_strategy
 from udfs.compiling.torch._bitvector import BitVectors
+from udfs.compiling.torch._native import NativeTrees
+from udfs.compiling.torch._native_code import has_native_code
 from udfs.compiling.torch._numbers import tensor_of
 from udfs.compiling.torch._ordered_sum import OrderedSum
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Trees
 
-__all__ = ["TreesModule", "leaves_module"]
+__all__ = ["TreesModule"]
 
 
 def _columns(trees: Trees) -> NDArray[np.int64]:
@@ -176,16 +179,17 @@ _STRATEGIES: Mapping[str, Callable[[Trees], torch.nn.Module]] = {
 }
 
 
-def leaves_module(trees: Trees, strategy: str) -> torch.nn.Module:
-    """A module from rows to leaves, int64 of shape (rows, trees), by one of ``optimizer.compiling.STRATEGIES``."""
-    return _STRATEGIES[strategy](trees)
-
-
 class TreesModule(torch.nn.Module):
     """Trees, by a strategy: the sum of the leaves, one tree after the other.
 
     ``cumsum`` adds in the order of the trees, where ``sum`` adds in pairs: only the first gives the library's bits.
     Operators that follow trees call ``leaves`` once for themselves and for ``total``.
+
+    Parameters
+    ----------
+    trees : Trees
+    strategy : str
+        One of ``optimizer.compiling.STRATEGIES``. A node that cannot build native code takes another one.
     """
 
     rounds: torch.Tensor
@@ -195,7 +199,10 @@ class TreesModule(torch.nn.Module):
 
     def __init__(self, trees: Trees, strategy: str) -> None:
         super().__init__()
-        self.leaves = leaves_module(trees, strategy)
+        if strategy == "native" and not has_native_code():
+            strategy = choose_strategy(trees)
+        self.native = NativeTrees(trees, _columns(trees)) if strategy == "native" else None
+        self.leaves = self.native.leaves if self.native else _STRATEGIES[strategy](trees)
         self.divisor = trees.divisor
         rounds, columns = _rounds(trees), len(trees.base)
         self.shape = (len(rounds), columns)
@@ -215,7 +222,7 @@ class TreesModule(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Sums of shape (rows, columns), in the type of the values."""
-        return self.total(self.leaves(x))
+        return self.native.sums(x) if self.native else self.total(self.leaves(x))
 
     def total(self, leaf: torch.Tensor) -> torch.Tensor:
         """Sums of leaves of shape (rows, trees), places in the table of nodes."""

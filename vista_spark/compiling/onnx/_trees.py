@@ -116,7 +116,10 @@ def _keys(attributes: dict[str, Any], prefix: str) -> list[tuple[int, int]]:
 
 def _leaves(node: Any, attributes: dict[str, Any], prefix: str, count: int, dtype: str) -> NDArray[Any]:
     """Give what each node adds to each result."""
-    places = {key: place for place, key in enumerate(_keys(attributes, "nodes"))}
+    keys = _keys(attributes, "nodes")
+    places = {key: place for place, key in enumerate(keys)}
+    if len(places) < len(keys):
+        raise refuse(node, "two nodes of one number in a tree")
     value = np.zeros((len(places), count), dtype)
     weights = _numbers(attributes, f"{prefix}_weights", dtype)
     for key, column, weight in zip(_keys(attributes, prefix), attributes[f"{prefix}_ids"], weights, strict=True):

@@ -57,10 +57,11 @@ def lower_k_means(model: Any, build: Builder, table: str) -> Mapping[str, Output
 @parser("sklearn.AffinityPropagation", "sklearn.MeanShift")
 def lower_centers(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the nearest centre."""
-    if not hasattr(model, "cluster_centers_") or not len(model.cluster_centers_):
+    centers = plain(getattr(model, "cluster_centers_", np.zeros((0, 0))))  # sparse, of sparse rows
+    if not len(centers):
         raise refuse(model, "no centres (affinity='precomputed', or it did not converge)", "predicts nothing")
-    place = nearest(build, checked(model, build, table), plain(model.cluster_centers_))
-    return {"predict": Output(place, flat=True, labels=np.arange(len(model.cluster_centers_)))}
+    place = nearest(build, checked(model, build, table), centers)
+    return {"predict": Output(place, flat=True, labels=np.arange(len(centers)))}
 
 
 @parser("sklearn.Birch")

@@ -6,7 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.compiling import ArgMax, Arithmetic, Cast, Complement, Leaves, Output, Sigmoid, Softmax, Trees
+from optimizer.compiling import (
+    INPUT,
+    ArgMax,
+    Arithmetic,
+    Cast,
+    Complement,
+    Finite,
+    Leaves,
+    Missing,
+    Output,
+    Reject,
+    Sigmoid,
+    Softmax,
+    Trees,
+)
 from vista_spark.compiling._registry import parser
 from vista_spark.compiling.sklearn._checks import checked, classes_of_scores, refuse
 from vista_spark.compiling.sklearn._members import column, joined, with_logs
@@ -78,19 +92,19 @@ def lower_forest_regressor(model: Any, build: Builder, table: str) -> Mapping[st
 @parser("sklearn.GradientBoostingRegressor")
 def lower_boosting_regressor(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower gradient boosting: leaves times the learning rate, added to the first guess."""
-    scores = _boosted(model, build, table)
+    scores, sums = _boosted(model, build, table)
     grown = [tree.tree_ for tree in model.estimators_.ravel()]
-    leaves = build.add(Leaves(local_leaves(grown), len(grown)), scores)
+    leaves = build.add(Leaves(local_leaves(grown), len(grown)), sums)
     return {"predict": Output(scores, flat=True), "apply": Output(leaves, dtype="float64")}
 
 
 @parser("sklearn.GradientBoostingClassifier")
 def lower_boosting_classifier(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower gradient boosting: scores as the regressor's, one column a class, or one of two classes."""
-    scores = _boosted(model, build, table)
+    scores, sums = _boosted(model, build, table)
     flat = build.width(scores) == 1
     grown = [tree.tree_ for tree in model.estimators_.ravel()]
-    leaves = build.add(Leaves(local_leaves(grown), len(grown), model.estimators_.shape[1]), scores)
+    leaves = build.add(Leaves(local_leaves(grown), len(grown), model.estimators_.shape[1]), sums)
     if not flat:
         shares = build.add(Softmax(), scores)
     elif model.loss == "exponential":
@@ -108,10 +122,13 @@ def lower_boosting_classifier(model: Any, build: Builder, table: str) -> Mapping
     return with_logs(build, outputs)
 
 
-def _boosted(model: Any, build: Builder, table: str) -> str:
+def _boosted(model: Any, build: Builder, table: str) -> tuple[str, str]:
+    """Give the scores, and the node of the trees, which is another where rows with NaN have leaves and no scores."""
     if not (model.init is None or model.init == "zero"):
         raise refuse(model, f"init={model.init!r}")
-    rows = checked(model, build, table, "float32")
+    # Its trees take NaN, and so does apply; inside a pipeline there is no apply.
+    name, alone = type(model).__name__, table == INPUT
+    rows = build.add(Finite("float32", nan=True, who=name), table) if alone else checked(model, build, table, "float32")
     base = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))[0]  # noqa: SLF001 - a constant
     columns = model.estimators_.shape[1]
     grown = [tree.tree_ for tree in model.estimators_.ravel()]
@@ -121,8 +138,13 @@ def _boosted(model: Any, build: Builder, table: str) -> str:
         lambda tree: model.learning_rate * tree.value[:, 0, :],
         base,
         target=np.tile(np.arange(columns), len(model.estimators_)),
+        missing=alone,
     )
-    return build.add(own, build.add(Cast("float32"), rows))
+    sums = build.add(own, build.add(Cast("float32"), rows))
+    if not alone:
+        return sums, sums
+    missing = build.add(Missing(float("nan")), rows)
+    return build.add(Reject(f"NaN, which {name} does not take"), sums, missing), sums
 
 
 def local_leaves(grown: Sequence[Any]) -> NDArray[np.int64]:
@@ -149,11 +171,12 @@ def joined_trees(
     divisor: float = 1.0,
     target: NDArray[np.int64] | None = None,
     columns: Sequence[NDArray[np.int64]] | None = None,
+    missing: bool | None = None,
 ) -> Trees:
     """Put trees of scikit-learn into one table. It compares float32 values with float64 thresholds.
 
     A threshold rounded down to float32 decides the same for every float32. A tree that was given some columns alone
-    reads its features among `columns`.
+    reads its features among `columns`. NaN may come where the model takes it, or `missing` says so.
     """
     starts = np.cumsum([0, *(tree.node_count for tree in grown)])[:-1]
 
@@ -178,7 +201,7 @@ def joined_trees(
         base=base,
         divisor=divisor,
         features=model.n_features_in_,
-        missing=bool(model.__sklearn_tags__().input_tags.allow_nan),
+        missing=bool(model.__sklearn_tags__().input_tags.allow_nan) if missing is None else missing,
     )
 
 

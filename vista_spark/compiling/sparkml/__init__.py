@@ -14,11 +14,12 @@ from . import (
     _networks,
     _one_vs_rest,
     _scaling,
+    _texts,
     _trees,
 )
 from ._columns import NAMED, Columns
 from ._compose import stages_of
-from ._program import floats_of, kinds_of, named_program, program_of
+from ._program import known_of, named_program, program_of
 from ._stages import lower_stage
 
 __all__ = [
@@ -34,9 +35,9 @@ __all__ = [
     "_networks",
     "_one_vs_rest",
     "_scaling",
+    "_texts",
     "_trees",
-    "floats_of",
-    "kinds_of",
+    "known_of",
     "lower_stage",
     "named_program",
     "program_of",

@@ -48,15 +48,19 @@ class Columns:
         Columns of which nothing is known, for a stage that is not compiled adds them.
     doubles : frozenset of str
         Columns that are known to be floats, not whole numbers.
+    words : frozenset of str
+        Columns that are known to be texts.
     """
 
     kinds: Mapping[str, int] = field(default_factory=dict)
     strangers: frozenset[str] = frozenset()
     doubles: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
     nodes: list[Node] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=lambda: {INPUT: _MOST})
     read: dict[str, str] = field(default_factory=dict)
     vectors: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
     added: dict[str, Output] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
     whole: set[str] = field(default_factory=set)
@@ -71,6 +75,7 @@ class Columns:
             widths=dict(self.widths),
             read=dict(self.read),
             vectors=set(self.vectors),
+            texts=set(self.texts),
             added=dict(self.added),
             roles=dict(self.roles),
             whole=set(self.whole),
@@ -130,6 +135,9 @@ class Columns:
         UnsupportedOperatorError
             Nothing is known of the column.
         """
+        named = column in self.added and self.added[column].labels is not None
+        if named or self.is_text(column):
+            raise UnsupportedOperatorError(f"column {column!r} holds texts, where numbers are compiled")
         if column in self.added:
             return self.added[column].node
         if column not in self.read:
@@ -139,6 +147,25 @@ class Columns:
                 )
             self._enter(column, self.kinds.get(column, 0))
         return self.read[column]
+
+    def text(self, column: str) -> int:
+        """Give the place of a column of texts, or of lists of words, in the table.
+
+        Raises
+        ------
+        UnsupportedOperatorError
+            The column is computed, or holds numbers.
+        """
+        if column in self.added or (column in self.read and column not in self.texts):
+            raise UnsupportedOperatorError(f"column {column!r} holds numbers, where texts are compiled")
+        if column not in self.read:
+            self._enter(column, 0)
+            self.texts.add(column)
+        return list(self.read).index(column)
+
+    def is_text(self, column: str) -> bool:
+        """Whether a column is known to hold texts."""
+        return column in self.texts or column in self.words
 
     def is_vector(self, column: str) -> bool:
         """Whether a column that was asked for holds vectors."""

@@ -28,7 +28,7 @@ def lower_one_vs_rest(model: Any, columns: Columns) -> None:
         lower_stage(one, inner)
         raw = inner.added[one.getRawPredictionCol()].node
         columns.nodes, columns.widths, columns.policy = inner.nodes, inner.widths, inner.policy
-        columns.read, columns.vectors = inner.read, inner.vectors
+        columns.read, columns.vectors, columns.texts = inner.read, inner.vectors, inner.texts
         scores.append(columns.add(Select(np.array([1])), raw))
     joined = columns.add(Concatenate(), *scores)
     if model.isDefined("rawPredictionCol"):

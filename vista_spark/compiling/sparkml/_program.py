@@ -12,7 +12,7 @@ from vista_spark.compiling.sparkml._stages import lower_stage
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["floats_of", "kinds_of", "named_program", "program_of"]
+__all__ = ["known_of", "named_program", "program_of"]
 
 
 def program_of(model: Any, example: Any = None) -> Program:
@@ -29,8 +29,7 @@ def program_of(model: Any, example: Any = None) -> Program:
     UnsupportedOperatorError
         A stage, or an option of one, has no translation.
     """
-    columns = Columns() if example is None else Columns(kinds_of(example), doubles=floats_of(example))
-    columns = _lowered(stages_of(model), columns)
+    columns = _lowered(stages_of(model), Columns() if example is None else known_of(example))
     outputs = {role: columns.added[column] for role, column in columns.roles.items()}
     if not outputs:
         raise UnsupportedOperatorError(f"{type(model).__name__} adds no column that is compiled")
@@ -55,11 +54,18 @@ def named_program(columns: Columns) -> Program:
     return columns.program(outputs)
 
 
-def kinds_of(example: Any) -> dict[str, int]:
-    """Find out which columns of a DataFrame hold numbers, and how long the vectors of others are.
+def known_of(example: Any) -> Columns:
+    """Find out which columns of a DataFrame hold numbers or texts, and how long the vectors of others are.
 
     The length comes from the column's metadata, else from the first row.
     """
+    floats = frozenset(name for name, kind in example.dtypes if kind in {"double", "float"})
+    return Columns(
+        _kinds_of(example), doubles=floats, words=frozenset(n for n, kind in example.dtypes if kind == "string")
+    )
+
+
+def _kinds_of(example: Any) -> dict[str, int]:
     from pyspark.ml.linalg import VectorUDT  # noqa: PLC0415 - only with Spark
     from pyspark.sql.types import NumericType  # noqa: PLC0415
 
@@ -78,8 +84,3 @@ def kinds_of(example: Any) -> dict[str, int]:
     if first is not None:
         kinds |= {name: len(first[name]) for name in unknown if first[name] is not None}
     return kinds
-
-
-def floats_of(example: Any) -> frozenset[str]:
-    """Name the columns of a DataFrame whose numbers have fractions."""
-    return frozenset(name for name, kind in example.dtypes if kind in {"double", "float"})

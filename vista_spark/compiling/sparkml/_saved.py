@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
@@ -54,7 +56,20 @@ def saved_table(model: Any, *parts: str) -> list[Any]:
         session = SparkSession.active()
         return [session.read.parquet(str(folder / part)).toArrow() for part in parts]
     finally:
+        _remove(SparkSession.active(), folder)
+
+
+def _remove(session: SparkSession, folder: Path) -> None:
+    """Remove a folder that may lie in a file system which only Spark reaches: a database that lies there is dropped."""
+    if folder.exists():
         shutil.rmtree(folder, ignore_errors=True)
+        return
+    name = f"compiled_{uuid4().hex}"
+    try:
+        session.sql(f"CREATE DATABASE {name} LOCATION '{folder}'")
+        session.sql(f"DROP DATABASE {name} CASCADE")
+    except PySparkException as error:
+        warnings.warn(f"the saved trees in {folder} could not be removed: {error}", stacklevel=2)
 
 
 def saved_trees(model: Any, *, several: bool) -> SavedTrees:

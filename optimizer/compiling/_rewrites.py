@@ -1,0 +1,91 @@
+"""Algebraic rewrites of a program (Hummingbird, thesis section 5.5.2): the same results, by less work.
+
+Each is a module of its own: :mod:`._rewrites_columns` pushes selections down and injects them,
+:mod:`._rewrites_constants` folds constants, :mod:`._rewrites_scalers` takes scalers into linear layers and
+:mod:`._rewrites_thresholds` takes them into trees. What two branches have in common runs once, and what no result needs
+does not run (:mod:`._rewrites_rebuild`). A program is rewritten for tables of float32, or of float64: their numbers are
+rounded otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ._errors import ProgramError
+from ._rewrites_columns import push_selections
+from ._rewrites_constants import fold_constants
+from ._rewrites_monotone import FLOATS
+from ._rewrites_scalers import fold_scalers
+from ._rewrites_thresholds import pull_thresholds
+
+if TYPE_CHECKING:
+    from ._program import Program
+    from ._rewrites_rebuild import Rewrite
+
+__all__ = ["Rewritten", "rewrite"]
+
+_PASSES = (fold_constants, push_selections, fold_constants, pull_thresholds, fold_scalers)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rewritten:
+    """A program that gives what another one gives, and how it came about.
+
+    Parameters
+    ----------
+    program : Program
+    applied : tuple of Rewrite
+        In their order.
+    dtype : str
+        Of the tables that it takes.
+    """
+
+    program: Program
+    applied: tuple[Rewrite, ...]
+    dtype: str
+
+    def explain(self) -> str:
+        """Describe the program, and what was done to it, one rewrite a line."""
+        lines = [f"  rewritten for {self.dtype}: {one.explain()}" for one in self.applied]
+        return "\n".join([self.program.explain(), *lines])
+
+
+def rewrite(program: Program, dtype: str) -> Rewritten:
+    """Rewrite a program for tables of one type. The original stays as it is.
+
+    The same rows are refused; a reason names the first step that refuses a row, and a later one only where it refuses
+    more. Everything is equal bit by bit but the sums of linear layers, whose terms may be added in another order.
+
+    Parameters
+    ----------
+    program : Program
+    dtype : {"float32", "float64"}
+        Of the table that the program will be given.
+
+    Raises
+    ------
+    ProgramError
+        Another type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from optimizer.compiling import INPUT, Arithmetic, Builder, Output, Select
+    >>> build = Builder(3)
+    >>> scaled = build.add(Arithmetic("divide", np.float64([2, 4, 8])), INPUT)
+    >>> chosen = build.add(Select(np.array([2])), scaled)
+    >>> print(rewrite(build.program({"transform": Output(chosen)}), "float64").explain())
+    3 columns -> transform (1 columns)
+      select_r1 = Select(columns (1,)) of input
+      arithmetic = Arithmetic(kind='divide', rounded=False, operand (1,)) of select_r1
+      rewritten for float64: selection pushed down: arithmetic computes 1 of 3 columns
+      rewritten for float64: columns unread: input is read without 0, 1
+    """
+    if dtype not in FLOATS:
+        raise ProgramError(f"a table of {dtype}: programs take float32 and float64")
+    applied: list[Rewrite] = []
+    for change in _PASSES:
+        program, own = change(program, dtype)
+        applied += own
+    return Rewritten(program, tuple(applied), dtype)

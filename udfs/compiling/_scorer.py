@@ -1,0 +1,91 @@
+"""A program with all that it needs to run: readers of columns, and a plan and an engine for each type of table."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from optimizer.compiling import Rewritten, make_plan, rewrite
+from udfs.compiling._reading import ColumnReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from optimizer.compiling import Costs, Plan, Program, SparseRows
+    from udfs.compiling._reading import Tables
+    from udfs.compiling.torch import Answer, Engine
+
+__all__ = ["Scorer"]
+
+
+class Scorer:
+    """Run a program on columns, or on tables, rewritten for the type that they turn out to have.
+
+    The whole program is rewritten, once a type, and a run computes the part that its outputs need: a check holds the
+    rows of those outputs alone that it held before, and one kernel serves all of them.
+
+    Parameters
+    ----------
+    program : Program
+    tree_strategy, backend : str
+        As of :func:`optimizer.compiling.make_plan`. By default ``"auto"`` and ``"eager"``.
+    threads : int, optional
+        Threads that run a table; by default, torch's number.
+    costs : callable, optional
+        Gives costs of the machine that chooses, or ``None``, when the first plan is made.
+    rewrites : bool
+        Whether it is rewritten. Default true.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        tree_strategy: str = "auto",
+        *,
+        backend: str = "eager",
+        threads: int | None = None,
+        costs: Callable[[], Costs | None] | None = None,
+        rewrites: bool = True,
+    ) -> None:
+        self.program = program
+        self._strategy, self._backend, self._threads = tree_strategy, backend, threads
+        self._costs, self._rewrites = costs, rewrites
+        # Each is made once a type.
+        self.rewritten: Callable[[str], Rewritten] = lru_cache(maxsize=None)(self._rewritten)
+        self.plan: Callable[[str], Plan] = lru_cache(maxsize=None)(self._planned)
+        self.engine: Callable[[str], Engine] = lru_cache(maxsize=None)(self._made)
+        self._reader = ColumnReader(program, lambda dtype: self.rewritten(dtype).program)
+
+    def read(self, columns: Sequence[NDArray[Any] | pa.Array]) -> Tables:
+        """Read columns, as :meth:`ColumnReader.read` does."""
+        return self._reader.read(columns)
+
+    def run(
+        self,
+        table: NDArray[Any],
+        given: Sequence[NDArray[Any] | SparseRows] = (),
+        outputs: Iterable[str] | None = None,
+    ) -> Answer:
+        """Run on a table of float32 or float64, as :meth:`udfs.compiling.torch.Engine.run` does."""
+        return self.engine(table.dtype.name).run(table, given, outputs)
+
+    def _rewritten(self, dtype: str) -> Rewritten:
+        return rewrite(self.program, dtype) if self._rewrites else Rewritten(self.program, (), dtype)
+
+    def _planned(self, dtype: str) -> Plan:
+        own = self.rewritten(dtype)
+        return make_plan(
+            own.program,
+            tree_strategy=self._strategy,
+            backend=self._backend,
+            costs=None if self._costs is None else self._costs(),
+            rewrites=[f"for {dtype}: {one.explain()}" for one in own.applied],
+        )
+
+    def _made(self, dtype: str) -> Engine:
+        from udfs.compiling.torch import Engine  # noqa: PLC0415 - imports torch
+
+        return Engine(self.rewritten(dtype).program, plan=self.plan(dtype), threads=self._threads)

@@ -1,0 +1,96 @@
+"""Tops of trees, which bit vectors decide, what hangs below them, and thresholds in a form that is fast to compare."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from optimizer.compiling import Trees
+
+__all__ = ["BITS", "LAST_RANK", "Top", "below_tops", "heights", "ranks_of", "rounded_down", "top_of"]
+
+BITS = 32
+LAST_RANK = np.iinfo(np.int32).max
+
+
+class Top(NamedTuple):
+    splits: list[tuple[int, int, int]]  # a node, and the range of exits on its left
+    exits: list[int]
+
+
+def heights(trees: Trees) -> NDArray[np.int64]:
+    """Splits on the longest path below each node."""
+    height = np.zeros(len(trees.left), np.int64)
+    level, levels = trees.root.astype(np.int64), []
+    while len(level):
+        inner = level[trees.left[level] != level]
+        levels.append(inner)
+        level = np.concatenate([trees.left[inner], trees.right[inner]]).astype(np.int64)
+    for inner in reversed(levels):
+        height[inner] = 1 + np.maximum(height[trees.left[inner]], height[trees.right[inner]])
+    return height
+
+
+def top_of(trees: Trees, root: int, height: NDArray[np.int64]) -> Top:
+    """Cut a tree so that no more exits remain than a word has bits, and what hangs below is as flat as can be."""
+    inner: set[int] = set()
+    waiting = [(-int(height[root]), 0, root)]
+    pushed = 1
+    while len(inner) < BITS - 1 and waiting[0][0]:
+        at = heapq.heappop(waiting)[2]
+        inner.add(at)
+        for child in (int(trees.left[at]), int(trees.right[at])):
+            heapq.heappush(waiting, (-int(height[child]), pushed, child))
+            pushed += 1
+    splits: list[tuple[int, int, int]] = []
+    exits: list[int] = []
+    # In order: what is left of a split has the exits between those before it and those now.
+    stack: list[tuple[int, int]] = [(root, -1)]
+    while stack:
+        at, first = stack.pop()
+        if first >= 0:
+            splits.append((at, first, len(exits)))
+        elif at in inner:
+            stack += [(int(trees.right[at]), -1), (at, len(exits)), (int(trees.left[at]), -1)]
+        else:
+            exits.append(at)
+    return Top(splits, exits)
+
+
+def below_tops(trees: Trees, tops: list[Top]) -> NDArray[np.int64]:
+    """Nodes from the exits down, level by level, siblings side by side: one table has both children."""
+    level = np.concatenate([top.exits for top in tops] or [[]]).astype(np.int64)
+    levels = [level]
+    while len(level):
+        inner = level[trees.left[level] != level]
+        level = np.stack([trees.left[inner], trees.right[inner]], axis=1).reshape(-1).astype(np.int64)
+        levels.append(level)
+    return np.concatenate(levels)
+
+
+def ranks_of(trees: Trees, columns: NDArray[np.int64]) -> tuple[list[NDArray[np.float64]], NDArray[np.int32]]:
+    """Thresholds of each column of the table, sorted; and each node's place among those of its column."""
+    inner = trees.left != np.arange(len(trees.left))
+    width = trees.features * (2 if trees.missing else 1)
+    cuts: list[NDArray[np.float64]] = []
+    rank = np.full(len(trees.left), LAST_RANK, np.int32)
+    for column in range(width):
+        here = inner & (columns == column)
+        cuts.append(np.unique(trees.threshold[here]).astype(np.float64))
+        rank[here] = np.searchsorted(cuts[-1], trees.threshold[here])
+    return cuts, rank
+
+
+def rounded_down(thresholds: NDArray[Any]) -> NDArray[np.float32]:
+    """Thresholds that decide the same for each number of float32."""
+    with np.errstate(over="ignore"):
+        near = thresholds.astype(np.float32)
+        below = np.nextafter(near, np.float32(-np.inf))
+    return np.where(near > thresholds, below, near).astype(np.float32)
