@@ -209,8 +209,10 @@ def _example(table: Table) -> Any:
 
 
 def booster_of(model: Any) -> Any:
-    """Take the Booster of a fitted estimator."""
-    return model.booster_ if hasattr(model, "booster_") else model.get_booster()
+    """Take the Booster of a fitted estimator; an ensemble of such has none."""
+    if hasattr(model, "booster_"):
+        return model.booster_
+    return model.get_booster() if hasattr(model, "get_booster") else model
 
 
 class View:

@@ -39,7 +39,7 @@ def server(spark: SparkSession) -> Server:
         ({"slo_ms": 0}, "slo_ms=0"),
         ({"slo_ms": float("nan")}, "slo_ms=nan"),
         ({"rate": 0}, "rate=0"),
-        ({"rate": -1.0}, "rate=-1.0"),
+        ({"rate": -1.0}, "rate=-1: a number"),
         ({"rate": float("nan")}, "rate=nan"),
         ({"rate": True}, "rate=True"),
         ({"profile": {1: 5.0}}, "a BatchingProfile"),

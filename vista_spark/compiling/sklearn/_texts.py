@@ -54,7 +54,7 @@ _FIELDS: dict[str, Any] = {
 def lower_counts(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
     """Lower the counts of the terms of a vocabulary."""
     bag = _bag(model, build, table, terms=_terms(model), binary=bool(model.binary))
-    return {"transform": Output(_added(model, build, bag))}
+    return {"transform": Output(_added(model, build, bag), dtype=np.dtype(model.dtype).name)}
 
 
 @parser("sklearn.TfidfVectorizer")
