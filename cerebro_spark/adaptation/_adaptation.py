@@ -97,7 +97,7 @@ class Adaptation:
     memory_bytes : int, optional
         Of a worker, for what trains together; ``backend.memory_bytes`` by default, or a quarter of this machine's.
     workspace_bytes : int
-        What Python and the framework take of it. Default 512 MiB, for torch.
+        What Python and the framework take of it. Default 640 MiB, for torch.
     materialise, fuse, joint : bool
         Switches of the planner: store layers, train candidates together, choose both at once. Default all.
     storage_dtype : {"float32", "bfloat16"}
@@ -147,7 +147,7 @@ class Adaptation:
     max_records: int = 5000
     disk_bytes: int = 25 << 30
     memory_bytes: int | None = None
-    workspace_bytes: int = 512 << 20
+    workspace_bytes: int = 640 << 20
     materialise: bool = True
     fuse: bool = True
     joint: bool = True
