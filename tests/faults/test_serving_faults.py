@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 PROGRAM = Path(__file__).with_name("serving.py")
 
 
+@pytest.mark.slow
 def test_a_killed_backend(cluster: StandaloneCluster, searching: Callable[..., Search]) -> None:
     serving = searching("serving", driver=PROGRAM).start(seconds=45.0)
     serving.wait_for_line("SERVING ")

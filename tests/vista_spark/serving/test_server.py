@@ -179,7 +179,7 @@ def test_a_model_that_cannot_be_opened_ends_the_start(spark: SparkSession, tmp_p
         server.start(timeout_s=600.0)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.skipif(CONNECT, reason="it is there already")
 def test_through_connect(pytestconfig: pytest.Config) -> None:
     assert " passed" in pytest_on_connect(Path(__file__), "answers or bad_records or slots", pytestconfig.inipath)
