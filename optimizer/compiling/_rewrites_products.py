@@ -78,7 +78,8 @@ def _root(degree: int, limit: float, dtype: str) -> np.floating:
         with np.errstate(over="ignore", under="ignore"):
             for _ in range(degree - 1):
                 power *= own
-        return np.asarray(power <= limit)
+        # In float64: numpy rounds a limit beyond float32 to infinity, which an infinite power would pass.
+        return np.asarray(power.astype(np.float64) <= limit)
 
     root: np.floating = greatest(passes, 1, dtype)[0]
     return root

@@ -261,6 +261,19 @@ def test_an_infinite_factor_makes_nan_of_zero() -> None:
     check_same(program, np.array([[0, np.inf], [1, np.inf], [np.nan, 1], [1, 2]]))
 
 
+def test_products_of_float32_are_held_to_a_limit_of_float64() -> None:
+    """A check behind a wider table has a limit that float32 rounds to infinity."""
+    build = Builder(1)
+    products = build.add(Monomials(np.array([1]), np.array([0]), np.array([1])), INPUT)
+    wide = build.add(Concatenate(), build.add(Cast("float64"), INPUT), build.add(Select(np.array([1])), products))
+    held = build.add(Finite("as given", nan=False, who="Model"), wide)
+    program = build.program({"transform": Output(build.add(Select(np.array([0])), held))})
+    rows = np.array([[np.inf], [-np.inf], [np.nan], [3e38], [1.0]], np.float32)
+    own = check_same(program, rows)
+    _, bad = ran(own, rows)
+    assert np.flatnonzero(bad).tolist() == [0, 1, 2]
+
+
 def scaled_trees(kind: str, dtype: str, thresholds: NDArray[Any]) -> Program:
     """One split a tree, behind a scaler."""
     count = len(thresholds)
