@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import traceback
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 from cerebro_spark.errors import InvalidArgumentError
 from optimizer.errors import nearest
 from udfs.driver import FORMER_NAMES
+from udfs.driver.command import user_module
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,21 +99,7 @@ def load_search(path: Path) -> ModuleType:
         There is no such Python file, it fails, it sets a name of an earlier release, or it defines no trainer_fn or
         search_space.
     """
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise InvalidArgumentError(f"{path} is not a Python file: it has to define trainer_fn and search_space")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-        place = f"{path}, line {lines[-1]}" if lines else str(path)
-        raise InvalidArgumentError(f"{place}: {type(error).__name__}: {error}") from error
-    # The workers have no such file: its functions go with Spark's closures, by value.
-    from pyspark import cloudpickle  # noqa: PLC0415 - beside its only use
-
-    sys.modules[path.stem] = module
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    module = user_module(path, "trainer_fn and search_space")
     for former, names in FORMER_NAMES.items():
         today = next((name for name in names if name in _SETTINGS + _OF_SOME), None)
         if today is not None and hasattr(module, former) and not callable(getattr(module, former)):

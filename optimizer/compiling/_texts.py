@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from ._errors import ProgramError
 from ._operator import Operator, check_choice, width_of
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from ._categories import Entry
@@ -62,7 +63,7 @@ class Bag(Operator):
 
     The host does it, and gives :class:`SparseRows`. A text is made lower case, loses accents, becomes tokens and
     n-grams, which are counted. Of a list, its entries are; of names with numbers, the numbers are added. A row without
-    a text, or a list, has NaN in its first column.
+    a text, or a list, has NaN in its first column. By default entries are counted as they are.
 
     Parameters
     ----------
@@ -104,23 +105,23 @@ class Bag(Operator):
     host: ClassVar[bool] = True
 
     columns: NDArray[np.int64]
-    lowercase: bool
-    accents: str
-    pattern: str
-    analyzer: str
-    least: int
-    most: int
-    stop_words: Sequence[str]
-    encoding: str
-    errors: str
-    terms: Sequence[Entry]
-    buckets: int
-    signs: bool
-    binary: bool
-    sublinear: bool
-    weights: NDArray[Any]
-    norm: str
-    dtype: str
+    lowercase: bool = False
+    accents: str = ""
+    pattern: str = ""
+    analyzer: str = "word"
+    least: int = 1
+    most: int = 1
+    stop_words: Sequence[str] = ()
+    encoding: str = "utf-8"
+    errors: str = "strict"
+    terms: Sequence[Entry] = ()
+    buckets: int = 0
+    signs: bool = False
+    binary: bool = False
+    sublinear: bool = False
+    weights: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    norm: str = ""
+    dtype: str = "float64"
     separator: str = "="
 
     def __post_init__(self) -> None:

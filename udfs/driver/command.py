@@ -15,6 +15,7 @@ from rich.console import Console
 
 from optimizer.errors import CerebroError, InvalidArgumentError, nearest
 from udfs.driver._causes import cause
+from udfs.driver._user_module import user_module
 from udfs.node import check_device
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "picture_file",
     "refused_before_spark",
     "run_command",
+    "user_module",
 ]
 
 USAGE = 2

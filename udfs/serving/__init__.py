@@ -14,7 +14,7 @@ from ._errors import (
 from ._heads import Head, read_head
 from ._link import Link
 from ._live_router import LiveRouter, Offered
-from ._messages import ATTACHING, SERVING, Attach, Attached, Placed
+from ._messages import ATTACHING, SERVING, Attach, Attached, Placed, Results
 from ._models import OpenGroup, OpenModels, Row
 from ._reading import FeedReader, InputReader, TensorReader
 from ._recipes import FunctionRecipe, GroupRecipe, NetworkRecipe, Trunk
@@ -46,6 +46,7 @@ __all__ = [
     "OverloadedError",
     "Placed",
     "RequestError",
+    "Results",
     "Router",
     "Row",
     "ServedModel",

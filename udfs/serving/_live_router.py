@@ -235,7 +235,8 @@ class LiveRouter:
             if self._links.get(link.name) is link:
                 del self._links[link.name]
             self._routes = {group: routes for group in self._weights if (routes := self._balanced(group))}
-            units = [unit for unit in self._pending.values() if unit.link == link.name]
+            # Rows end without the lock: only a copy can be looked through.
+            units = [unit for unit in list(self._pending.values()) if unit.link == link.name]
         for unit in units:
             self._route(unit)
         if self.noticed is not None:

@@ -164,10 +164,7 @@ class Attach(Request[Attached]):
     """Tell the driver where a backend listens."""
 
     worker: str
-    process: str
     location: str
-    host: str
-    pid: int
 
 
 SERVING = WireProtocol("cerebro-serving", 1, (Submit, Collect, Adopt, Stop))

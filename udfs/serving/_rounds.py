@@ -93,11 +93,6 @@ class Rounds:
         self._turn = 0
 
     @property
-    def groups(self) -> tuple[str, ...]:
-        """Groups that have a queue."""
-        return tuple(slot.group for slot in self._slots)
-
-    @property
     def waiting(self) -> int:
         """Units in all queues."""
         return sum(len(slot.deadlines) for slot in self._slots)

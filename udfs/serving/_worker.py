@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
-import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -85,7 +82,7 @@ class BackendWorker:
         with Endpoint(address_towards(self.driver), self.credentials, backend.protocol, backend.answer) as endpoint:
             caller = Caller(self.driver, self.credentials, ATTACHING)
             try:
-                hello = Attach(self.worker, uuid.uuid4().hex, endpoint.location, socket.gethostname(), os.getpid())
+                hello = Attach(self.worker, endpoint.location)
                 if caller.call(hello, timeout_s=_CALL_S).wanted:
                     backend.serve()
             finally:

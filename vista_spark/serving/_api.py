@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.serving import ServingPlan
-    from udfs.serving import LiveRouter
+    from udfs.serving import LiveRouter, Results
     from udfs.serving.http import FrontEnd
     from vista_spark.serving._backends import Backends
     from vista_spark.serving._control import Control
@@ -125,6 +125,11 @@ class Api:
     def backends(self) -> tuple[str, ...]:
         """Names of the backends that are there."""
         return self._backends.alive
+
+    @property
+    def results(self) -> dict[str, Results]:
+        """What each backend said last: rows that wait there, and what its batches take of what their profile says."""
+        return self._backends.results
 
     @property
     def plan(self) -> ServingPlan | None:

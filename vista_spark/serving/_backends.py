@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from udfs.rpc import Request
-    from udfs.serving import GroupRecipe, LiveRouter
+    from udfs.serving import GroupRecipe, LiveRouter, Results
 
 __all__ = ["BackendOptions", "Backends"]
 
@@ -87,7 +87,7 @@ class Backends:
         self._changed_hook = changed
         self._changed = threading.Condition()
         self._links: dict[str, Link] = {}
-        self._processes: dict[str, str] = {}
+        self._called: set[str] = set()
         self._given_up: set[str] = set()
         self._gone: dict[str, float] = {}
         self._hangs_ms = options.hangs_ms
@@ -152,6 +152,11 @@ class Backends:
         with self._changed:
             return {name: link for name, link in self._links.items() if link.alive}
 
+    @property
+    def results(self) -> dict[str, Results]:
+        """What each backend said last of itself."""
+        return {name: link.results for name, link in self.links.items() if link.results is not None}
+
     def noticed(self, link: Link, why: str) -> None:
         """Hear from the router that a backend is gone."""
         with self._changed:
@@ -177,7 +182,7 @@ class Backends:
             link = Link(request.worker, request.location, self._credentials, self._router)
             self._links[request.worker] = link
             self._gone.pop(request.worker, None)
-            self._processes[request.worker] = f"{request.host}:{request.pid}"
+            self._called.add(request.worker)
             self._changed.notify_all()
         if former is not None:
             former.close()
@@ -238,7 +243,7 @@ class Backends:
     def complete(self) -> bool:
         """Whether every backend has called."""
         with self._changed:
-            return set(self._names) <= self._processes.keys()
+            return self._called >= set(self._names)
 
     def look_after(self) -> tuple[str, ...]:
         """Find backends whose batch hangs, and those that are silent and were not replaced."""

@@ -35,7 +35,7 @@ _LEAST_RATE = 0.1
 
 # Where rates are more than the backends bear, what they are lowered by until there is a plan.
 _LOWERED = 0.8
-_TRIES = 60
+_LEAST_SHARE = 1e-6
 
 
 def planned(
@@ -65,17 +65,16 @@ def planned(
         No rate is low enough.
     """
     share = 1.0
-    for tries in range(_TRIES):
+    while True:
         asked = [session.at_rate(share * session.rate) for session in sessions]
         try:
             made = plan(asked, backends) if old is None else replan(old, asked, backends).plan
         except InfeasibleError:
-            if tries == _TRIES - 1:
+            if share < _LEAST_SHARE:
                 raise
             share *= _LOWERED
         else:
             return made, spread(made, backends), share
-    raise InfeasibleError("no plan")
 
 
 class Control:

@@ -51,4 +51,12 @@ def _gauges(api: Api) -> list[Gauge]:
         for node in nodes
         for one in node.placements
     ]
-    return [Gauge("backends", len(api.backends), "Backends that are there."), *rows, *occupancy, *batches]
+    said = api.results.items()
+    waiting = [Gauge("waiting", own.waiting, "Rows that no batch has yet.", {"backend": name}) for name, own in said]
+    pace = [
+        Gauge("pace", pace, "Measured over predicted time of a batch.", {"backend": name, "group": group})
+        for name, own in said
+        for group, pace in own.pace.items()
+    ]
+    here = Gauge("backends", len(api.backends), "Backends that are there.")
+    return [here, *rows, *occupancy, *batches, *waiting, *pace]

@@ -69,6 +69,8 @@ def test_three_images_over_http(spark: SparkSession) -> None:
         assert HttpClient(api.front_end.port, None).get("/v2").status == 401
         gauges = {gauge["name"]: gauge["value"] for gauge in client.get("/status").json["gauges"]}
         assert gauges["backends"] == 1
+        assert gauges["waiting"] == 0
+        assert 0 < gauges["pace"] <= 20
         client.connection.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", api.front_end.port))

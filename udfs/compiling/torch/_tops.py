@@ -14,19 +14,42 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Trees
 
-__all__ = ["BITS", "LAST_RANK", "Top", "below_tops", "heights", "ranks_of", "rounded_down", "top_of"]
+__all__ = [
+    "BITS",
+    "LAST_RANK",
+    "Top",
+    "below_tops",
+    "heights",
+    "ranks_of",
+    "rounded_down",
+    "siblings_together",
+    "top_of",
+]
 
 BITS = 32
+"""Exits of a top: a row's word has one bit for each."""
+
 LAST_RANK = np.iinfo(np.int32).max
+"""The rank of a leaf's threshold: every number is at most that."""
 
 
 class Top(NamedTuple):
-    splits: list[tuple[int, int, int]]  # a node, and the range of exits on its left
+    """The top of one tree.
+
+    Parameters
+    ----------
+    splits : list of (int, int, int)
+        A node, and the range of exits on its left.
+    exits : list of int
+        Nodes at the lower end, from left to right; at most :data:`BITS`.
+    """
+
+    splits: list[tuple[int, int, int]]
     exits: list[int]
 
 
 def heights(trees: Trees) -> NDArray[np.int64]:
-    """Splits on the longest path below each node."""
+    """Splits on the longest path below each node, int64 of shape (nodes,)."""
     height = np.zeros(len(trees.left), np.int64)
     level, levels = trees.root.astype(np.int64), []
     while len(level):
@@ -64,9 +87,19 @@ def top_of(trees: Trees, root: int, height: NDArray[np.int64]) -> Top:
     return Top(splits, exits)
 
 
-def below_tops(trees: Trees, tops: list[Top]) -> NDArray[np.int64]:
-    """Nodes from the exits down, level by level, siblings side by side: one table has both children."""
-    level = np.concatenate([top.exits for top in tops] or [[]]).astype(np.int64)
+def siblings_together(trees: Trees, level: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Nodes from a level down, level by level, the right child just after the left one: one table has both children.
+
+    Parameters
+    ----------
+    trees : Trees
+    level : int64 array of shape (nodes of the level,)
+
+    Returns
+    -------
+    int64 array of shape (nodes,)
+        Places in the table of nodes; the level comes first.
+    """
     levels = [level]
     while len(level):
         inner = level[trees.left[level] != level]
@@ -75,8 +108,27 @@ def below_tops(trees: Trees, tops: list[Top]) -> NDArray[np.int64]:
     return np.concatenate(levels)
 
 
+def below_tops(trees: Trees, tops: list[Top]) -> NDArray[np.int64]:
+    """Nodes from the exits of all tops down, int64 of shape (nodes,): what is walked, siblings together."""
+    return siblings_together(trees, np.concatenate([top.exits for top in tops] or [[]]).astype(np.int64))
+
+
 def ranks_of(trees: Trees, columns: NDArray[np.int64]) -> tuple[list[NDArray[np.float64]], NDArray[np.int32]]:
-    """Thresholds of each column of the table, sorted; and each node's place among those of its column."""
+    """Sort the thresholds of each column of the table, and find each node's place among those of its column.
+
+    Parameters
+    ----------
+    trees : Trees
+    columns : int64 array of shape (nodes,)
+        Column that a node reads, of a table that is doubled where NaN may come.
+
+    Returns
+    -------
+    list of float64 arrays
+        By column, its thresholds in ascending order, each once.
+    int32 array of shape (nodes,)
+        A number's count of thresholds that it is not at most is at most this exactly where it goes to the left.
+    """
     inner = trees.left != np.arange(len(trees.left))
     width = trees.features * (2 if trees.missing else 1)
     cuts: list[NDArray[np.float64]] = []
@@ -89,7 +141,7 @@ def ranks_of(trees: Trees, columns: NDArray[np.int64]) -> tuple[list[NDArray[np.
 
 
 def rounded_down(thresholds: NDArray[Any]) -> NDArray[np.float32]:
-    """Thresholds that decide the same for each number of float32."""
+    """Round thresholds to float32 so that they decide the same for each number of float32; any shape."""
     with np.errstate(over="ignore"):
         near = thresholds.astype(np.float32)
         below = np.nextafter(near, np.float32(-np.inf))

@@ -17,6 +17,7 @@ from udfs.compiling.torch._native import NativeTrees
 from udfs.compiling.torch._native_code import has_native_code
 from udfs.compiling.torch._numbers import tensor_of
 from udfs.compiling.torch._ordered_sum import OrderedSum
+from udfs.compiling.torch._tops import siblings_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -73,7 +74,7 @@ class _Traversal(_Leaves):
         super().__init__(trees)
         depths = trees.depths()
         by_depth = np.argsort(-depths, kind="stable")
-        order = _siblings_together(trees, by_depth)
+        order = siblings_together(trees, trees.root[by_depth].astype(np.int64))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         self.counts = [int((depths > level).sum()) for level in range(int(depths.max(initial=0)))]
@@ -250,17 +251,6 @@ def _rounds(trees: Trees) -> NDArray[np.int64]:
     for column, members in enumerate(own):
         grid[: len(members), column] = members
     return grid
-
-
-def _siblings_together(trees: Trees, order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Nodes level by level, the right child just after the left one."""
-    level = trees.root[order].astype(np.int64)
-    found = [level]
-    while len(level):
-        inner = level[trees.left[level] != level]
-        level = np.stack([trees.left[inner], trees.right[inner]], axis=1).reshape(-1).astype(np.int64)
-        found.append(level)
-    return np.concatenate(found)
 
 
 def _paths(trees: Trees, root: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:

@@ -53,22 +53,8 @@ def lower_dictionary(graph: Graph, node: Any, given: list[Any], attributes: dict
         raise refuse(node, "of other maps than those of texts to numbers")
     bag = Bag(
         columns=np.array(table.texts, np.int64),
-        lowercase=False,
-        accents="",
-        pattern="",
         analyzer="pairs",
-        least=1,
-        most=1,
-        stop_words=(),
-        encoding="utf-8",
-        errors="strict",
         terms=tuple(names),
-        buckets=0,
-        signs=False,
-        binary=False,
-        sublinear=False,
-        weights=np.zeros(0),
-        norm="",
         dtype=table.dtype,
     )
     held = graph.build.add(HasText("ONNX's DictVectorizer", "no names with numbers, or NaN"), graph.build.add(bag))

@@ -29,26 +29,6 @@ __all__ = [
     "lower_weights",
 ]
 
-_FIELDS: dict[str, Any] = {
-    "lowercase": False,
-    "accents": "",
-    "pattern": "",
-    "analyzer": "word",
-    "least": 1,
-    "most": 1,
-    "stop_words": (),
-    "encoding": "utf-8",
-    "errors": "strict",
-    "terms": (),
-    "buckets": 0,
-    "signs": False,
-    "binary": False,
-    "sublinear": False,
-    "weights": np.zeros(0),
-    "norm": "",
-}
-"""Of a bag that counts entries as they are."""
-
 
 @parser("sklearn.CountVectorizer")
 def lower_counts(model: Any, build: Builder, table: str) -> Mapping[str, Output]:
@@ -123,7 +103,7 @@ def _lists(model: Any, build: Builder, table: str, analyzer: str, **own: Any) ->
         raise refuse(model, f"dtype={model.dtype!r}")
     dtype = {"columns": _one_column(model, build, table), "dtype": kind.name, "analyzer": analyzer}
     what = "no list" if analyzer == "list" else "no names with numbers or texts, or NaN"
-    return build.add(HasText(type(model).__name__, what), build.add(Bag(**{**_FIELDS, **dtype, **own})))
+    return build.add(HasText(type(model).__name__, what), build.add(Bag(**{**dtype, **own})))
 
 
 def _plain_counts(bag: Bag) -> bool:
@@ -175,7 +155,7 @@ def _bag(model: Any, build: Builder, table: str, **own: Any) -> Bag:
         "errors": model.decode_error,
         "dtype": "float32" if kind == np.float32 else "float64",
     }
-    return Bag(**{**_FIELDS, **fields, **own})
+    return Bag(**{**fields, **own})
 
 
 def _one_column(model: Any, build: Builder, table: str) -> NDArray[np.int64]:

@@ -74,23 +74,9 @@ def lower_counts(model: Any, columns: Columns) -> None:
     columns.hold("raise")
     words = Bag(
         columns=np.array([columns.text(model.getInputCol())], np.int64),
-        lowercase=False,
-        accents="",
-        pattern="",
         analyzer="list",
-        least=1,
-        most=1,
-        stop_words=(),
-        encoding="utf-8",
-        errors="strict",
         terms=tuple(model.vocabulary),
-        buckets=0,
-        signs=False,
         binary=model.getBinary(),
-        sublinear=False,
-        weights=np.zeros(0),
-        norm="",
-        dtype="float64",
     )
     counts = columns.add(HasText(type(model).__name__, "no list of words"), columns.add(words))
     columns.whole.add(counts)

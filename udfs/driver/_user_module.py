@@ -1,0 +1,47 @@
+"""A Python file of the user's that a command runs: its functions travel to workers that have no such file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from optimizer.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+__all__ = ["user_module"]
+
+
+def user_module(path: Path, defines: str) -> ModuleType:
+    """Run a file, and have its functions travel by value.
+
+    Parameters
+    ----------
+    path : Path
+    defines : str
+        What it has to define, for the message.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such Python file, or it fails; the message has its line.
+    """
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise InvalidArgumentError(f"{path} is not a Python file: it has to define {defines}")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        place = f"{path}, line {lines[-1]}" if lines else str(path)
+        raise InvalidArgumentError(f"{place}: {type(error).__name__}: {error}") from error
+    from pyspark import cloudpickle  # noqa: PLC0415 - `--help` is not to wait for Spark
+
+    sys.modules[path.stem] = module
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    return module
