@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from optimizer.compiling import Trees
 from udfs.compiling.torch import _compiler, _native_code
+from udfs.compiling.torch._native import WALKED_ROWS
 from udfs.compiling.torch._trees import TreesModule
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ def both(trees: Trees, table: torch.Tensor) -> None:
     np.testing.assert_array_equal(native.leaves(table).numpy(), truth.leaves(table).numpy())
     np.testing.assert_array_equal(native(table).numpy(), truth(table).numpy())
     assert native(table).dtype == truth(table).dtype
+    for rows in range(1, min(WALKED_ROWS, len(table)) + 1):
+        walked = native.native.few(table[:rows].numpy())
+        np.testing.assert_array_equal(walked, truth(table[:rows]).numpy())
+        assert walked.dtype == native(table).numpy().dtype
 
 
 @settings(max_examples=30, deadline=None)
