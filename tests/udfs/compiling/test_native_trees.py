@@ -13,9 +13,8 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.compiling import Trees
+from optimizer.compiling import WALKED_ROWS, Trees
 from udfs.compiling.torch import _compiler, _native_code
-from udfs.compiling.torch._native import WALKED_ROWS
 from udfs.compiling.torch._trees import TreesModule
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import torch
 
 import optimizer.compiling as ops
 from udfs.compiling.torch._leaves import MODULES as FOLLOWERS
-from udfs.compiling.torch._native import WALKED_ROWS
 from udfs.compiling.torch._rules import RULES, broken
 from udfs.compiling.torch._trees import TreesModule
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Above, ArgMax, Cast, Complement, Finite, Link, Node, Operator, Program, Select
     from udfs.compiling.torch._program import ProgramModule
+    from udfs.compiling.torch._rules import Rule
 
 __all__ = ["Direct"]
 
@@ -31,7 +31,7 @@ class _Step(NamedTuple):
     run: Callable[..., Table]
     reads: tuple[int, ...]
     rule: Callable[[Table, list[Table]], NDArray[np.bool_] | None] | None
-    operator: Operator
+    operator: Any
 
 
 class Direct:
@@ -60,14 +60,14 @@ class Direct:
         """Whether a part can run so: nothing of it runs on the host, and nobody asks for numbers of leaves."""
         return not part.host and not any(type(node.operator) in FOLLOWERS for node in part.nodes)
 
-    def run(self, table: NDArray[Any]) -> tuple[dict[str, Any], list[tuple[Operator, NDArray[np.bool_]]]]:
+    def run(self, table: NDArray[Any]) -> tuple[dict[str, Any], list[tuple[Rule, NDArray[np.bool_]]]]:
         """Run on a table of shape (rows, columns), float32 or float64.
 
         Returns
         -------
         outputs : dict of str to array, or list of arrays
             As the library gives them.
-        broken : list of (Operator, bool array of shape (rows,))
+        broken : list of (Rule, bool array of shape (rows,))
             Rules that some row breaks, and the rows.
         """
         values, wrong = [table], []
@@ -102,7 +102,7 @@ def _by_module(forward: Callable[..., torch.Tensor], *tables: Table) -> Table:
 
 
 def _trees(module: TreesModule, x: Table) -> Table:
-    if module.native is not None and len(x) <= WALKED_ROWS:
+    if module.native is not None and len(x) <= ops.WALKED_ROWS:
         return module.native.few(x)
     return _by_module(module.forward, x)
 

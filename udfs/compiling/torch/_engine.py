@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from optimizer.compiling import FEW_ROWS, Finite, HasText, Known, Reject, SparseRows, Within, make_plan
+from optimizer.compiling import FEW_ROWS, HasText, Known, SparseRows, make_plan
 from udfs.compiling.torch._compiler import compiler
 from udfs.compiling.torch._direct import Direct
 from udfs.compiling.torch._kernels import Kernels
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Plan, Program
     from udfs.compiling.torch._kernels import Part
+    from udfs.compiling.torch._rules import Rule
 
 __all__ = ["Answer", "Engine"]
 
@@ -194,7 +195,7 @@ def _plain(table: NDArray[Any]) -> NDArray[Any]:
     return table if table.flags.carray else np.require(table, requirements=["C", "W"])
 
 
-def reason_of(rule: Finite | HasText | Known | Reject | Within) -> str:
+def reason_of(rule: Rule) -> str:
     """Say what a row must not have."""
     if isinstance(rule, Known):
         return f"a category that {rule.who} does not know"

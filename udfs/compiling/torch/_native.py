@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 
+from optimizer.compiling import WALKED_ROWS
 from udfs.compiling.torch._native_code import native_code
 from udfs.compiling.torch._tops import (
     LAST_RANK,
@@ -29,10 +30,7 @@ if TYPE_CHECKING:
 
     from optimizer.compiling import Trees
 
-__all__ = ["WALKED_ROWS", "NativeTrees"]
-
-WALKED_ROWS = 4
-"""Rows up to which each walks its trees alone: a vector would be all but empty."""
+__all__ = ["NativeTrees"]
 
 _EVERY_BIT = 2**32 - 1
 # Of a block: as many as a second-level cache holds, and rows by the vectors that one pass decides.
@@ -133,12 +131,13 @@ class NativeTrees:
         self._own = local()
 
     def few(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Sums of shape (rows, columns) of at most :data:`WALKED_ROWS` rows: the same bits as :meth:`sums`."""
-        held = self._own.__dict__.get(x.dtype)
-        if held is None:
-            held = self._own.__dict__[x.dtype] = self._scratch(x.dtype)
+        """Sums of at most :data:`optimizer.compiling.WALKED_ROWS` rows, as :meth:`sums` gives them, bit by bit."""
+        # A dictionary of this thread alone: another one may ask at the same time.
+        own: dict[Any, tuple[NDArray[Any], NDArray[Any], Callable[[int], None]]] = self._own.__dict__
+        if x.dtype not in own:
+            own[x.dtype] = self._scratch(x.dtype)
         rows = len(x)
-        numbers, sums, call = held
+        numbers, sums, call = own[x.dtype]
         np.copyto(numbers[:rows], x)
         call(rows)
         answer: NDArray[Any] = sums[:rows].copy()
