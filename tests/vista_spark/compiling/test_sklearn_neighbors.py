@@ -140,3 +140,9 @@ def test_what_has_no_translation() -> None:
     ):
         with pytest.raises(UnsupportedOperatorError, match=message):
             compile_pipeline(model.fit(table, labels))
+
+
+def test_no_radius_is_refused() -> None:
+    model = RadiusNeighborsRegressor(radius=None).fit([[0.0], [1.0]], [0.0, 1.0])
+    with pytest.raises(UnsupportedOperatorError, match="RadiusNeighborsRegressor with radius=None"):
+        compile_pipeline(model)
