@@ -26,6 +26,7 @@ __all__ = [
     "INTERRUPTED",
     "USAGE",
     "Device",
+    "Json",
     "Master",
     "OutFolder",
     "choice",
@@ -199,6 +200,7 @@ Master = Annotated[
 Device = Annotated[
     str, typer.Option(help="auto (an accelerator where there is one), cpu, cuda, ...", parser=_device, metavar="TEXT")
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and all else on stderr.")]
 OutFolder = Annotated[
     Path,
     typer.Option(

@@ -14,6 +14,7 @@ from vista_spark.cli._profile import profile_command
 from vista_spark.cli._score import score_command
 from vista_spark.cli._serve import serve_command
 from vista_spark.cli._transfer import transfer_command
+from vista_spark.cli._weights import weights_app
 
 __all__ = ["app", "main"]
 
@@ -27,6 +28,7 @@ app.command("score")(score_command)
 app.command("serve")(serve_command)
 app.command("models")(models_command)
 app.command("package")(package_command)
+app.add_typer(weights_app, name="weights")
 
 
 @app.callback()

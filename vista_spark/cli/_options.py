@@ -15,10 +15,12 @@ from udfs.driver.command import choice
 from udfs.inference import POOLINGS
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.network import TEXT_POOLINGS
+from vista_spark.network import TEXT_POOLINGS, has_random_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from vista_spark.roster import ModelCard
 
 __all__ = [
     "BatchSize",
@@ -33,12 +35,15 @@ __all__ = [
     "On",
     "Plan",
     "Pooling",
+    "RandomWeights",
     "Table",
     "Weights",
     "downstream_factory",
     "downstream_name",
     "features_line",
+    "known_weights",
     "opened_model",
+    "opened_weights",
 ]
 
 # The paper's downstream model is the first (Vista, Figure 8).
@@ -52,6 +57,7 @@ _DOWNSTREAM: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp": ("vista_spark.mlp:MLPClassifier", {}),
     "forest-regression": ("pyspark.ml.regression:RandomForestRegressor", {"seed": 0}),
 }
+_IMAGENET = "imagenet"
 _POOLINGS = tuple(dict.fromkeys((*POOLINGS, *TEXT_POOLINGS)))
 
 Images = Annotated[
@@ -71,7 +77,13 @@ Model = Annotated[
     str,
     typer.Option(help="The network: a name of `vista models`, a folder of transformers, or package.module:function."),
 ]
-Weights = Annotated[str | None, typer.Option(help="Path or URI of a state dict; without it the network is random.")]
+Weights = Annotated[
+    str | None,
+    typer.Option(help="Path or URI of a state dict, or imagenet: what `vista weights fetch` fetched for the network."),
+]
+RandomWeights = Annotated[
+    bool, typer.Option("--random-weights", help="Run the network with random weights: a trial of the command alone.")
+]
 Layers = Annotated[str, typer.Option(help="Names or numbers from the top, with commas; a bare number k: the top k.")]
 Downstream = Annotated[
     str, typer.Option(help=f"{', '.join(_DOWNSTREAM)}, or package.module:callable that returns an estimator.")
@@ -143,6 +155,40 @@ def opened_model(text: str) -> Any:
     if here not in sys.path:
         sys.path.append(here)
     return roster.of(text)
+
+
+def opened_weights(weights: str | None, model: str) -> str | None:
+    """Find the file of ``--weights``: ``imagenet`` is what ``vista weights fetch`` fetched; all else stays as it is.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Nobody publishes weights for the network.
+    udfs.weights.WeightsError
+        They have not been fetched.
+    """
+    if weights != _IMAGENET or Path(weights).exists():
+        return weights
+    return str(roster.fetched_weights(model))
+
+
+def known_weights(card: ModelCard, weights: object, *, random_weights: bool = False) -> None:
+    """Refuse a network that would run with random weights, unless the user asked for that.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The weights are random and ``--random-weights`` is not given; or it is given and they are not.
+    """
+    is_random = has_random_weights(card, weights)
+    if is_random and not random_weights:
+        raise InvalidArgumentError(
+            f"{card.name} has no trained weights here, and its outputs would say nothing of the data: name a file or "
+            f"URI with --weights, or run `vista weights fetch {card.name}` and give --weights imagenet. "
+            "--random-weights tries the command without"
+        )
+    if random_weights and not is_random:
+        raise InvalidArgumentError(f"--random-weights: {card.name} has weights; leave out one of the two")
 
 
 def features_line(columns: Sequence[str], on: str, label: str, *, chosen: bool) -> str:

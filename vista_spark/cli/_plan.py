@@ -32,6 +32,7 @@ from vista_spark.cli._options import (
     downstream_name,
     features_line,
     opened_model,
+    opened_weights,
 )
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def plan_command(
         sizes = survey(table, images, on=on, label=label, image=image, features=named)
         wanted = parse_layers(layers)
         opened = opened_model(model)
+        weights = opened_weights(weights, model)
         network(opened, weights, 0).targets(wanted, pooling)
     with Console().status(f"measuring {model}, once on this machine"):
         chosen = plan_feature_transfer(

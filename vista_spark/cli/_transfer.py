@@ -24,11 +24,14 @@ from vista_spark.cli._options import (
     On,
     Plan,
     Pooling,
+    RandomWeights,
     Table,
     Weights,
     downstream_factory,
     features_line,
+    known_weights,
     opened_model,
+    opened_weights,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +54,7 @@ def transfer_command(
     out: OutFolder,
     on: On = "id",
     weights: Weights = None,
+    random_weights: RandomWeights = False,
     layers: Layers = "4",
     features: Features = None,
     image: Image = "image",
@@ -94,6 +98,7 @@ def transfer_command(
             table if is_here(table, master) else None, images if is_here(images, master) else None,
             on=on, label=label, image=image, features=named,
         )  # fmt: skip
+        weights = opened_weights(weights, model)
         make_transfer = partial(
             FeatureTransfer,
             model=opened,
@@ -113,8 +118,9 @@ def transfer_command(
         )
         # Spark ML's own estimators cannot be made before Spark: ours takes their place while the rest is checked.
         make_transfer(downstream=MLPClassifier()).explain()
+        net = network(opened, weights, seed)
+        known_weights(net.card, net.weights, random_weights=random_weights)
     # Now, rather than beside the progress bar: there is still time to stop.
-    net = network(opened, weights, seed)
     warn_of_random_weights(net.card, net.weights, net.seed)
 
     with _CONSOLE.status("starting Spark"):

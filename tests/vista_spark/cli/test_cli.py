@@ -17,6 +17,7 @@ from pyspark.ml import PipelineModel
 from sessions import CONNECT
 from typer.testing import CliRunner
 
+from vista_spark import roster
 from vista_spark.cli import app
 from vista_spark.files import read_images, read_table
 
@@ -65,6 +66,7 @@ def test_transfer_from_files(data: Path, tmp_path: Path, spark: SparkSession) ->
     done = _vista(
         *("transfer", "--images", str(data / "images"), "--table", str(data / "table.csv"), "--on", "key"),
         *("--label", "kind", "--model", "squeezenet1_1", "--layers", "fire9,1", "--out", str(out)),
+        "--random-weights",
         *("--master", "local[2]", "--test-fraction", "0.4"),
     )
     assert done.returncode == 0, done.stderr
@@ -110,6 +112,12 @@ def inputs(tmp_path: Path) -> dict[str, str]:
     }
 
 
+def _words(options: dict[str, str]) -> list[str]:
+    """Spell options; the network is a random one unless they name weights."""
+    given = [word for pair in options.items() for word in pair]
+    return given if "--weights" in options else [*given, "--random-weights"]
+
+
 def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
     """Return the output of a command that ends with exit code 2 and has started and written nothing."""
 
@@ -117,7 +125,7 @@ def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPa
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr("vista_spark.sessions.session", session)
-    words = [word for pair in options.items() for word in pair]
+    words = [word for pair in options.items() for word in pair] if command == "plan" else _words(options)
     result = CliRunner().invoke(app, [command, *arguments, *words], env={"COLUMNS": "400"})
     assert result.exit_code == 2, result.output + repr(result.exception)
     return " ".join(result.output.replace("│", " ").split())
@@ -188,8 +196,7 @@ def test_what_this_machine_cannot_see_is_left_to_spark(
         raise _Started
 
     monkeypatch.setattr("vista_spark.sessions.session", session)
-    words = [word for pair in (inputs | options).items() for word in pair]
-    assert isinstance(CliRunner().invoke(app, ["transfer", *words]).exception, _Started)
+    assert isinstance(CliRunner().invoke(app, ["transfer", *_words(inputs | options)]).exception, _Started)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +263,7 @@ def test_random_weights_are_one_loud_line(tmp_path: Path) -> None:
     (tmp_path / "image.jpg").write_bytes(encode(next(iter(crops(1)))[3]))
     patch = ("--image-size", "64", "--patch-size", "32", "--stride", "32")
     files = (str(tmp_path / "image.jpg"), "--out", str(tmp_path / "new" / "heat.png"))
-    done = _vista("explain", *files, "--model", "squeezenet1_1", *patch)
+    done = _vista("explain", *files, "--model", "squeezenet1_1", *patch, "--random-weights")
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if "random weights" in line]
     assert [line.partition(", drawn")[0] for line in lines] == [
@@ -267,7 +274,7 @@ def test_random_weights_are_one_loud_line(tmp_path: Path) -> None:
 
 def test_a_mistake_is_one_line_and_no_traceback(inputs: dict[str, str]) -> None:
     options = inputs | {"--table": "absent.parquet"}
-    done = _vista("transfer", *(word for pair in options.items() for word in pair))
+    done = _vista("transfer", *_words(options))
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "absent.parquet" in line
@@ -276,7 +283,7 @@ def test_a_mistake_is_one_line_and_no_traceback(inputs: dict[str, str]) -> None:
 def test_a_failed_job_is_one_line_and_exit_code_1(inputs: dict[str, str]) -> None:
     """Two rows, one of which has an image: too few to train and test on, which only Spark can count."""
     options = inputs | {"--master": "local[1]"}
-    done = _vista("transfer", *(word for pair in options.items() for word in pair))
+    done = _vista("transfer", *_words(options))
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     assert "LabelError" in done.stderr or "EmptyInputError" in done.stderr
@@ -293,3 +300,39 @@ def test_models_lists_layers_from_the_top() -> None:
     result = CliRunner().invoke(app, ["models"], env={"COLUMNS": "250"})
     assert result.exit_code == 0
     assert "1 fc8, 2 fc7, 3 fc6" in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "extra", "reason"),
+    [
+        ("transfer", (), "squeezenet1_1 has no trained weights here"),
+        ("transfer", ("--weights", "imagenet"), "vista weights fetch squeezenet1_1"),
+        ("transfer", ("--weights", "imagenet", "--model", "minilm_l6"), "it comes from a hub"),
+        ("transfer", ("--random-weights", "--weights", "{weights}"), "leave out one of the two"),
+        ("explain", (), "squeezenet1_1 has no trained weights here"),
+        ("plan", ("--weights", "imagenet"), "vista weights fetch squeezenet1_1"),
+    ],
+)
+def test_random_weights_are_asked_for(
+    command: str,
+    extra: tuple[str, ...],
+    reason: str,
+    inputs: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("vista_spark.sessions.session", lambda *_, **__: pytest.fail("Spark was started"))
+    weights = tmp_path / "weights.pt"
+    torch.save(roster.load("squeezenet1_1").state_dict(), weights)
+    options = {name: inputs[name] for name in ("--images", "--table", "--label", "--model")}
+    if command != "plan":
+        options["--out"] = str(tmp_path / "heat.png")
+    words = [word for pair in options.items() for word in pair]
+    if command == "explain":
+        words = [str(tmp_path / "images" / "1.jpg"), *words[-4:]]
+    given = [word.format(weights=weights) for word in extra]
+    done = CliRunner().invoke(app, [command, *words, *given], env={"COLUMNS": "400"})
+    assert done.exit_code == 2, done.output
+    assert reason in done.output
