@@ -13,7 +13,10 @@ from udfs.driver._columns import (
 )
 from udfs.driver._encryption import encrypts
 from udfs.driver._files import (
+    CATALOG,
+    FILE_FORMATS,
     check_file_columns,
+    check_rows,
     detect_separator,
     file_columns,
     file_infos,
@@ -21,7 +24,10 @@ from udfs.driver._files import (
     is_csv,
     is_here,
     is_parquet,
+    is_table,
+    open_dataset,
     open_files,
+    table_format,
 )
 from udfs.driver._interruptible import interruptible
 from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywords
@@ -31,10 +37,13 @@ from udfs.driver._params import UNBOUND, above, at_least, device_name, one_of, s
 from udfs.driver._persistence import NetworkReader, NetworkWriter, StageReadable, StageReader
 from udfs.driver._progress import Progress
 from udfs.driver._slots import is_local, task_slots
+from udfs.driver._tables import read_table
 from udfs.driver._tracking import track_into
 from udfs.driver._worker_jobs import LongLivedWorker, Supervisor, WorkerJobs
 
 __all__ = [
+    "CATALOG",
+    "FILE_FORMATS",
     "FORMER_NAMES",
     "UNBOUND",
     "Cause",
@@ -57,6 +66,7 @@ __all__ = [
     "check_image",
     "check_numbers",
     "check_present",
+    "check_rows",
     "check_text",
     "count_reasons",
     "detect_separator",
@@ -73,14 +83,18 @@ __all__ = [
     "is_local",
     "is_numeric",
     "is_parquet",
+    "is_table",
     "launch",
     "live_display",
     "map_rows",
     "one_of",
+    "open_dataset",
     "open_files",
     "quoted",
+    "read_table",
     "reason_of",
     "sizes",
+    "table_format",
     "task_slots",
     "track_into",
 ]

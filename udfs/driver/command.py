@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import tempfile
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from optimizer import __version__
 from optimizer.errors import CerebroError, InvalidArgumentError, nearest
 from udfs.driver._causes import cause
 from udfs.driver._user_module import user_module
@@ -29,6 +31,9 @@ __all__ = [
     "Json",
     "Master",
     "OutFolder",
+    "TableFormat",
+    "Version",
+    "check_writable",
     "choice",
     "comma_separated",
     "ended_by_interrupt",
@@ -37,6 +42,7 @@ __all__ = [
     "picture_file",
     "refused_before_spark",
     "run_command",
+    "show_version",
     "user_module",
 ]
 
@@ -97,6 +103,11 @@ def run_command(app: Callable[[], object]) -> None:
         _end(FAILED, type(error).__name__, str(error))
     except PySparkException as error:
         _end(FAILED, "Spark", str(cause(error)))
+    except KeyboardInterrupt:
+        _end(INTERRUPTED, "Interrupted", "nothing goes on")
+    except (OSError, MemoryError) as error:
+        # A disk that is full, a folder that went away: what the machine did, and no fault of the program.
+        _end(FAILED, type(error).__name__, str(error) or "no memory is left")
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
@@ -108,6 +119,13 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
 def _end(code: int, kind: str, message: str) -> NoReturn:
     sys.stderr.write(f"{kind}: {message}\n")
     raise SystemExit(code)
+
+
+def show_version(value: bool) -> None:
+    """End the process with the version alone, where ``--version`` asks for it."""
+    if value:
+        typer.echo(f"cerebro-spark {__version__}")
+        raise typer.Exit
 
 
 def choice(*allowed: str) -> Callable[[str], str]:
@@ -144,6 +162,22 @@ def out_folder(text: str | Path) -> Path:
     if path.exists() and not path.is_dir():
         raise typer.BadParameter(f"{str(text)!r} is a file: name a folder")
     return path
+
+
+def check_writable(folder: Path) -> None:
+    """See that a folder can be written, or made; nothing is left there.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A file is in the way, or this process may not write there.
+    """
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise InvalidArgumentError(f"--out {folder}: {error.strerror or error}; name another folder") from None
 
 
 def picture_file(text: str | Path) -> Path:
@@ -193,12 +227,22 @@ def _device(text: str) -> str:
         raise typer.BadParameter(str(error)) from None
 
 
+Version = Annotated[
+    bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version, and end.")
+]
 Master = Annotated[
     str | None,
     typer.Option(help="local[*], spark://..., yarn, k8s://..., sc://... for Connect.", parser=_master, metavar="TEXT"),
 ]
 Device = Annotated[
     str, typer.Option(help="auto (an accelerator where there is one), cpu, cuda, ...", parser=_device, metavar="TEXT")
+]
+TableFormat = Annotated[
+    str | None,
+    typer.Option(
+        help="Spark's reader of the table: csv, json, orc, parquet, delta, iceberg, ..., or catalog where --table is a "
+        "table's name; by the ending otherwise."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and all else on stderr.")]
 OutFolder = Annotated[

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchSize",
+    "Categories",
     "Downstream",
     "Features",
     "Image",
@@ -31,6 +32,7 @@ __all__ = [
     "Label",
     "Layers",
     "MaxPixels",
+    "MaybeTable",
     "Model",
     "On",
     "Plan",
@@ -41,6 +43,7 @@ __all__ = [
     "downstream_factory",
     "downstream_name",
     "features_line",
+    "is_regression",
     "known_weights",
     "opened_model",
     "opened_weights",
@@ -61,18 +64,34 @@ _IMAGENET = "imagenet"
 _POOLINGS = tuple(dict.fromkeys((*POOLINGS, *TEXT_POOLINGS)))
 
 Images = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="Folder of image files (the id is the name, or the path below it), or Parquet of images or texts."
+        help="Folder of image files (the id is the name, or the path below it), or a table of images or texts. Without "
+        "--table: a folder for each class, or a table that has the label too."
+    ),
+]
+MaybeTable = Annotated[
+    str | None,
+    typer.Option(
+        help="Structured data: .csv or .tsv with a header (the separator is detected), .json, .orc, Parquet, or what "
+        "--table-format says. Without --images it has them, as --image."
     ),
 ]
 Table = Annotated[
-    str, typer.Option(help="Structured data: a .csv or .tsv with a header (the separator is detected), or Parquet.")
+    str,
+    typer.Option(
+        help="Structured data: .csv or .tsv with a header (the separator is detected), .json, .orc, Parquet, or what "
+        "--table-format says."
+    ),
 ]
-Label = Annotated[str, typer.Option(help="The label's column; strings are indexed.")]
+Label = Annotated[str | None, typer.Option(help="The label's column; texts are indexed. Folders of classes need none.")]
+Categories = Annotated[
+    str | None,
+    typer.Option(help="Columns whose values are categories, with commas: indexed and one-hot encoded; the label too."),
+]
 On = Annotated[str, typer.Option(help="The id's column.")]
 Features = Annotated[str | None, typer.Option(help="Structured columns, with commas; every numeric one by default.")]
-Image = Annotated[str, typer.Option(help="The column of images or texts, where --images is a .parquet.")]
+Image = Annotated[str, typer.Option(help="The column of images (bytes or paths) or texts, where a table has them.")]
 Model = Annotated[
     str,
     typer.Option(help="The network: a name of `vista models`, a folder of transformers, or package.module:function."),
@@ -191,10 +210,16 @@ def known_weights(card: ModelCard, weights: object, *, random_weights: bool = Fa
         raise InvalidArgumentError(f"--random-weights: {card.name} has weights; leave out one of the two")
 
 
+def is_regression(downstream: str) -> bool:
+    """Whether ``--downstream`` is a regression, by the name of its class; a function's name does not tell."""
+    name = downstream_name(downstream)
+    return name.endswith(("Regressor", "Regression")) and name != "LogisticRegression"
+
+
 def features_line(columns: Sequence[str], on: str, label: str, *, chosen: bool) -> str:
     """Say which structured features are used, and why where nobody named them."""
     why = f" (every numeric column but {on} and {label}; --features names others)" if chosen else ""
-    return f"structured features: {', '.join(columns)}{why}"
+    return f"structured features: {', '.join(columns) or 'none'}{why}"
 
 
 def downstream_name(text: str) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import errno
+import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -17,6 +20,8 @@ from pyspark.ml import PipelineModel
 from sessions import CONNECT
 from typer.testing import CliRunner
 
+from optimizer import __version__
+from udfs.driver.command import run_command
 from vista_spark import roster
 from vista_spark.cli import app
 from vista_spark.files import read_images, read_table
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(CONNECT, reason="the command starts its own Spark")
 
 COUNT = 24
@@ -102,6 +108,8 @@ def inputs(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "1.jpg").write_bytes(encode(next(iter(crops(1)))[3]))
     (tmp_path / "table.csv").write_text("id,price,kind\n1,2.5,a\n2,3.5,b\n")
+    (tmp_path / "empty.csv").write_text("id,price,kind\n")
+    torch.save({"fc.weight": torch.zeros(2, 2)}, tmp_path / "other.pt")
     pq.write_table(pa.table({"id": [1], "picture": [b"x"]}), tmp_path / "images.parquet")
     return {
         "--images": str(tmp_path / "images"),
@@ -142,7 +150,14 @@ def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPa
         ("--images", "{folder}/nowhere", ["--images", "no such file or folder"]),
         ("--images", "{folder}/images.parquet", ["--images has no column 'image'", "id, picture"]),
         ("--table", "{folder}/absent.parquet", ["absent.parquet", "no such file or folder"]),
-        ("--table", "{folder}/table.xlsx", ["separated values"]),
+        ("--table", "{folder}/table.xlsx", ["separated values", "--table-format"]),
+        ("--table", "{folder}/empty.csv", ["--table", "has no row"]),
+        ("--features", "price,kind", ["'kind' is text", "--categories kind"]),
+        ("--categories", "colour", ["--table has no column 'colour'"]),
+        ("--downstream", "vista_spark.cli:nothing", ["nothing"]),
+        ("--model", "{folder}/nowhere/", ["nowhere"]),
+        ("--weights", "{folder}/other.pt", ["do not fit squeezenet1_1", "missing"]),
+        ("--out", "/proc/nowhere/out", ["--out", "name another folder"]),
         ("--label", "knd", ["--table has no column 'knd'; did you mean 'kind'?"]),
         ("--on", "key", ["--table has no column 'key'"]),
         ("--features", "price,weight", ["--table has no column 'weight'"]),
@@ -203,6 +218,8 @@ def test_what_this_machine_cannot_see_is_left_to_spark(
     ("option", "value", "reason"),
     [
         ("--label", "knd", "did you mean 'kind'"),
+        ("--table", "{folder}/empty.csv", "has no row"),
+        ("--table-format", "delta", "only Spark reads 'delta'"),
         ("--table", "{folder}/absent.csv", "no such file or folder"),
         ("--layers", "fire99", "did you mean 'fire9'"),
         ("--pooling", "cls", "squeezenet1_1 reads image"),
@@ -321,7 +338,6 @@ def test_random_weights_are_asked_for(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    torch = pytest.importorskip("torch")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("vista_spark.sessions.session", lambda *_, **__: pytest.fail("Spark was started"))
     weights = tmp_path / "weights.pt"
@@ -336,3 +352,61 @@ def test_random_weights_are_asked_for(
     done = CliRunner().invoke(app, [command, *words, *given], env={"COLUMNS": "400"})
     assert done.exit_code == 2, done.output
     assert reason in done.output
+
+
+def test_class_folders_need_no_table_and_no_label(
+    inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One folder with images is one class: said before Spark starts."""
+    (tmp_path / "images" / "cats").mkdir()
+    (tmp_path / "images" / "1.jpg").rename(tmp_path / "images" / "cats" / "1.jpg")
+    alone = {name: inputs[name] for name in ("--images", "--model", "--out")}
+    assert "one folder with images, 'cats'" in _refused("transfer", alone, monkeypatch)
+    assert "--label names the column" in _refused("transfer", alone | {"--table": inputs["--table"]}, monkeypatch)
+    without = {name: inputs[name] for name in ("--model", "--out")}
+    assert "--images or --table: name at least one" in _refused("transfer", without, monkeypatch)
+
+
+@pytest.mark.extended
+def test_a_folder_a_class_as_json(tmp_path: Path) -> None:
+    for number, (label, *_, picture) in enumerate(crops(COUNT)):
+        folder = tmp_path / "photos" / ("flowers" if label else "palaces") / "2026"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.jpg").write_bytes(encode(picture))
+    options = {"--images": str(tmp_path / "photos"), "--model": "squeezenet1_1", "--layers": "fire5"}
+    more = {"--out": str(tmp_path / "out"), "--master": "local[2]", "--test-fraction": "0.4"}
+    done = _vista("transfer", *_words(options | more), "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert [row["features"] for row in said["layers"]] == ["no features", "fire5"]
+    assert said["train_rows"] + said["test_rows"] == COUNT
+    low, high = said["layers"][1]["low"], said["layers"][1]["high"]
+    assert low <= said["layers"][1]["score"] <= high
+    assert said["verdict"] in json.dumps(said)
+    assert "WARN" not in done.stderr
+    assert (tmp_path / "out" / "best_model").is_dir()
+
+
+@pytest.mark.parametrize("room", ["vista_spark", "cerebro_spark"])
+def test_version_and_completion(room: str) -> None:
+    rooms = {"vista_spark": app, "cerebro_spark": import_module("cerebro_spark.cli").app}
+    done = CliRunner().invoke(rooms[room], ["--version"])
+    assert (done.exit_code, done.stdout) == (0, f"cerebro-spark {__version__}\n")
+    shown = CliRunner().invoke(rooms[room], ["--help"], env={"COLUMNS": "200"})
+    assert "--install-completion" in shown.stdout
+
+
+def test_models_as_json() -> None:
+    listed = json.loads(CliRunner().invoke(app, ["models", "--json"]).stdout)["models"]
+    (alexnet,) = (model for model in listed if model["name"] == "alexnet")
+    assert alexnet["layers"][:2] == ["fc8", "fc7"]
+
+
+def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/data/out")
+
+    with pytest.raises(SystemExit) as ended:
+        run_command(full)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "OSError: [Errno 28] No space left on device: '/data/out'\n"
