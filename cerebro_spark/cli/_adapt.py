@@ -36,7 +36,6 @@ from udfs.driver.command import (
     Master,
     OutFolder,
     TableFormat,
-    check_writable,
     comma_separated,
     ended_by_interrupt,
     refused_before_spark,
@@ -112,7 +111,7 @@ def adapt_command(
     The campaign is in the store: the next batch is another call with the same --out and --name.
     """
     from cerebro_spark import Adaptation, SparkBackend, Store  # noqa: PLC0415 - `--help` is not to wait
-    from udfs.driver import launch, read_table, track_into  # noqa: PLC0415
+    from udfs.driver import check_place, launch, read_table, track_into  # noqa: PLC0415
 
     tables = table or []
     with refused_before_spark():
@@ -147,7 +146,7 @@ def adapt_command(
         before = make(backend=make_backend(absent), **{"feature_columns": _UNREAD, **settings})
         _check_order(tables, before, pool=pool, how=how, ask=ask, resume=resume, plan=plan)
         _check_tables(tables, pool, settings, master, table_format)
-        check_writable(out)
+        check_place(str(out))
 
     def remedy() -> str:
         begun = len(make(backend=make_backend(absent), **{"feature_columns": _UNREAD, **settings}).run_ids)

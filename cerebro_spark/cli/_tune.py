@@ -34,7 +34,6 @@ from udfs.driver.command import (
     Master,
     OutFolder,
     TableFormat,
-    check_writable,
     choice,
     comma_separated,
     ended_by_interrupt,
@@ -130,7 +129,7 @@ def tune_command(
     import cerebro_spark  # noqa: PLC0415 - `--help` is not to wait
     from cerebro_spark import Selection, SparkBackend, Store  # noqa: PLC0415
     from cerebro_spark.hopper import Journal  # noqa: PLC0415
-    from udfs.driver import launch, read_table, track_into  # noqa: PLC0415
+    from udfs.driver import check_place, launch, read_table, track_into  # noqa: PLC0415
 
     with refused_before_spark():
         if run_id is not None:
@@ -181,7 +180,7 @@ def tune_command(
             make_search(backend=make_backend(absent), **{"feature_columns": (), **settings})
         if begun is None:
             _check_table(table, settings, master, table_format)
-        check_writable(out)
+        check_place(str(out))
     run = resume or run_id or f"run-{uuid.uuid4().hex[:12]}"
 
     def remedy() -> str:

@@ -36,6 +36,7 @@ from udfs.driver._live import live_display
 from udfs.driver._params import UNBOUND, above, at_least, device_name, one_of, sizes
 from udfs.driver._persistence import NetworkReader, NetworkWriter, StageReadable, StageReader
 from udfs.driver._progress import Progress
+from udfs.driver._results import check_place, check_spark_writes, is_uri, results_at
 from udfs.driver._slots import is_local, task_slots
 from udfs.driver._tables import read_table
 from udfs.driver._tracking import track_into
@@ -65,8 +66,10 @@ __all__ = [
     "check_file_columns",
     "check_image",
     "check_numbers",
+    "check_place",
     "check_present",
     "check_rows",
+    "check_spark_writes",
     "check_text",
     "count_reasons",
     "detect_separator",
@@ -84,6 +87,7 @@ __all__ = [
     "is_numeric",
     "is_parquet",
     "is_table",
+    "is_uri",
     "launch",
     "live_display",
     "map_rows",
@@ -93,6 +97,7 @@ __all__ = [
     "quoted",
     "read_table",
     "reason_of",
+    "results_at",
     "sizes",
     "table_format",
     "task_slots",

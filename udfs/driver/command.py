@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import sys
-import tempfile
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,9 +30,9 @@ __all__ = [
     "Json",
     "Master",
     "OutFolder",
+    "OutPlace",
     "TableFormat",
     "Version",
-    "check_writable",
     "choice",
     "comma_separated",
     "ended_by_interrupt",
@@ -164,22 +163,6 @@ def out_folder(text: str | Path) -> Path:
     return path
 
 
-def check_writable(folder: Path) -> None:
-    """See that a folder can be written, or made; nothing is left there.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A file is in the way, or this process may not write there.
-    """
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    try:
-        with tempfile.TemporaryFile(dir=there):
-            pass
-    except OSError as error:
-        raise InvalidArgumentError(f"--out {folder}: {error.strerror or error}; name another folder") from None
-
-
 def picture_file(text: str | Path) -> Path:
     """Read where to draw: a file of this machine whose ending is a picture's.
 
@@ -245,6 +228,14 @@ TableFormat = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and all else on stderr.")]
+OutPlace = Annotated[
+    str,
+    typer.Option(
+        help="Folder, or URI that driver and workers write to (s3://, hdfs://, gs://), for the tables, pictures and "
+        "the best model; in a folder also MLflow's files.",
+        metavar="PLACE",
+    ),
+]
 OutFolder = Annotated[
     Path,
     typer.Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -16,9 +17,8 @@ from udfs.driver.command import (
     Device,
     Json,
     Master,
-    OutFolder,
+    OutPlace,
     TableFormat,
-    check_writable,
     choice,
     comma_separated,
     refused_before_spark,
@@ -58,10 +58,12 @@ if TYPE_CHECKING:
 
 __all__ = ["transfer_command"]
 
+_BEST = "best_model"
+
 
 def transfer_command(
     model: Model,
-    out: OutFolder,
+    out: OutPlace,
     images: Images = None,
     table: MaybeTable = None,
     label: Label = None,
@@ -97,7 +99,7 @@ def transfer_command(
     ] = False,
 ) -> None:
     """Find the layer of a pre-trained network that helps most beside the structured features."""
-    from udfs.driver import track_into  # noqa: PLC0415 - `vista --help` is not to wait for Spark
+    from udfs.driver import check_place, check_spark_writes, is_uri, results_at, track_into  # noqa: PLC0415 - `vista --help` is not to wait for Spark
     from vista_spark.files import Source, parse_layers  # noqa: PLC0415
     from vista_spark.mlp import MLPClassifier  # noqa: PLC0415
     from vista_spark.network import network, warn_of_random_weights  # noqa: PLC0415
@@ -118,7 +120,7 @@ def transfer_command(
             table_format=table_format,
         )
         source.check(master, classification=not is_regression(downstream))
-        check_writable(out)
+        check_place(out)
         weights = opened_weights(weights, model)
         make_transfer = partial(
             FeatureTransfer,
@@ -135,7 +137,8 @@ def transfer_command(
             max_pixels=max_pixels,
             device=device,
             seed=seed,
-            experiment=experiment,
+            # MLflow's files cannot be moved: of a URI the runs go to a server alone.
+            experiment=None if is_uri(out) and "MLFLOW_TRACKING_URI" not in os.environ else experiment,
         )
         # Spark ML's own estimators cannot be made before Spark: ours takes their place while the rest is checked.
         make_transfer(downstream=MLPClassifier()).explain()
@@ -146,22 +149,29 @@ def transfer_command(
 
     with console.status("starting Spark"):
         spark = session(master, conf={"spark.log.level": "ERROR"}, ship=ship)
+    check_spark_writes(spark, out)
     estimator = make_estimator()
     data = source.load(spark, classification=is_classification(estimator))
     line = features_line(data.features, on, source.learned, chosen=source.features is None)
     console.print(line, highlight=False, soft_wrap=True)
-    out.mkdir(parents=True, exist_ok=True)
-    track_into(out, experiment)
-    result = make_transfer(downstream=estimator).run(
-        data.structured,
-        data.images,
-        on=on,
-        feature_columns=data.features,
-        label_column=data.target,
-        image_column=image,
-        on_plan=lambda chosen: typer.echo(chosen.explain(), err=as_json),
-    )
-    _write(result, _complete(result.best_model, source.learned, data), out)
+    with results_at(out) as folder:
+        if not is_uri(out):
+            track_into(folder, experiment)
+        result = make_transfer(downstream=estimator).run(
+            data.structured,
+            data.images,
+            on=on,
+            feature_columns=data.features,
+            label_column=data.target,
+            image_column=image,
+            on_plan=lambda chosen: typer.echo(chosen.explain(), err=as_json),
+        )
+        model = _complete(result.best_model, source.learned, data)
+        _write(result, folder)
+        if is_uri(out):
+            model.write().overwrite().save(f"{out.rstrip('/')}/{_BEST}")
+        else:
+            _save(model, folder)
     if as_json:
         typer.echo(json.dumps(_facts(result, out), allow_nan=False))
     else:
@@ -182,7 +192,7 @@ def _complete(model: PipelineModel, label: str, data: Loaded) -> PipelineModel:
     return PipelineModel([*data.stages, *before, predictor])
 
 
-def _facts(result: TransferResult, out: Path) -> dict[str, Any]:
+def _facts(result: TransferResult, out: str) -> dict[str, Any]:
     """What a scheduler may want of a result; what is not a number is null."""
     frame = result.to_pandas().rename(columns={result.metric: "score"}).astype(object)
     return {
@@ -198,7 +208,7 @@ def _facts(result: TransferResult, out: Path) -> dict[str, Any]:
         "dropped": dict(result.dropped),
         "random_weights": result.random_weights,
         "verdict": result.verdict,
-        "out": str(out),
+        "out": out,
     }
 
 
@@ -211,22 +221,27 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _write(result: TransferResult, model: PipelineModel, out: Path) -> None:
+def _write(result: TransferResult, folder: Path) -> None:
+    result.to_pandas().to_csv(folder / "layers.csv", index=False)
+    result.plot().savefig(folder / "layers.png", dpi=120)
+    (folder / "plan.txt").write_text(result.choice.explain() + "\n")
+
+
+def _save(model: PipelineModel, folder: Path) -> None:
     from pyspark.sql import is_remote  # noqa: PLC0415
 
-    result.to_pandas().to_csv(out / "layers.csv", index=False)
-    result.plot().savefig(out / "layers.png", dpi=120)
-    (out / "plan.txt").write_text(result.choice.explain() + "\n")
-    final = out / "best_model"
+    final = folder / _BEST
     # It gets its name once it is complete; a Connect server writes where this process may not rename.
-    partial_model = final if is_remote() else out / ".best_model"
+    partial_model = final if is_remote() else folder / f".{_BEST}"
     model.write().overwrite().save(str(partial_model))
     if partial_model != final:
         shutil.rmtree(final, ignore_errors=True)
         partial_model.rename(final)
 
 
-def _show(result: TransferResult, out: Path, console: Console) -> None:
+def _show(result: TransferResult, out: str, console: Console) -> None:
+    from udfs.driver import is_uri  # noqa: PLC0415
+
     title = f"{result.plan.model}: {result.train_rows} rows to train on, {result.test_rows} held out"
     shares = any(len(stage.targets) > 1 for stage in result.plan.stages)
     caption = "layers of one pass share its inference seconds by FLOPs" if shares else None
@@ -250,4 +265,4 @@ def _show(result: TransferResult, out: Path, console: Console) -> None:
     for reason, count in result.dropped.items():
         console.print(f"left out: {reason} ({count} rows)", highlight=False)
     console.print(f"{result.verdict}.", highlight=False, soft_wrap=True)
-    console.print(f"in {out}: layers.csv, layers.png, plan.txt, best_model, mlflow.db")
+    console.print(f"in {out}: layers.csv, layers.png, plan.txt, best_model{'' if is_uri(out) else ', mlflow.db'}")

@@ -158,7 +158,7 @@ SMALL = ("--table", "{folder}/t.parquet")
         ("", (*SMALL, "--how", "margin"), "--how margin: of which records?"),
         ("", (*SMALL, "--pool", "{folder}/t.parquet", "--how", "margins"), "did you mean 'margin'"),
         ("", ("--table", "{folder}/nothere.parquet"), "no such file or folder"),
-        ("", (*SMALL, "--table", "{folder}/t.csv"), "a .parquet"),
+        ("", (*SMALL, "--table", "{folder}/t.csv"), "no such file or folder"),
         ("", (*SMALL, "--pool", "{folder}/nothere.parquet"), "no such file or folder"),
         ("", (*SMALL, "--id", "key"), "--table has no column 'key'; columns: id, x, y"),
         ("", (*SMALL, "--labels", "label"), "--table has no column 'label'"),

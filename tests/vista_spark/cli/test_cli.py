@@ -171,8 +171,8 @@ def _refused(command: str, options: dict[str, str], monkeypatch: pytest.MonkeyPa
         ("--batch-size", "0", ["Invalid value for '--batch-size'"]),
         ("--device", "gpu0", ["'gpu0'", "cuda"]),
         ("--master", "lcoal[2]", ["'lcoal[2]'", "local[*]"]),
-        ("--out", "s3://bucket/out", ["'s3://bucket/out' is a URI"]),
-        ("--out", "file:/tmp/out", ["is a URI"]),
+        ("--out", "s4://bucket/out", ["'s4://bucket/out' cannot be written", "name another URI"]),
+        ("--out", "file:///proc/nowhere/out", ["name another folder"]),
         ("--out", "{folder}/table.csv", ["is a file"]),
     ],
 )
