@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import asdict
 from functools import partial
@@ -38,6 +37,7 @@ from udfs.driver.command import (
     TableFormat,
     comma_separated,
     ended_by_interrupt,
+    print_json,
     refused_before_spark,
 )
 
@@ -172,7 +172,10 @@ def adapt_command(
         running = make(backend=make_backend(spark), **{"feature_columns": _UNREAD, **settings})
         if plan:
             text = running.explain(batches[0] if batches and not before.run_ids else None)
-            typer.echo(json.dumps({"plan": text}) if as_json else text)
+            if as_json:
+                print_json({"plan": text})
+            else:
+                typer.echo(text)
             return
         out.mkdir(parents=True, exist_ok=True)
         track_into(out, experiment)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 from rich.table import Table as RichTable
+
+from udfs.driver.command import print_json
 
 if TYPE_CHECKING:
     from cerebro_spark.tune import Selection
@@ -45,7 +46,7 @@ def write_selection(selection: Selection, out: Path, *, as_json: bool = False) -
     typer.echo(selection.explain(), err=as_json)
     selection.best_model.write().overwrite().save(str((out / "best_model").resolve()))
     if as_json:
-        typer.echo(json.dumps(_facts(selection, out), allow_nan=False))
+        print_json(_facts(selection, out))
         return
     typer.echo(f"best: {selection.best.trial_id}; files in {out}; run {selection.run_id}")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 from rich.console import Console
@@ -20,7 +22,7 @@ from udfs.driver._user_module import user_module
 from udfs.node import check_device
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = [
     "FAILED",
@@ -39,6 +41,7 @@ __all__ = [
     "out_file",
     "out_folder",
     "picture_file",
+    "print_json",
     "refused_before_spark",
     "run_command",
     "show_version",
@@ -57,6 +60,7 @@ INTERRUPTED = 130
 # A drive of Windows is one letter.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _MASTER = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[.+\]|yarn|(spark|k8s|sc)://.+")
+_STDOUT: ContextVar[TextIO] = ContextVar("stdout")
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
 
 
@@ -125,6 +129,27 @@ def show_version(value: bool) -> None:
     if value:
         typer.echo(f"cerebro-spark {__version__}")
         raise typer.Exit
+
+
+def _json(context: typer.Context, value: bool) -> bool:
+    """Send what anybody prints to stderr while the command runs, libraries included: stdout is for the object."""
+    if value and not context.resilient_parsing:
+        _STDOUT.set(sys.stdout)
+        context.with_resource(redirect_stdout(sys.stderr))
+    return value
+
+
+def print_json(facts: Mapping[str, Any]) -> None:
+    """Print the one object of ``--json``.
+
+    Parameters
+    ----------
+    facts : mapping
+        Of what JSON holds; infinities and not-a-number are no part of it.
+    """
+    stdout = _STDOUT.get()
+    stdout.write(f"{json.dumps(facts, allow_nan=False)}\n")
+    stdout.flush()
 
 
 def choice(*allowed: str) -> Callable[[str], str]:
@@ -227,7 +252,10 @@ TableFormat = Annotated[
         "table's name; by the ending otherwise."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and all else on stderr.")]
+Json = Annotated[
+    bool,
+    typer.Option("--json", callback=_json, help="Print one JSON object on stdout, and all else on stderr."),
+]
 OutPlace = Annotated[
     str,
     typer.Option(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from udfs.driver.command import Json
+from udfs.driver.command import Json, print_json
 from vista_spark import roster
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ def models_command(as_json: Json = False) -> None:
     """List the models, and their layers counted from the top."""
     if as_json:
         cards = [roster.card(name) for name in roster.names()]
-        typer.echo(json.dumps({"models": [_facts(card) for card in cards]}))
+        print_json({"models": [_facts(card) for card in cards]})
         return
     table = Table("model", "input", "parameters", "layers, from the top")
     for name in roster.names():

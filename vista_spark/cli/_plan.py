@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from dataclasses import replace
@@ -14,7 +13,16 @@ from rich.console import Console
 
 from optimizer.memory import SPARK4, ClusterSpec
 from optimizer.sizes import number_of_bytes
-from udfs.driver.command import Device, Json, TableFormat, comma_separated, out_file, picture_file, refused_before_spark
+from udfs.driver.command import (
+    Device,
+    Json,
+    TableFormat,
+    comma_separated,
+    out_file,
+    picture_file,
+    print_json,
+    refused_before_spark,
+)
 from vista_spark.cli._options import (
     BatchSize,
     Categories,
@@ -152,7 +160,7 @@ def plan_command(
         defaults.write_text(_defaults(conf))
     if as_json:
         facts = {"plan": chosen.logical.logical, "seconds": chosen.seconds, "conf": dict(conf)}
-        typer.echo(json.dumps({**facts, "explain": chosen.explain()}))
+        print_json({**facts, "explain": chosen.explain()})
     else:
         _show(chosen, conf, defaults)
     if picture is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -21,6 +20,7 @@ from udfs.driver.command import (
     TableFormat,
     choice,
     comma_separated,
+    print_json,
     refused_before_spark,
 )
 from vista_spark.cli._options import (
@@ -173,7 +173,7 @@ def transfer_command(
         else:
             _save(model, folder)
     if as_json:
-        typer.echo(json.dumps(_facts(result, out), allow_nan=False))
+        print_json(_facts(result, out))
     else:
         _show(result, out, console)
     spark.stop()

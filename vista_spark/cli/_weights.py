@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from udfs.driver.command import Json, out_folder, refused_before_spark
+from udfs.driver.command import Json, out_folder, print_json, refused_before_spark
 from vista_spark import roster
 from vista_spark.errors import InvalidArgumentError, WeightsError
 
@@ -55,7 +54,7 @@ def fetch_command(
             shown = partial(_show, bar, bar.add_task(model, total=None))
             fetched[model] = roster.fetch_weights(model, out, mirror=mirror, on_progress=shown)
     if as_json:
-        typer.echo(json.dumps({"weights": {model: str(path) for model, path in fetched.items()}}))
+        print_json({"weights": {model: str(path) for model, path in fetched.items()}})
         return
     for path in fetched.values():
         typer.echo(str(path))
@@ -82,7 +81,7 @@ def list_command(as_json: Json = False) -> None:
         digest = f"{published.algorithm}:{published.digest}" if published.digest else None
         rows.append({"model": model, "url": published.url, "digest": digest, "file": file, "instead": None})
     if as_json:
-        typer.echo(json.dumps({"weights": rows}))
+        print_json({"weights": rows})
         return
     table = Table("model", "address", "digest", "on this machine")
     for row in rows:
