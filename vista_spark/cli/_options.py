@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optimizer.errors import nearest
+from optimizer.errors import CerebroError, nearest
 from optimizer.logical import LOGICAL_PLANS
 from udfs.driver.command import choice
 from udfs.inference import POOLINGS
@@ -152,7 +153,22 @@ def downstream_factory(text: str) -> Callable[[], Any]:
         estimator = getattr(import_module(target.partition(":")[0]), attribute)
     except (ImportError, AttributeError) as error:
         raise InvalidArgumentError(f"--downstream {target!r}: {error}") from error
-    return lambda: estimator(**settings)
+    except Exception as error:
+        raise _of_the_users(f"--downstream {target!r}", error) from error
+
+    def make() -> Any:
+        try:
+            return estimator(**settings)
+        except Exception as error:
+            raise _of_the_users(f"--downstream {target!r}", error) from error
+
+    return make
+
+
+def _of_the_users(option: str, error: Exception) -> InvalidArgumentError:
+    """Say where code of the user's failed."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return InvalidArgumentError(f"{option}: {last.filename}, line {last.lineno}: {type(error).__name__}: {error}")
 
 
 def opened_model(text: str) -> Any:
@@ -164,8 +180,10 @@ def opened_model(text: str) -> Any:
     Raises
     ------
     InvalidArgumentError
-        The function cannot be imported, or returns no model; the folder holds no network.
+        The function cannot be imported, fails, or returns no model; the folder holds no network.
     """
+    if not text:
+        raise InvalidArgumentError("--model names no network; `vista models` lists those that ship")
     if text not in roster.names() and ("/" in text or Path(text).is_dir()):
         return roster.from_pretrained(text)
     if roster.is_name(text):
@@ -173,7 +191,12 @@ def opened_model(text: str) -> Any:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
-    return roster.of(text)
+    try:
+        return roster.of(text)
+    except CerebroError:
+        raise
+    except Exception as error:
+        raise _of_the_users(f"--model {text!r}", error) from error
 
 
 def opened_weights(weights: str | None, model: str) -> str | None:
