@@ -106,6 +106,7 @@ def _held_to_spark(evaluator: Any, spark: SparkSession, draw: Any) -> None:
     np.testing.assert_allclose(measured, [score, again], rtol=1e-9)
 
 
+@pytest.mark.usefixtures("spark")
 def test_an_interval_is_as_wide_as_theory_says() -> None:
     rows = 400
     right = np.arange(rows) % 4 > 0
@@ -120,6 +121,7 @@ def test_an_interval_is_as_wide_as_theory_says() -> None:
     assert resampled(accuracy, held_out, held_out, 0.7, sign=1, seed=0) is None, "the score is another one"
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_metric_that_is_not_known_has_no_interval() -> None:
     assert metric_of(MulticlassClassificationEvaluator(metricName="logLoss")) is None
     assert metric_of(MulticlassClassificationEvaluator(weightCol="w")) is None
