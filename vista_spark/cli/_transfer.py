@@ -166,12 +166,12 @@ def transfer_command(
             image_column=image,
             on_plan=lambda chosen: typer.echo(chosen.explain(), err=as_json),
         )
-        model = _complete(result.best_model, source.learned, data)
+        best_model = _complete(result.best_model, source.learned, data)
         _write(result, folder)
         if is_uri(out):
-            model.write().overwrite().save(f"{out.rstrip('/')}/{_BEST}")
+            best_model.write().overwrite().save(f"{out.rstrip('/')}/{_BEST}")
         else:
-            _save(model, folder)
+            _save(best_model, folder)
     if as_json:
         print_json(_facts(result, out))
     else:

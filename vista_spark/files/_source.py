@@ -94,6 +94,10 @@ class Source:
             raise InvalidArgumentError("--images or --table: name at least one; a folder of class folders is --images")
         if self.label is None and not self.has_class_folders:
             raise InvalidArgumentError("--label names the column to learn, unless --images is a folder for each class")
+        if self.on == self.image:
+            raise InvalidArgumentError(
+                f"--on and --image are both {self.on!r}: leave out --on, and the paths of one table are its ids"
+            )
         if self.has_class_folders and (self.features or self.categories):
             raise InvalidArgumentError("--features and --categories are columns of a table: name it with --table")
 

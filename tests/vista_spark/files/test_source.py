@@ -179,6 +179,7 @@ def test_words_are_not_learned_as_numbers(spark: SparkSession, tmp_path: Path) -
         ("id,label,color\n", {}, EmptyInputError, "has no row"),
         ("id,label,color\n1,a,red\n", {"features": ["color"]}, ColumnError, "--categories color indexes it"),
         ("id,label,color\n1,a,red\n", {"categories": ["colour"]}, ColumnError, "did you mean 'color'"),
+        ("id,label,color\n1,a,red\n", {"on": "p", "image": "p"}, InvalidArgumentError, "leave out --on"),
         ("id,label,color\n1,a,red\n", {"label": None}, InvalidArgumentError, "--label names the column"),
     ],
 )
