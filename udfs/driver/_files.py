@@ -273,7 +273,12 @@ def open_dataset(path: str, option: str, form: str | None = None) -> dataset.Dat
             return dataset.InMemoryDataset(pa.Table.from_pylist(_documents(system, infos)))
         kind: Any = form
         if form == "csv":
-            kind = dataset.CsvFileFormat(pa_csv.ParseOptions(delimiter=file_separator(path, option)))
+            # As Spark reads them: an empty text is none, and NA a word.
+            convert = pa_csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
+            kind = dataset.CsvFileFormat(
+                pa_csv.ParseOptions(delimiter=file_separator(path, option)),
+                default_fragment_scan_options=dataset.CsvFragmentScanOptions(convert_options=convert),
+            )
         return dataset.dataset(inner, format=kind, filesystem=system, partitioning="hive")
     except (OSError, ValueError, TypeError) as error:
         raise InvalidArgumentError(f"{option} {path!r} cannot be read: {error}") from error
