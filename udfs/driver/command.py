@@ -18,6 +18,7 @@ from rich.console import Console
 from optimizer import __version__
 from optimizer.errors import CerebroError, InvalidArgumentError, nearest
 from udfs.driver._causes import cause
+from udfs.driver._quiet import quiet_spark
 from udfs.driver._user_module import user_module
 from udfs.node import check_device
 
@@ -100,6 +101,7 @@ def run_command(app: Callable[[], object]) -> None:
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     warnings.showwarning = _show_warning
+    quiet_spark()
     try:
         app()
     except CerebroError as error:
