@@ -1,7 +1,7 @@
 """What MkDocs calls as it builds the site: pages from elsewhere in the repository, and links to them.
 
-The README is the first page, the notebooks are the tutorials. A link in a document is a path in the repository, so that it
-works there; :func:`on_page_markdown` makes it one between pages.
+The README is the first page, the notebooks are the tutorials. A link in a document is a path in the repository, so that
+it works there; :func:`on_page_markdown` makes it one between pages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
-
 
 ROOT = Path(__file__).resolve().parents[1]
 # Pages by the file that they show; notebooks are added below.
@@ -87,7 +86,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 class Roles(griffe.Extension):
     """Links for the roles of Sphinx in docstrings, which editors show as well."""
 
-    def on_object(self, *, obj: griffe.Object, **kwargs: object) -> None:  # noqa: ARG002, PLR6301 - griffe's
+    def on_object(self, *, obj: griffe.Object, **kwargs: object) -> None:  # noqa: ARG002 - griffe's
         """Replace the roles of one docstring."""
         if obj.docstring is not None:
             obj.docstring.value = _ROLE.sub(_reference, obj.docstring.value)
