@@ -137,6 +137,13 @@ def test_the_version_is_said_alike() -> None:
     assert said == {__version__}
 
 
+def test_the_workflow_has_the_lanes_of_a_submission() -> None:
+    lanes = re.findall(r"^lane (\S+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert lanes
+    assert set(lanes) <= set(workflow["jobs"]["lane"]["strategy"]["matrix"]["lane"])
+
+
 @pytest.mark.extended
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     """With the MkDocs of ``make docs``, where it has run."""
