@@ -25,7 +25,6 @@ pytest.importorskip("setuptools")
 pytestmark = [
     pytest.mark.extended,
     pytest.mark.skipif(CONNECT, reason="once is enough"),
-    pytest.mark.xdist_group("newcomer"),
 ]
 
 SOURCES = ("vista_spark", "cerebro_spark", "udfs", "optimizer", "pyproject.toml", "README.md", "LICENSE")
