@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PredictionModel"]
 
-_NAME = "model"
+_NAME, _ERROR = "model", "error"
 
 
 class PredictionModel:
@@ -36,7 +36,7 @@ class PredictionModel:
             "prediction": model.getPredictionCol(),
             "probability": model.getProbabilityCol() if self._model.kind != "value" else "",
             "raw_prediction": model.getRawPredictionCol(),
-            "error": "error",
+            _ERROR: _ERROR,
         }
 
     def predict(self, rows: Any, params: Any = None) -> pd.DataFrame:
@@ -58,7 +58,11 @@ class PredictionModel:
         struct = pa.StructArray.from_arrays([as_arrow(frame[name]) for name in columns], names=columns)
         predicted = self._calls((struct,))
         values = {
-            shown: pd.Series(predicted.field(name).to_pylist(), dtype=float if name == "prediction" else object)
+            # MLflow makes "None" of a text that is null.
+            shown: pd.Series(
+                [value or "" if name == _ERROR else value for value in predicted.field(name).to_pylist()],
+                dtype=float if name == "prediction" else object,
+            )
             for name, shown in self._names.items()
             if shown
         }

@@ -20,8 +20,8 @@ def save_model(
     """Save a tuned model as a folder that ``mlflow.pyfunc.load_model`` loads, without Spark.
 
     The model reads a pandas DataFrame with the columns that the network was trained on, and gives one with the columns
-    that :class:`cerebro_spark.TunedModel` adds, and ``error``, the reason where they are null. As
-    ``mlflow.pyfunc.spark_udf(spark, uri, env_manager="local")`` it runs in Spark's workers.
+    that :class:`cerebro_spark.TunedModel` adds, and ``error``: the reason where they are null, ``""`` for a good row.
+    As ``mlflow.pyfunc.spark_udf(spark, uri, env_manager="local")`` it runs in Spark's workers.
 
     Parameters
     ----------

@@ -61,8 +61,8 @@ def test_a_model_gives_the_rows_of_the_stage(spark: SparkSession, tmp_path: Path
     for place, row in enumerate(expected):
         for got in (found["chance"][place], in_spark[place]["chance"]):
             assert np.allclose(got, row["chance"].toArray(), atol=1e-6)
-        assert found["error"][place] is None
-        assert in_spark[place]["error"] is None
+        assert found["error"][place] == ""
+        assert in_spark[place]["error"] == ""
     short = frame.assign(numbers=[np.zeros(3)] * 5)
     assert loaded.predict(short)["guess"].isna().all()
     assert set(loaded.predict(short)["error"]) == {"tensor of another size"}
@@ -131,6 +131,6 @@ def test_what_has_no_flavour_is_refused(tmp_path: Path) -> None:
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
     cerebro_spark.mlflow.save_model(tuned_model(), tmp_path / "model")
-    loaded: Any = cerebro_spark.mlflow._load_pyfunc(str(tmp_path / "model" / "model"))
+    loaded: Any = cerebro_spark.mlflow._load_pyfunc(str(tmp_path / "model" / "data" / "model"))
     with pytest.raises(ColumnError, match="no column 'numbers'; did you mean"):
         loaded.predict({"number": [[1.0] * 4]})

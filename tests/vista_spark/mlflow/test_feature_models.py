@@ -72,8 +72,7 @@ def test_a_model_gives_the_rows_of_the_stage(spark: SparkSession) -> None:
             for got in (found[name][place], in_spark[place][name]):
                 assert (got is None) == (row[name] is None), (place, name)
                 assert row[name] is None or np.allclose(got, row[name], atol=1e-5), (place, name)
-        assert found["error"][place] == row["image_error"]
-        assert in_spark[place]["error"] == row["image_error"]
+        assert found["error"][place] == in_spark[place]["error"] == (row["image_error"] or "")
 
 
 @pytest.mark.skipif(not TOKENIZERS, reason="texts need torch and tokenizers: pip install 'cerebro-spark[torch]'")
@@ -100,4 +99,6 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     stage = CNNFeaturizer(model=own_network(), imageSize=32, layers=["3"], outputCols=["f"])
     vista_spark.mlflow.save_model(stage, tmp_path / "model")
     with pytest.raises(ColumnError, match="no column 'image'; columns: picture"):
-        vista_spark.mlflow._load_pyfunc(str(tmp_path / "model" / "model")).predict(pd.DataFrame({"picture": [b""]}))
+        vista_spark.mlflow._load_pyfunc(str(tmp_path / "model" / "data" / "model")).predict(
+            pd.DataFrame({"picture": [b""]})
+        )

@@ -110,7 +110,7 @@ def test_a_bad_row_fails_the_query_where_the_stage_says_so(spark: SparkSession) 
     photos(spark)
     register_sql(spark, CNNFeaturizer(**NETWORK, errors="raise"))
     assert len(spark.sql("SELECT cnn_features(image) FROM photos WHERE id < 2").collect()) == 2
-    with pytest.raises(Exception, match="not an image"):
+    with pytest.raises(Exception, match="not a JPEG"):
         spark.sql("SELECT cnn_features(image) FROM photos").collect()
 
 
@@ -153,7 +153,7 @@ def test_the_way_of_spark_4_0_gives_the_same(spark: SparkSession) -> None:
     assert [row["f"]["error"] for row in found] == [row["f"]["error"] for row in expected]
 
 
-def spark_function(spark: Spadef registered(spark: SparkSession) -> NetworkCalls:
+def registered(spark: SparkSession) -> NetworkCalls:
     """Make the value that is registered."""
     network = _sql_network(spark, "squeezenet1_1", CNNFeaturizer(**NETWORK))
     return NetworkCalls("cnn_features_or_error", "image", {"squeezenet1_1": network}, explained=True)
