@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["register_sql"]
 
+# Of a network's own, whose outputs are held before Spark gets them.
+_BATCHES = 8
+
 
 def register_sql(spark: SparkSession, **models: TunedModel) -> tuple[str, ...]:
     """Register tuned models as SQL functions: ``predict_tuned(struct(price, weight), 'churn')``.
@@ -64,8 +67,9 @@ def register_sql(spark: SparkSession, **models: TunedModel) -> tuple[str, ...]:
                 f"{name}={model!r}: register_sql takes TunedModel, as Selection.best_model and TunedModel.load give it"
             )
     known = {name: model.sql_model() for name, model in models.items()}
+    rows = _BATCHES * max(model.getBatchSize() for model in models.values())
     functions = ("predict_tuned", "predict_tuned_or_error")
     for function in functions:
         calls = PredictionCalls(function, known, explained=function != "predict_tuned")
-        register_function(spark, function, calls, calls.returns)
+        register_function(spark, function, calls, calls.returns, rows=rows)
     return functions

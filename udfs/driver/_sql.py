@@ -16,11 +16,19 @@ if TYPE_CHECKING:
 
 __all__ = ["register_function"]
 
+_ROWS = 256
+
 Calls = Callable[[tuple[pa.Array, ...]], pa.Array]
 
 
 def register_function(
-    spark: SparkSession, name: str, calls: Calls, returns: pa.DataType, *, pandas: bool | None = None
+    spark: SparkSession,
+    name: str,
+    calls: Calls,
+    returns: pa.DataType,
+    *,
+    rows: int = _ROWS,
+    pandas: bool | None = None,
 ) -> None:
     """Register a SQL function that computes a batch of calls at a time; it replaces one of the same name.
 
@@ -34,6 +42,9 @@ def register_function(
         it to the workers.
     returns : pyarrow.DataType
         Of its values.
+    rows : int
+        Calls at a time: Spark's batches have up to 10,000 rows, and as many feature maps are more than a worker's
+        memory. Default 256.
     pandas : bool, optional
         Pass the columns by way of pandas; by default before Spark 4.1, which passes Arrow itself.
 
@@ -48,33 +59,37 @@ def register_function(
     kind = from_arrow_type(returns)
     arrow_udf = None if pandas else getattr(vectorized, "arrow_udf", None)
     if arrow_udf is None:
-        function = vectorized.pandas_udf(_by_pandas(calls, struct=pa.types.is_struct(returns)), kind)
+        function = vectorized.pandas_udf(_by_pandas(calls, rows, struct=pa.types.is_struct(returns)), kind)
     else:
-        function = arrow_udf(_by_arrow(calls), kind)
+        function = arrow_udf(_by_arrow(calls, rows), kind)
     spark.udf.register(name, function)
 
 
-def _by_arrow(calls: Calls) -> Callable[..., Any]:
+def _by_arrow(calls: Calls, rows: int) -> Callable[..., Any]:
     def run(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         for batch in batches:
-            yield calls(batch if isinstance(batch, tuple) else (batch,))
+            columns = batch if isinstance(batch, tuple) else (batch,)
+            for start in range(0, max(len(columns[0]), 1), rows):
+                yield calls(tuple(column.slice(start, rows) for column in columns))
 
     # Spark reads them, and they are strings in this file.
     run.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
     return run
 
 
-def _by_pandas(calls: Calls, *, struct: bool) -> Callable[..., Any]:
+def _by_pandas(calls: Calls, rows: int, *, struct: bool) -> Callable[..., Any]:
     import pandas as pd  # noqa: PLC0415 - an import of this room stays light
 
     def run(batches: Any) -> Any:
         for batch in batches:
-            values = calls(tuple(as_arrow(column) for column in (batch if isinstance(batch, tuple) else (batch,))))
-            if struct:
-                names = [field.name for field in values.type]
-                yield pd.DataFrame(dict(zip(names, map(_objects, values.flatten()), strict=True)))
-            else:
-                yield _objects(values)
+            columns = batch if isinstance(batch, tuple) else (batch,)
+            for start in range(0, max(len(columns[0]), 1), rows):
+                values = calls(tuple(as_arrow(column[start : start + rows]) for column in columns))
+                if struct:
+                    names = [field.name for field in values.type]
+                    yield pd.DataFrame(dict(zip(names, map(_objects, values.flatten()), strict=True)))
+                else:
+                    yield _objects(values)
 
     result = pd.DataFrame if struct else pd.Series
     run.__annotations__ = {"batches": Iterator[tuple[pd.Series, ...]], "return": Iterator[result]}  # type: ignore[valid-type]

@@ -26,6 +26,9 @@ __all__ = ["register_sql"]
 _KINDS = {"image": "cnn_features", "text": "text_features"}
 _VALUE, _FEATURES = "value", "features"
 
+# Of a network's own, whose features are held before Spark gets them.
+_BATCHES = 8
+
 
 def register_sql(spark: SparkSession, *stages: Featurizer, **named: Featurizer) -> tuple[str, ...]:
     """Register featurizers as SQL functions: ``cnn_features(image, 'mobilenet_v2', 'pool')``.
@@ -78,11 +81,12 @@ def register_sql(spark: SparkSession, *stages: Featurizer, **named: Featurizer) 
         kind = "text" if isinstance(stage, TextFeaturizer) else "image"
         networks.setdefault(kind, {})[name] = _sql_network(spark, name, stage)
     functions = []
+    rows = _BATCHES * max(stage.getBatchSize() for stage in by_name.values())
     for kind, of_kind in networks.items():
         for explained in (False, True):
             function = _KINDS[kind] + ("_or_error" if explained else "")
             calls = NetworkCalls(function, kind, of_kind, explained)
-            register_function(spark, function, calls, calls.returns)
+            register_function(spark, function, calls, calls.returns, rows=rows)
             functions.append(function)
     return tuple(functions)
 

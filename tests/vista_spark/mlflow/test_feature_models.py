@@ -12,14 +12,18 @@ mlflow = pytest.importorskip("mlflow")
 
 import torch
 from photographs import crops, encode
+from pyspark.ml import PipelineModel
+from pyspark.ml.classification import LogisticRegression
+from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import functions as F  # noqa: N812
 from sessions import CONNECT
 from stages import tuned_model
 from texts import TOKENIZERS, tiny_bert
 
 import vista_spark.mlflow
-from vista_spark import CNNFeaturizer, TextFeaturizer
+from vista_spark import CNNFeaturizer, OcclusionExplainer, TextFeaturizer, TransferPredictor
 from vista_spark.errors import ColumnError, InvalidArgumentError
+from vista_spark.transfer import PredictorInputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +77,51 @@ def test_a_model_gives_the_rows_of_the_stage(spark: SparkSession) -> None:
                 assert (got is None) == (row[name] is None), (place, name)
                 assert row[name] is None or np.allclose(got, row[name], atol=1e-5), (place, name)
         assert found["error"][place] == in_spark[place]["error"] == (row["image_error"] or "")
+
+
+def test_a_transfer_predicts_as_its_best_model(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows that it cannot predict have the reasons of ``transfer_error``."""
+    rows = [
+        (number, float(label), float(left), encode(picture))
+        for number, (label, left, _, picture) in enumerate(crops(8, side=48))
+    ]
+    rows += [(8, 0.0, None, rows[0][3]), (9, 0.0, 1.0, b"no image"), (10, 0.0, 1.0, None)]
+    df = spark.createDataFrame(rows, "id long, label double, left double, image binary")
+    featurizer = CNNFeaturizer(
+        model=own_network(), imageSize=32, layers=["3"], outputCols=["f"], errorCol="transfer_error", errors="null"
+    )
+    known = featurizer.transform(df.where("id < 8")).drop("transfer_error")
+    assembled = VectorAssembler(inputCols=["left", "f"], outputCol="transfer_features").transform(known)
+    downstream = LogisticRegression(featuresCol="transfer_features", maxIter=5, regParam=0.01).fit(assembled)
+    inputs = PredictorInputs(structured=("left",), structured_size=1, image="f", image_size=4, example=(1.0,))
+    best = PipelineModel([featurizer, TransferPredictor(downstream, inputs)])
+    expected = best.transform(df).sort("id").collect()
+    vista_spark.mlflow.save_model(best, tmp_path / "model")
+    loaded = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    assert loaded.metadata.get_input_schema().input_names() == ["left", "image"]
+    found = loaded.predict(df.sort("id").toPandas()[["left", "image"]])
+    assert len({row["prediction"] for row in expected}) == 3, "both classes, and rows without one"
+    for place, row in enumerate(expected):
+        assert found["error"][place] == (row["transfer_error"] or "")
+        assert found["prediction"][place] == row["prediction"], place
+        if row["prediction"] is not None:
+            assert np.allclose(found["probability"][place], row["probability"].toArray(), atol=1e-5)
+
+
+def test_an_explainer_gives_the_heat_maps_of_the_stage(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.createDataFrame([(0, encode(next(crops(1, side=64))[-1])), (1, b"no image")], "id long, image binary")
+    explainer = OcclusionExplainer(model="squeezenet1_1", imageSize=64, patchSize=32, stride=32, seed=5)
+    with pytest.raises(InvalidArgumentError, match="OcclusionExplainer has no Python-function flavour here"):
+        vista_spark.mlflow.save_model(explainer, tmp_path / "model")
+    stage = explainer.fit(df)
+    good, bad = stage.transform(df).sort("id").collect()
+    vista_spark.mlflow.save_model(stage, tmp_path / "model")
+    found = mlflow.pyfunc.load_model(str(tmp_path / "model")).predict(df.sort("id").toPandas()[["image"]])
+    assert np.allclose(found["heat_map"][0], good["heat_map"].toArray(), atol=1e-5)
+    assert found["target"][0] == good["explanation"]["target"]
+    assert (found["rows"][0], found["columns"][0]) == (2, 2)
+    assert found["heat_map"][1] is None
+    assert list(found["error"]) == ["", bad["image_error"]]
 
 
 @pytest.mark.skipif(not TOKENIZERS, reason="texts need torch and tokenizers: pip install 'cerebro-spark[torch]'")
