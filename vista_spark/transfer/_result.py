@@ -236,8 +236,10 @@ class TransferResult:
         return figure
 
     def _repr_html_(self) -> str:
+        import pandas as pd  # noqa: PLC0415 - only a table needs it
+
         table = self.to_pandas()
-        rows = table.astype(object).where(table.notna(), None).itertuples(index=False)
+        rows = [[None if pd.isna(value) else value for value in row] for row in table.itertuples(index=False)]
         plan = html_details("plan", html_text(self.choice.explain()))
         return html_text(self.verdict) + html_table(list(table.columns), rows) + plan
 

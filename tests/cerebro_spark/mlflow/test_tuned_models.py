@@ -101,6 +101,13 @@ def test_a_search_logs_itself_below_the_active_run(spark: SparkSession, store: S
         selection = search(spark, store, search_space={"lr": [0.01], "hidden": [8]}, callbacks=[watcher]).fit(df)
         assert mlflow.active_run().info.run_id == outer.info.run_id
     assert watcher.asked.is_set()
+    shown = selection._repr_html_()
+    assert (
+        f"<th>trial</th><th>lr</th><th>hidden</th><th>status</th><th>epoch</th><th>{selection.spec.metric}</th>"
+        in shown
+    )
+    assert f"<td>0.01</td><td>8</td><td>finished</td><td>2</td><td>{selection.best.metric:.4g}</td>" in shown
+    assert "training units" in shown, "the course of the run is folded away below the table"
     assert ("val_accuracy", 0) in watcher.seen, "metrics come while the run goes on"
     client = mlflow.MlflowClient()
     runs = client.search_runs([outer.info.experiment_id])
