@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from udfs.inference import Combination, Combined, Inference, Reduction
+from vista_spark.features._base import check_sum
 from vista_spark.features._cnn import CNNFeaturizer
 
 if TYPE_CHECKING:
@@ -28,15 +29,22 @@ def inference_of(stage: NetworkFeaturizer, net: Network, *, reads: Sequence[str]
         Columns that the network reads.
     outputs : sequence of str
         One per layer, from the bottom to the top; with ``combine`` one for all.
+
+    Raises
+    ------
+    ColumnError
+        ``combine="sum"`` of vectors of several lengths.
     """
     layers, combine = net.layers(stage.getLayers()), stage.getCombine()
     columns = outputs if combine is None else [f"{outputs[0]}_{place}" for place in range(len(layers))]
-    features = (net.feature(layer, name, stage.getPooling()) for layer, name in zip(layers, columns, strict=True))
+    features = tuple(net.feature(layer, name, stage.getPooling()) for layer, name in zip(layers, columns, strict=True))
+    if combine == "sum":
+        check_sum(net, layers, features)
     aggregation = stage.getImageAggregation() if isinstance(stage, CNNFeaturizer) else "mean"
     return Inference(
         source=net.source,
         feeds=net.feeds(*reads),
-        features=tuple(features),
+        features=features,
         materialised=(),
         batch_size=stage.getBatchSize(),
         device=stage.getDevice(),

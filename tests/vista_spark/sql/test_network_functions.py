@@ -15,7 +15,7 @@ from sessions import CONNECT
 from udfs.driver import register_function
 from udfs.sql import NetworkCalls
 from vista_spark import CNNFeaturizer, TextFeaturizer, register_sql
-from vista_spark.errors import InvalidArgumentError
+from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.sql._register import _sql_network
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ def test_what_cannot_be_a_function_is_refused(spark: SparkSession) -> None:
         register_sql(spark, stage.copy().setErrors("drop"))
     with pytest.raises(InvalidArgumentError, match="two stages are called 'squeezenet1_1'"):
         register_sql(spark, stage, stage.copy())
+    with pytest.raises(ColumnError, match='combine="sum" adds vectors of one length'):
+        register_sql(spark, CNNFeaturizer(**NETWORK, layers=["fire5", "pool10"], combine="sum"))
     with pytest.raises(InvalidArgumentError, match="has no stage"):
         register_sql(spark)
     with pytest.raises(InvalidArgumentError, match="not str"):
