@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from optimizer.notebook import ExplainedInNotebooks
+
 from ._chunk import rows_at_a_time
 from ._cost import Costs, compiled_seconds, eager_seconds, program_seconds, shape_of
 from ._errors import UnsupportedOperatorError
@@ -31,7 +33,7 @@ _TYPICAL_ROWS = 10_000
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Plan:
+class Plan(ExplainedInNotebooks):
     """How a program runs. A frozen value that explains itself.
 
     Parameters

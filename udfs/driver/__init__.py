@@ -34,10 +34,19 @@ from udfs.driver._keywords import FORMER_NAMES, UnknownKeywordError, hint_keywor
 from udfs.driver._launch import JavaNotFoundError, launch
 from udfs.driver._live import live_display
 from udfs.driver._params import UNBOUND, above, at_least, device_name, one_of, sizes
-from udfs.driver._persistence import NetworkReader, NetworkWriter, StageReadable, StageReader
+from udfs.driver._persistence import (
+    NetworkReader,
+    NetworkWriter,
+    StageReadable,
+    StageReader,
+    read_network_folder,
+    write_network_folder,
+)
 from udfs.driver._progress import Progress
+from udfs.driver._pyfunc import Pyfunc, pyfunc_signature
 from udfs.driver._results import check_place, check_spark_writes, is_uri, results_at
 from udfs.driver._slots import is_local, task_slots
+from udfs.driver._sql import register_function
 from udfs.driver._tables import read_table
 from udfs.driver._tracking import track_into
 from udfs.driver._worker_jobs import LongLivedWorker, Supervisor, WorkerJobs
@@ -53,6 +62,7 @@ __all__ = [
     "NetworkReader",
     "NetworkWriter",
     "Progress",
+    "Pyfunc",
     "StageReadable",
     "StageReader",
     "Supervisor",
@@ -94,12 +104,16 @@ __all__ = [
     "one_of",
     "open_dataset",
     "open_files",
+    "pyfunc_signature",
     "quoted",
+    "read_network_folder",
     "read_table",
     "reason_of",
+    "register_function",
     "results_at",
     "sizes",
     "table_format",
     "task_slots",
     "track_into",
+    "write_network_folder",
 ]

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from optimizer.notebook import html_details, html_table, html_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -268,6 +270,14 @@ class TransferResult:
         random = " (random weights)" if self.random_weights else ""
         figure.suptitle(f"{self.plan.model}{random}: what each layer adds to {added}")
         return figure
+
+    def _repr_html_(self) -> str:
+        import pandas as pd  # noqa: PLC0415 - only a table needs it
+
+        table = self.to_pandas()
+        rows = [[None if pd.isna(value) else value for value in row] for row in table.itertuples(index=False)]
+        plan = html_details("plan", html_text(self.choice.explain()))
+        return html_text(self.verdict) + html_table(list(table.columns), rows) + plan
 
     def _pass(self, row: LayerResult) -> int | None:
         """The number of a layer's pass, from 1."""
