@@ -22,6 +22,9 @@ from optimizer.serving import arrival_times
 # A request that has not ended so long after its deadline hangs.
 _PATIENCE_S = 5.0
 
+# What a server that has too much to do says; other refusals are worth reading.
+_EXPECTED = (200, 503, 504)
+
 # The first requests find their connections open.
 _LEAD_S = 0.2
 
@@ -36,6 +39,7 @@ class _Tally:
     ends_ms: list[float] = field(default_factory=list)
     lags_ms: list[float] = field(default_factory=list)
     ended: Counter[str] = field(default_factory=Counter)
+    said: dict[str, str] = field(default_factory=dict)
 
 
 class _Client:
@@ -84,8 +88,10 @@ class _Client:
         try:
             body = self._bodies[number % len(self._bodies)]
             async with session.post(f"{self._url}/v2/models/{name}/infer", data=body) as response:
-                await response.read()
+                content = await response.read()
                 how = "answered" if response.status == 200 else str(response.status)
+                if response.status not in _EXPECTED:
+                    tally.said[how] = content[:300].decode(errors="replace")
         except TimeoutError:
             how = "hangs"
         except aiohttp.ClientError as error:
@@ -102,6 +108,7 @@ class _Client:
             "sent": tally.sent,
             "in_time": tally.in_time,
             "ended": dict(tally.ended),
+            "said": tally.said,
             "p50_ms": _percentile(tally.latencies_ms, 50),
             "p99_ms": _percentile(tally.latencies_ms, 99),
             "slowest_end_ms": max(tally.ends_ms, default=0.0),

@@ -119,6 +119,21 @@ def ask(api: Api, name: str, content: bytes) -> list[float]:
     return scores
 
 
+def warm(api: Api, content: bytes, rounds: int = 8) -> None:
+    """Have every backend run a few batches: the first one in a process takes longer than any later one.
+
+    Parameters
+    ----------
+    api : Api
+    content : bytes
+        An image.
+    rounds : int
+    """
+    for _ in range(rounds):
+        for future in [api[model.name].execute(content, timeout_ms=60_000) for model in api.models]:
+            future.result()
+
+
 def send(api: Api, rates: Mapping[str, float], seconds: float, files: Sequence[bytes], seed: int = 0) -> list[Sent]:
     """Send requests when they are due, whether the ones before are answered or not, and wait until all have ended.
 
@@ -160,7 +175,7 @@ def send(api: Api, rates: Mapping[str, float], seconds: float, files: Sequence[b
 
 
 def kill_a_backend() -> int:
-    """Kill the Python task of this process's Spark that has computed most, by ``kill -9``; gives its process id."""
+    """Kill the Python task of this process's Spark that has used most CPU, by ``kill -9``; gives its process id."""
     tasks: list[tuple[float, psutil.Process]] = []
     for process in psutil.Process().children(recursive=True):
         try:
@@ -191,6 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         server = deployed(spark, Path(folder), rate=options.rate)
         print(server.plan().explain())
         with server.start(port=0) as api:
+            warm(api, files["coffee"])
             print(f"\n{api.url}: the best score of each photograph")
             for name, content in files.items():
                 best = {model.name: max(ask(api, model.name, content)) for model in api.models}
