@@ -188,6 +188,22 @@ def kill_a_backend() -> int:
     return int(victim.pid)
 
 
+def all_back(api: Api, backends: int = 2, patience_s: float = 30.0) -> tuple[str, ...]:
+    """Wait until as many backends serve as were started, and give their names.
+
+    Parameters
+    ----------
+    api : Api
+    backends : int
+    patience_s : float
+        Seconds after which those that are there are given.
+    """
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until and (api.plan is None or len(api.plan.nodes) < backends):
+        time.sleep(0.2)
+    return tuple(node.backend.name for node in api.plan.nodes) if api.plan else ()
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve, ask, load, kill.
 
@@ -200,7 +216,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rate", type=float, default=3.0, help="requests per second of each of the three models")
     parser.add_argument("--seconds", type=float, default=20.0, help="of load; a backend is killed in its middle")
     options = parser.parse_args(arguments)
-    spark = session("local[3]", conf={"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"})
+    # Spark prints a stack trace for a task that is killed.
+    spark = session("local[3]", conf={"spark.log.level": "FATAL", "spark.ui.showConsoleProgress": "false"})
     files = photographs()
     with tempfile.TemporaryDirectory() as folder:
         server = deployed(spark, Path(folder), rate=options.rate)
@@ -222,6 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 ended = Counter(one.how for one in sent if (one.due_s < options.seconds / 2) == first)
                 share = ended["in time"] / max(1, ended.total())
                 print(f"  {half:7}{100 * share:5.1f} % in time   {dict(ended)}")
+            print(f"backends: {', '.join(all_back(api))}")
     spark.stop()
 
 
