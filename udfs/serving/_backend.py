@@ -137,7 +137,7 @@ class Backend:
             wanted = {placed.group: placed for placed in placements}
             for name, placed in wanted.items():
                 try:
-                    group = self._groups.get(name) or self._models.open(self._recipes[name])
+                    group = self._groups.get(name) or self._opened(placed)
                 except Exception as error:  # noqa: BLE001 - of a user's model, of any kind: the driver hears of it
                     _LOG.exception("%s could not be opened", name)
                     failures[name] = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE]
@@ -151,6 +151,12 @@ class Backend:
                 self._changed.notify_all()
             self._close_left()
         return Adopted(failures)
+
+    def _opened(self, placed: Placed) -> OpenGroup:
+        group = self._models.open(self._recipes[placed.group])
+        # The first requests would be late otherwise.
+        group.warm(placed.batch)
+        return group
 
     def _close_left(self) -> None:
         """Close the groups that are to go; what waits there goes back to the router, for another backend."""

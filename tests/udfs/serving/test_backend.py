@@ -28,6 +28,10 @@ class Doubling:
     def __init__(self) -> None:
         self.readers = {"cats": self, "dogs": self}
         self.reads: list[float] = []
+        self.warmed: list[int] = []
+
+    def warm(self, batch: int) -> None:
+        self.warmed.append(batch)
 
     def read(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         self.reads.append(float(inputs["x"]))
@@ -35,6 +39,10 @@ class Doubling:
 
     def run(self, rows: Sequence[Row]) -> list[dict[str, NDArray[Any]]]:
         return [row.arrays for row in rows]
+
+
+def adoption(batch: int) -> Adopt:
+    return Adopt((Placed("cats+dogs", batch, np.array([0.0, 1.0, 1.0, 1.0, 1.0])),))
 
 
 @pytest.fixture
@@ -47,7 +55,7 @@ def backend(group: Doubling) -> Iterator[Backend]:
     recipe = GroupRecipe("cats+dogs", {"cats": None, "dogs": None})  # type: ignore[dict-item]
     backend = Backend({"cats+dogs": recipe}, sliding_window, device="cpu", threads=1)
     backend._models.open = lambda _: group  # type: ignore[method-assign,assignment,return-value]
-    backend.answer(Adopt((Placed("cats+dogs", 4, np.array([0.0, 1.0, 1.0, 1.0, 1.0])),)))
+    backend.answer(adoption(4))
     serving = threading.Thread(target=backend.serve)
     serving.start()
     yield backend
@@ -85,3 +93,8 @@ def test_few_contents_are_kept(backend: Backend, group: Doubling) -> None:
     assert answers(backend, units) == [2.0 * number for number in range(200)]
     assert len(group.reads) == 200
     assert len(backend._read_before) == 16
+
+
+def test_a_group_is_warm_before_it_is_served_and_once_alone(backend: Backend, group: Doubling) -> None:
+    backend.answer(adoption(2))
+    assert group.warmed == [4]
