@@ -98,6 +98,11 @@ class Loaded:
         """Requests by how they ended: ``"answered"``, an HTTP status, or the name of an error."""
         return sum((Counter(one["ended"]) for one in self.models.values()), Counter())
 
+    @property
+    def said(self) -> dict[str, str]:
+        """What the server said with a status that nobody expects, by status."""
+        return {status: words for one in self.models.values() for status, words in one["said"].items()}
+
     def worst(self, name: str) -> float:
         """Give the largest of a figure over the models; NaN without one."""
         found = [one[name] for one in self.models.values() if one[name] is not None]
