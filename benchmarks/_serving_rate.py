@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from _bare import Arrangement, Fleet, Task
 from _photos import jpegs
 from _serving_load import Load
-from _serving_search import GOOD, highest, simulated_highest
+from _serving_search import highest, simulated_highest
 
 from optimizer.serving import Backend
 from optimizer.serving import Session as PlannedSession
@@ -70,11 +71,12 @@ def rate(report: Report, spark: SparkSession, client: Client, settings: Settings
     with server.start(port=0) as api:
         _load(client, api, settings, 0.3 * bare, _WARM_S)
 
-        def good(rate: float) -> bool:
+        def share(rate: float) -> float:
             tried[rate] = _load(client, api, settings, rate)
-            return tried[rate].share >= GOOD
+            print(f"{settings.model} at {rate:.1f}/s: {100 * tried[rate].share:.1f} % in time", file=sys.stderr)
+            return tried[rate].share
 
-        best = highest(good, 0.7 * bare)
+        best = highest(share, 0.7 * bare)
         paces = [pace for own in api.results.values() for pace in own.pace.values()]
         tried_twice = _load(client, api, settings, 2 * best, seed=1) if best else None
     report.table(

@@ -16,18 +16,19 @@ __all__ = ["GOOD", "highest", "simulated_highest"]
 GOOD = 0.99
 """Part of the requests that has to be in time."""
 
-_STEP = 1.25
+_STEP, _WIDEST = 1.25, 4.0
 _MOST_STEPS = 24
 _SIMULATED_S = 60.0
 
 
-def highest(good: Callable[[float], bool], guess: float, precision: float = 0.05) -> float:
-    """Search the highest rate at which something is good: by steps of a quarter, then by halving the last one.
+def highest(share: Callable[[float], float], guess: float, precision: float = 0.05) -> float:
+    """Search the highest rate that is good: by steps of a quarter and more, then by halving the last one.
 
     Parameters
     ----------
-    good : callable
-        Tries a rate.
+    share : callable
+        Tries a rate, and gives the part of the requests that was in time. What is in time at a rate that is too high
+        says where to go on.
     guess : float
         Where to begin.
     precision : float
@@ -41,7 +42,8 @@ def highest(good: Callable[[float], bool], guess: float, precision: float = 0.05
     low, high = 0.0, 0.0
     rate = guess
     for _ in range(_MOST_STEPS):
-        if good(rate):
+        in_time = share(rate)
+        if in_time >= GOOD:
             low = rate
             if high:
                 break
@@ -50,10 +52,10 @@ def highest(good: Callable[[float], bool], guess: float, precision: float = 0.05
             high = rate
             if low:
                 break
-            rate /= _STEP
+            rate *= min(1 / _STEP, max(in_time, 1 / _WIDEST))
     while low and high > low * (1 + precision):
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if good(middle) else (low, middle)
+        low, high = (middle, high) if share(middle) >= GOOD else (low, middle)
     return low
 
 
@@ -70,8 +72,8 @@ def simulated_highest(session: Session, backends: Sequence[Backend], guess: floa
     """
     live = spread(plan([session], backends), backends)
 
-    def good(rate: float) -> bool:
+    def share(rate: float) -> float:
         traffic = {session.name: arrival_times(rate, _SIMULATED_S, seed=seed)}
-        return simulate(live, traffic=traffic).good_rate >= GOOD
+        return simulate(live, traffic=traffic).good_rate
 
-    return highest(good, guess, 0.01)
+    return highest(share, guess, 0.01)

@@ -30,17 +30,17 @@ def search(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_the_highest_good_rate_is_found_from_below_and_from_above(search: ModuleType, guess: float) -> None:
     tried = []
 
-    def good(rate: float) -> bool:
+    def share(rate: float) -> float:
         tried.append(rate)
-        return rate <= 100
+        return min(1.0, 99 / rate)
 
-    found = search.highest(good, guess)
+    found = search.highest(share, guess)
     assert 100 / 1.05 <= found <= 100
     assert found in tried, "a rate that was tried, and not one between"
 
 
 def test_where_no_rate_is_good_there_is_none(search: ModuleType) -> None:
-    assert search.highest(lambda _: False, 10.0) == 0
+    assert search.highest(lambda _: 0.5, 10.0) == 0
 
 
 def test_two_backends_bear_twice_as_much_in_simulated_time(search: ModuleType) -> None:
