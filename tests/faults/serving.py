@@ -95,7 +95,7 @@ def main() -> None:
     with server.start(port=0 if fault == "hang up" else None) as api:
         say("SERVING", " ".join(api.backends))
         began = due = time.monotonic()
-        done = False
+        done = loaded = False
         while (now := time.monotonic()) < began + seconds:
             at = now - began
             if at >= FAULT_S and not done:
@@ -105,6 +105,9 @@ def main() -> None:
                 elif fault == "hang up":
                     hang_up(api)
             ask(api, asked, float(len(asked)))
+            if not loaded and len({process for _, process in map(ended, asked)} - {0}) == len(api.backends):
+                loaded = True
+                say("LOADED", "every backend has answered")
             flooded = fault == "flood" and FAULT_S <= at < FAULT_S + FLOOD_S
             due += 1 / (RATE * (FLOOD if flooded else 1))
             time.sleep(max(0.0, due - time.monotonic()))
@@ -139,6 +142,10 @@ def ask(api: Any, asked: list[list[Any]], number: float) -> None:
     entry: list[Any] = [abs(number), time.monotonic(), future]
     asked.append(entry)
     future.add_done_callback(lambda _: entry.append(time.monotonic()))
+
+
+def ended(entry: list[Any]) -> tuple[str, int]:
+    return outcome(entry[0], entry[2]) if entry[2].done() else ("", 0)
 
 
 def hang_up(api: Any) -> None:

@@ -34,9 +34,8 @@ def kill_while_serving(
     cluster: StandaloneCluster, searching: Callable[..., Search], victim: Callable[[int], int]
 ) -> tuple[dict[str, Any], str]:
     serving = searching("serving", driver=PROGRAM).start(seconds=45.0)
-    serving.wait_for_line("SERVING ")
+    serving.wait_for_line("LOADED ")
     application = cluster.executors()[-1].application
-    # A reading of its own, so that requests are in flight by then.
     cluster.kill(victim(cluster.python_workers(application)[0]))
     return serving.result(), serving.text()
 
