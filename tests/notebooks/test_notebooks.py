@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -185,6 +186,6 @@ def test_serving() -> None:
     assert "everything+cats+dogs" in text, "the shared trunk was found"
     assert "Egyptian cat" in text
     assert "good rate before the kill: " in text
-    assert "backends at the end: backend-0, backend-1" in text
+    assert re.search(r"backends at the end: backend-[01], backend-[01]\n", text), "the killed one is back"
     assert text.strip().endswith("1000"), "the slots are Spark's again"
     assert _pictures(notebook) == 1
