@@ -2,6 +2,7 @@
 
 from ._admission import Admission
 from ._backend import Backend
+from ._emulated import EmulatedModel
 from ._errors import (
     BadRequestError,
     ModelFailedError,
@@ -30,6 +31,7 @@ __all__ = [
     "Backend",
     "BackendWorker",
     "BadRequestError",
+    "EmulatedModel",
     "FeedReader",
     "FunctionRecipe",
     "GroupRecipe",

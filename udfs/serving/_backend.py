@@ -6,6 +6,7 @@ import logging
 import queue
 import threading
 import time
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from udfs.arrow import RowError
@@ -28,6 +29,8 @@ from udfs.serving._rounds import Rounds, Waiting
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from optimizer.serving import Policy
     from udfs.rpc import Request
     from udfs.serving._messages import Placed, Unit
@@ -45,6 +48,9 @@ _POLL_S = 0.5
 _FORSAKEN_S = 60.0
 
 _LONGEST_MESSAGE = 2_000
+
+# Contents of several sessions' rows, kept as they were read.
+_CONTENTS = 16
 
 
 class Backend:
@@ -73,6 +79,7 @@ class Backend:
         self._opening = threading.Lock()
         self._arrived: queue.SimpleQueue[tuple[Unit, float] | None] = queue.SimpleQueue()
         self._unread: set[int] = set()
+        self._read_before: OrderedDict[tuple[str, str], dict[str, NDArray[Any]]] = OrderedDict()
         self._outbox = Outbox()
         self._stopped = False
         self._since: float | None = None
@@ -130,7 +137,7 @@ class Backend:
             wanted = {placed.group: placed for placed in placements}
             for name, placed in wanted.items():
                 try:
-                    group = self._groups.get(name) or self._models.open(self._recipes[name])
+                    group = self._groups.get(name) or self._opened(placed)
                 except Exception as error:  # noqa: BLE001 - of a user's model, of any kind: the driver hears of it
                     _LOG.exception("%s could not be opened", name)
                     failures[name] = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE]
@@ -144,6 +151,12 @@ class Backend:
                 self._changed.notify_all()
             self._close_left()
         return Adopted(failures)
+
+    def _opened(self, placed: Placed) -> OpenGroup:
+        group = self._models.open(self._recipes[placed.group])
+        # The first requests would be late otherwise.
+        group.warm(placed.batch)
+        return group
 
     def _close_left(self) -> None:
         """Close the groups that are to go; what waits there goes back to the router, for another backend."""
@@ -165,7 +178,12 @@ class Backend:
         """Read a unit and queue it, or answer why not."""
         name = self._group_of.get(unit.session, "")
         group = self._groups.get(name)
-        row = _row(group, unit, late=_now_ms() >= deadline)
+        row = _row(group, unit, self._read_before.get((name, unit.key)), late=_now_ms() >= deadline)
+        if unit.key and isinstance(row, Row):
+            # One image for several sessions is decoded once.
+            self._read_before[name, unit.key] = row.arrays
+            if len(self._read_before) > _CONTENTS:
+                self._read_before.popitem(last=False)
         with self._changed:
             # It may have been cancelled while it was read.
             if unit.number not in self._unread:
@@ -208,11 +226,15 @@ class Backend:
         return True
 
 
-def _row(group: OpenGroup | None, unit: Unit, *, late: bool) -> Row | Answer:
+def _row(
+    group: OpenGroup | None, unit: Unit, read_before: dict[str, NDArray[Any]] | None, *, late: bool
+) -> Row | Answer:
     if group is None:
         return Answer(unit.number, "absent", "", {})
     if late:
         return Answer(unit.number, "late", "its time was over before it was read", {})
+    if read_before is not None:
+        return Row(unit.session, unit.key, read_before)
     try:
         return Row(unit.session, unit.key, group.readers[unit.session].read(unit.inputs))
     except RowError as error:
