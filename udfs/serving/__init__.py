@@ -19,6 +19,7 @@ from ._models import OpenGroup, OpenModels, Row
 from ._reading import FeedReader, InputReader, TensorReader
 from ._recipes import FunctionRecipe, GroupRecipe, NetworkRecipe, Trunk
 from ._router import Router, ServedModel, TensorSpec
+from ._scoring import Background, FunctionScoring, HeadScoring, column_type
 from ._worker import BackendWorker
 
 __all__ = [
@@ -29,11 +30,14 @@ __all__ = [
     "Attached",
     "Backend",
     "BackendWorker",
+    "Background",
     "BadRequestError",
     "FeedReader",
     "FunctionRecipe",
+    "FunctionScoring",
     "GroupRecipe",
     "Head",
+    "HeadScoring",
     "InputReader",
     "Link",
     "LiveRouter",
@@ -55,5 +59,6 @@ __all__ = [
     "TensorSpec",
     "TooLateError",
     "Trunk",
+    "column_type",
     "read_head",
 ]

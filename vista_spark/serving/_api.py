@@ -12,6 +12,8 @@ import numpy as np
 
 from optimizer.errors import nearest
 from udfs.serving import BadRequestError, NoSuchModelError, ServedModel
+from vista_spark.errors import InvalidArgumentError
+from vista_spark.serving._scorer import Scorer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from udfs.serving.http import FrontEnd
     from vista_spark.serving._backends import Backends
     from vista_spark.serving._control import Control
+    from vista_spark.serving._deployment import Deployment
 
 __all__ = ["Api", "Model"]
 
@@ -84,10 +87,19 @@ class Api:
         What answers HTTP; ``None`` without a port.
     """
 
-    def __init__(self, router: LiveRouter, backends: Backends, control: Control) -> None:
+    def __init__(
+        self,
+        router: LiveRouter,
+        backends: Backends,
+        control: Control,
+        deployments: Mapping[str, Deployment],
+        device: str,
+    ) -> None:
         self._router = router
         self._backends = backends
         self._control = control
+        self._deployments = deployments
+        self._device = device
         self._stopped = False
         self.front_end: FrontEnd | None = None
 
@@ -162,6 +174,68 @@ class Api:
         """Have a model answer a request of one or more rows; see :meth:`udfs.serving.Router.submit`."""
         return self._router.submit(name, inputs, version=version, timeout_ms=timeout_ms)
 
+    def scorer(
+        self,
+        name: str,
+        *,
+        inputCol: str | None = None,
+        inputCols: Sequence[str] | None = None,
+        outputCol: str | None = None,
+        outputCols: Sequence[str] | None = None,
+        errors: str = "null",
+        errorCol: str | None = None,
+        errorDetailCol: str | None = None,
+        batchSize: int = 32,
+        outputFormat: str = "vector",
+    ) -> Scorer:
+        """Make a Transformer that scores a table or a stream with a deployed model, in the slack of live traffic.
+
+        Executors open the model themselves, in the task slots that the server leaves free, and compute in threads of
+        the least priority. Its rows are those of :class:`vista_spark.CNNFeaturizer`: the columns of the table, the
+        outputs, and the reason for which a row has none. It scores with the version that is deployed when it is made.
+
+        Parameters
+        ----------
+        name : str
+            Of a session.
+        inputCol, inputCols : str, sequence of str, optional
+            Column of each input; by default ``"image"``, ``"text"``, or the names of a function's inputs.
+        outputCol, outputCols : str, sequence of str, optional
+            Column of each output; by default the session's name, with several outputs ``<session>_<output>``.
+        errors : {"null", "drop", "raise"}
+            Policy for a row that cannot be read, or that the model fails on. Default ``"null"``.
+        errorCol, errorDetailCol : str, optional
+            Columns for the reason, by default ``"image_error"``, ``"text_error"`` or ``<session>_error``, and for what
+            it leaves open. Only with ``errors="null"``.
+        batchSize : int
+            Rows of a batch. Default 32.
+        outputFormat : {"vector", "array"}
+            Of floating numbers; numbers of other types are arrays, and those that stand alone are numbers.
+
+        Returns
+        -------
+        Scorer
+
+        Raises
+        ------
+        NoSuchModelError
+            No such session was deployed.
+        InvalidArgumentError
+            A value that is not allowed; a function that has no answer for a row of zeros, and no `outputs`.
+        """
+        self[name]
+        return Scorer(
+            self._deployments[name],
+            self._device,
+            columns=_either("inputCol", inputCol, inputCols),
+            added=_either("outputCol", outputCol, outputCols),
+            errors=errors,
+            error_column=errorCol,
+            detail_column=errorDetailCol,
+            batch_size=batchSize,
+            output_format=outputFormat,
+        )
+
     def stop(self) -> None:
         """Fail what waits, end the backends, and give their task slots back."""
         if self._stopped:
@@ -172,6 +246,12 @@ class Api:
         self._control.stop()
         self._backends.stop()
         self._router.stop()
+
+
+def _either(what: str, one: str | None, several: Sequence[str] | None) -> Sequence[str] | None:
+    if one is not None and several is not None:
+        raise InvalidArgumentError(f"{what}={one!r} and {what}s={list(several)}: give one of them")
+    return [one] if one is not None else several
 
 
 def _row(value: Any, dtype: str) -> NDArray[Any]:

@@ -80,7 +80,8 @@ def _function(session: Session) -> Deployment:
     if framework_of(session.model) is not None:
         raise InvalidArgumentError(f"session {session.name!r} has inputs and a network, which knows its own")
     inputs = tuple(session.inputs)
-    served = ServedModel(session.name, session.version, inputs, (), "opaque", float(session.slo_ms))
+    given = tuple(session.outputs)
+    served = ServedModel(session.name, session.version, inputs, given, "opaque", float(session.slo_ms))
     recipe = FunctionRecipe(session.model, TensorReader(inputs))
     return Deployment(session, served, Admission(session.name, inputs, {}), recipe)
 

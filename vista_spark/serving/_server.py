@@ -250,7 +250,7 @@ class Server:
         )
         backends = Backends(self._spark, self._names, recipes, router, control.changed, options)
         router.noticed = backends.noticed
-        api = Api(router, backends, control)
+        api = Api(router, backends, control, dict(self._deployments), self._device)
         try:
             backends.start(timeout_s)
             control.start(lambda: backends.links)

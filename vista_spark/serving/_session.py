@@ -50,6 +50,8 @@ class Session:
         Layer that the head reads; by default the topmost one that has as many numbers as the head.
     inputs : sequence of TensorSpec, optional
         Of a function.
+    outputs : sequence of TensorSpec, optional
+        Of a function; where they are not given, whoever needs them runs it on a row of zeros.
     image_size : int, optional
         Height and width of a network's images in pixels.
     max_length : int, optional
@@ -80,6 +82,7 @@ class Session:
     rate: float = 1.0
     layer: str | None = None
     inputs: Sequence[TensorSpec] = ()
+    outputs: Sequence[TensorSpec] = ()
     image_size: int | None = None
     max_length: int | None = None
     version: str = "1"
@@ -94,13 +97,7 @@ class Session:
             real(what, value, 0, above=True)
         if self.profile is not None and not isinstance(self.profile, BatchingProfile):
             raise InvalidArgumentError(f"profile={self.profile!r}: a BatchingProfile of optimizer.serving")
-        if not all(isinstance(spec, TensorSpec) for spec in self.inputs):
-            raise InvalidArgumentError(f"inputs={self.inputs!r}: TensorSpecs of udfs.serving, one for each input")
-        unknown = [spec for spec in self.inputs if spec.dtype not in _TYPES or spec.shape[:1] != (-1,)]
-        if unknown:
-            raise InvalidArgumentError(
-                f"{unknown[0]!r}: a type of {', '.join(_TYPES)}, and a shape that begins with -1, the batch"
-            )
+        _check_specs(self.inputs, self.outputs)
         if self.inputs and (not callable(self.model) or self.head is not None or self.weights is not None):
             raise InvalidArgumentError(
                 f"session {self.name!r} has inputs, which a function has; a network knows its own, and a function has "
@@ -108,3 +105,16 @@ class Session:
             )
         if self.layer is not None and self.head is None:
             raise InvalidArgumentError(f"layer={self.layer!r} without a head: name the head that reads it")
+
+
+def _check_specs(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+    for what, specs in (("inputs", inputs), ("outputs", outputs)):
+        if not all(isinstance(spec, TensorSpec) for spec in specs):
+            raise InvalidArgumentError(f"{what}={specs!r}: TensorSpecs of udfs.serving, one for each of them")
+    if outputs and (not inputs or any(spec.dtype in {"bytes", "str"} for spec in outputs)):
+        raise InvalidArgumentError(f"outputs={outputs!r}: of a function, and numbers")
+    unknown = [spec for spec in (*inputs, *outputs) if spec.dtype not in _TYPES or spec.shape[:1] != (-1,)]
+    if unknown:
+        raise InvalidArgumentError(
+            f"{unknown[0]!r}: a type of {', '.join(_TYPES)}, and a shape that begins with -1, the batch"
+        )
