@@ -2,6 +2,7 @@
 
 from ._admission import Admission
 from ._backend import Backend
+from ._deliveries import Deliveries
 from ._errors import (
     BadRequestError,
     ModelFailedError,
@@ -32,6 +33,7 @@ __all__ = [
     "BackendWorker",
     "Background",
     "BadRequestError",
+    "Deliveries",
     "FeedReader",
     "FunctionRecipe",
     "FunctionScoring",

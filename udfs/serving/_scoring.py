@@ -108,8 +108,10 @@ class HeadScoring:
         features = infer(batch)
         reasons = list(features.reasons)
         valid = np.array([reason is None for reason in reasons], np.bool_)
+        if not valid.any():
+            return features
         rows = features.columns[0].flatten().to_numpy(zero_copy_only=False).reshape(int(valid.sum()), -1)
-        scores = head(rows) if len(rows) else np.empty((0, 0), np.float32)
+        scores = head(rows)
         finite = np.isfinite(scores).all(axis=1)
         for place in np.flatnonzero(valid)[~finite]:
             reasons[place] = NOT_FINITE

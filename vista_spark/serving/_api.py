@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from optimizer.errors import nearest
-from udfs.serving import BadRequestError, NoSuchModelError, ServedModel
+from udfs.serving import BadRequestError, NoSuchModelError, ServedModel, ServerStoppedError
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._scorer import Scorer
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from udfs.serving.http import FrontEnd
     from vista_spark.serving._backends import Backends
     from vista_spark.serving._control import Control
-    from vista_spark.serving._deployment import Deployment
+    from vista_spark.serving._deployer import Deployer
+    from vista_spark.serving._session import Session
 
 __all__ = ["Api", "Model"]
 
@@ -92,14 +93,12 @@ class Api:
         router: LiveRouter,
         backends: Backends,
         control: Control,
-        deployments: Mapping[str, Deployment],
-        device: str,
+        deployer: Deployer,
     ) -> None:
         self._router = router
         self._backends = backends
         self._control = control
-        self._deployments = deployments
-        self._device = device
+        self._deployer = deployer
         self._stopped = False
         self.front_end: FrontEnd | None = None
 
@@ -130,8 +129,8 @@ class Api:
 
     @property
     def ready(self) -> bool:
-        """Whether every model has a backend."""
-        return not self._stopped and self._router.ready
+        """Whether every model has a backend, or would get one with the next request."""
+        return not self._stopped and (self._router.ready or self._control.asleep)
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -225,8 +224,9 @@ class Api:
         """
         self[name]
         return Scorer(
-            self._deployments[name],
-            self._device,
+            self._deployer.deployment(name),
+            self._deployer.device,
+            self._deployer.deliveries,
             columns=_either("inputCol", inputCol, inputCols),
             added=_either("outputCol", outputCol, outputCols),
             errors=errors,
@@ -236,11 +236,36 @@ class Api:
             output_format=outputFormat,
         )
 
+    def deploy(self, session: Session) -> None:
+        """Deploy a session while the server runs, or another version of one: a hot swap.
+
+        The backends load the model beside what they serve and run it once; then all new requests go to it, those from
+        before are answered by the version that they were sent to, and that one is closed. No request is lost.
+
+        Parameters
+        ----------
+        session : Session
+            Of a new name; or of a name that is there, and another version.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The version is there already; on a cluster or on Connect, a server without a ``store``.
+        RuntimeError
+            A backend could not open the model. What was served before is served still.
+        vista_spark.errors.VistaError, optimizer.serving.InfeasibleError
+            As of :meth:`Server.deploy`.
+        """
+        if self._stopped:
+            raise ServerStoppedError("the server was stopped: deploy to one that runs")
+        self._deployer.deploy(session)
+
     def stop(self) -> None:
         """Fail what waits, end the backends, and give their task slots back."""
         if self._stopped:
             return
         self._stopped = True
+        self._deployer.stop()
         if self.front_end is not None:
             self.front_end.close()
         self._control.stop()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from pyspark.ml import Transformer
+from pyspark.sql import is_remote
 
 from optimizer.arguments import one_of, whole
 from udfs.arrow import ERROR_POLICIES, ErrorPolicy, RowMap, RowPolicy
@@ -22,9 +23,8 @@ from udfs.serving import (
     TensorSpec,
 )
 from vista_spark.errors import ColumnError, InvalidArgumentError
-from vista_spark.serving._deployment import sample_row
+from vista_spark.serving._deployment import sample_row, shipping
 from vista_spark.serving._grouping import group_recipe
-from vista_spark.sessions import ship_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from udfs.arrow import BatchFunction
+    from udfs.serving import Deliveries
     from vista_spark.network import Network
     from vista_spark.serving._deployment import Deployment
 
@@ -51,6 +52,8 @@ class Scorer(Transformer):
     ----------
     deployment : Deployment
     device : str
+    deliveries : Deliveries or None
+        Bring files to the executors of a stream on Connect.
     columns : sequence of str
         One for each input.
     added : sequence of str
@@ -65,6 +68,7 @@ class Scorer(Transformer):
         self,
         deployment: Deployment,
         device: str,
+        deliveries: Deliveries | None,
         *,
         columns: Sequence[str] | None = None,
         added: Sequence[str] | None = None,
@@ -80,6 +84,7 @@ class Scorer(Transformer):
         whole("batchSize", batch_size)
         self._deployment = deployment
         self._device = device
+        self._deliveries = deliveries
         self._vectors = output_format == "vector"
         self._batch_size = batch_size
         served = deployment.served
@@ -123,25 +128,34 @@ class Scorer(Transformer):
         reasons = [policy.error_column, policy.detail_column] if policy.errors == "null" else []
         extra = [name for name in reasons if name is not None]
         check_absent(dataset, [*self._added, *extra], "set outputCols or errorCol, or drop it first")
-        function = Background(self._function(dataset.sparkSession))
+        function = Background(self._function(dataset.sparkSession, streams=dataset.isStreaming and is_remote()))
         rows = RowMap(function, tuple(dataset.columns), policy)
         return map_rows(dataset, rows, vectors=self._sizes() if self._vectors else None)
 
-    def _function(self, spark: SparkSession) -> BatchFunction:
+    def _function(self, spark: SparkSession, *, streams: bool) -> BatchFunction:
+        """Describe what the executors run.
+
+        On Connect a stream runs in a copy of its session, which has none of the files that this one was sent.
+        """
         deployment = self._deployment
         if deployment.network is None or isinstance(deployment.recipe, FunctionRecipe):
-            recipe = cast("FunctionRecipe", deployment.recipe)
             return FunctionScoring(
                 deployment.served.name,
-                recipe,
+                cast("FunctionRecipe", deployment.shipped(spark, self._deliveries if streams else None)),
                 deployment.served.inputs,
                 self._columns,
                 tuple(self._outputs),
                 self._added,
                 self._batch_size,
             )
-        inference = self._inference(deployment.network.shipped(spark), deployment.recipe)
-        head = ship_weights(spark, deployment.recipe.head)
+        if streams and self._deliveries is None:
+            raise InvalidArgumentError(
+                f"{deployment.served.name!r} cannot reach a stream's executors on Connect: Server(store=...) names a "
+                "folder that they and this process reach"
+            )
+        ship = shipping(self._deliveries if streams else None)
+        inference = self._inference(deployment.network.shipped(spark, ship), deployment.recipe)
+        head = ship(spark, deployment.recipe.head)
         return inference if head is None else HeadScoring(inference, head)
 
     def _inference(self, net: Network, recipe: NetworkRecipe) -> Inference:

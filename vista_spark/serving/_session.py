@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.ml import Transformer
+
 from optimizer.arguments import real
 from optimizer.serving import BatchingProfile
 from udfs.serving import TensorSpec
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.serving._reference import is_reference
 
 if TYPE_CHECKING:
     import os
@@ -36,7 +39,11 @@ class Session:
         By which callers ask for it.
     model : str, ModelCard, model or function
         A network as for :class:`vista_spark.CNNFeaturizer`: a name of the roster, a card, a model of torch or Keras.
-        With `inputs` a function of whole batches: it takes and gives arrays by name, each with the batch in front.
+        With `inputs` a function of whole batches: it takes and gives arrays by name, each with the batch in front. A
+        fitted pipeline of Spark ML, or what :func:`vista_spark.compiling.compile_pipeline` made of another one. Or the
+        name of any of them in a registry: ``"models:/name@alias"`` or ``"models:/name/version"`` of MLflow's,
+        ``"store:/name@alias"`` or ``"store:/name/version"`` of the server's store (:class:`ModelStore`). The session's
+        version is then the registry's, and a server that runs follows an alias that moves.
     weights : str or path, optional
         Of a network; random ones without them, with a warning.
     head : str or path, optional
@@ -98,7 +105,8 @@ class Session:
         if self.profile is not None and not isinstance(self.profile, BatchingProfile):
             raise InvalidArgumentError(f"profile={self.profile!r}: a BatchingProfile of optimizer.serving")
         _check_specs(self.inputs, self.outputs)
-        if self.inputs and (not callable(self.model) or self.head is not None or self.weights is not None):
+        runs = callable(self.model) or is_reference(self.model) or isinstance(self.model, Transformer)
+        if self.inputs and (not runs or self.head is not None or self.weights is not None):
             raise InvalidArgumentError(
                 f"session {self.name!r} has inputs, which a function has; a network knows its own, and a function has "
                 "neither weights nor a head"
