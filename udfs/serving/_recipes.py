@@ -67,8 +67,9 @@ class FunctionRecipe:
 
     def placed(self, place: Callable[[str], str]) -> FunctionRecipe:
         """Give the recipe whose files are where `place` brings them; a function of the user's own has none."""
-        if isinstance(self.function, FileFunction):
-            return replace(self, function=self.function.at(place(self.function.file)))
+        function: object = self.function
+        if isinstance(function, FileFunction):
+            return replace(self, function=function.at(place(function.file)))
         return self
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,9 +89,13 @@ def _network(flavors: Any, folder: str) -> Any:
         import mlflow.pytorch  # noqa: PLC0415 - imports torch
 
         module = mlflow.pytorch.load_model(folder, map_location="cpu")
-        with suppress(NotImplementedError):  # one that was exported has its mode already
-            module.eval()
-        return module
+        try:
+            return module.eval()
+        except NotImplementedError as error:
+            raise InvalidArgumentError(
+                "a network that was exported (pt2) cannot be sent to other processes: log it with "
+                'serialization_format="pickle"'
+            ) from error
     keras = flavors.get("tensorflow", {}).get("model_type") == "keras"
     if "keras" in flavors:
         import mlflow.keras  # noqa: PLC0415 - imports Keras

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 
 from optimizer.errors import nearest
 from udfs.handlers import framework
-from udfs.inference import NetworkFile
+from udfs.inference import NetworkFile, Tokenization
 from udfs.names import check_name
 from udfs.serving import TensorSpec
 from udfs.store import Store, StoreError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ModelStore"]
 
 _FOLDER, _ALIASES, _ENTRY, _MODEL = "models", "aliases", "entry.json", "model.pickle"
+_TOKENIZER = "tokenizer.json"
 _CHUNK = 1 << 20
 
 
@@ -195,13 +196,9 @@ class ModelStore:
             model = roster.load(card, net.weights, seed=net.seed)
             builder = NetworkFile.of(model, framework(card.framework), card.preprocessing.inputs)
         preprocessing = card.preprocessing
-        tokenizer = getattr(preprocessing, "tokenizer", None)
-        if tokenizer is not None and "://" not in tokenizer:
-            self._copy(Path(tokenizer), name, version, "tokenizer.json")
-            preprocessing = replace(
-                preprocessing,  # type: ignore[type-var]
-                tokenizer=self._store.url(_FOLDER, name, version, "tokenizer.json"),
-            )
+        if isinstance(preprocessing, Tokenization) and "://" not in (preprocessing.tokenizer or "://"):
+            self._copy(Path(str(preprocessing.tokenizer)), name, version, _TOKENIZER)
+            preprocessing = replace(preprocessing, tokenizer=self._store.url(_FOLDER, name, version, _TOKENIZER))
         self._copy(Path(builder.file), name, version, "network")
         return replace(card, builder=builder, weights=None, preprocessing=preprocessing)
 

@@ -71,8 +71,6 @@ class Server:
         A folder that driver and workers reach: of the models that sessions name as ``"store:/name@alias"``
         (:class:`ModelStore`), and by which :meth:`Api.deploy` brings models to backends that run. Of a local session a
         temporary folder does for the second.
-    experiment : str, optional
-        Of MLflow: a run there gets each plan, why it was made, and how long it took.
     encrypt : bool, optional
         Whether driver and backends encrypt what they send each other; by default where Spark does.
 
@@ -114,7 +112,6 @@ class Server:
         restarts: int = 3,
         driver_host: str | None = None,
         store: str | Store | None = None,
-        experiment: str | None = None,
         encrypt: bool | None = None,
     ) -> None:
         least, most = _bounds(backends)
@@ -126,7 +123,6 @@ class Server:
         self._spark = spark
         self._least = least
         self._names = tuple(f"backend-{number}" for number in range(most))
-        self._experiment = experiment
         self._epoch_s = float(epoch_s)
         self._policy = policy
         self._threads = threads or int(spark.conf.get("spark.task.cpus", "1") or 1)
@@ -190,6 +186,7 @@ class Server:
         port: int | None = None,
         host: str = "127.0.0.1",
         token: str | Literal[False] | None = None,
+        experiment: str | None = None,
     ) -> Api:
         """Start the backends, have them open the models of the plan, and answer requests.
 
@@ -205,6 +202,8 @@ class Server:
         token : str or False, optional
             What HTTP clients send as ``Authorization: Bearer``. By default one is drawn, ``api.token``; ``False`` lets
             everybody ask.
+        experiment : str, optional
+            Of MLflow: a run there gets each plan, why it was made, and how long it took.
 
         Returns
         -------
@@ -239,7 +238,7 @@ class Server:
         sessions = catalog.sessions
         router = LiveRouter(catalog.offers)
         scaling = Scaling(self._least, len(self._names))
-        control = Control(router, catalog, self._epoch_s, scaling, self._log())
+        control = Control(router, catalog, self._epoch_s, scaling, self._log(experiment))
         options = BackendOptions(
             self._host,
             encrypts(self._spark) if self._encrypt is None else self._encrypt,
@@ -266,12 +265,12 @@ class Server:
             raise
         return api
 
-    def _log(self) -> PlanRecorder:
+    def _log(self, experiment: str | None) -> PlanRecorder:
         """Make the run that plans are logged to."""
-        if self._experiment is None:
+        if experiment is None:
             return NoLog()
         backends = f"{self._least} to {len(self._names)}"
-        return PlanLog(self._experiment, {"backends": backends, "epoch_s": self._epoch_s, "policy": self._policy})
+        return PlanLog(experiment, {"backends": backends, "epoch_s": self._epoch_s, "policy": self._policy})
 
     def _deliveries(self) -> Deliveries | None:
         """Choose the store by which models reach backends that run: the server's, or a folder of a local session."""
