@@ -275,15 +275,18 @@ class LiveRouter:
         with self._lock:
             routes = self._routes.get(unit.group)
             offer = self._offers.get(unit.session)
-            if routes is None and not unit.pinned and offer is not None and offer.group != unit.group:
-                # The version that it was asked of is gone with its last backend, and any other one will do.
-                unit.group, routes = offer.group, self._routes.get(offer.group)
+            gone = routes is None and (offer is None or offer.group != unit.group)
+            if gone and offer is not None and not unit.pinned:
+                # The version that it was sent to was closed just before it came, and any other one will do.
+                gone, unit.group, routes = False, offer.group, self._routes.get(offer.group)
             link = None
             if routes is not None and unit.attempts < _MOST_ATTEMPTS:
                 unit.attempts += 1
                 unit.link = self._chosen(unit, routes, now)
                 link = self._links.get(unit.link)
-        if link is None:
+        if gone:
+            self._fail(unit, NoSuchModelError(f"another version of {unit.session!r} has taken the place of this one"))
+        elif link is None:
             after = 1.0 if self.missed is None else self.missed()
             why = f"no backend serves {unit.session} just now: try again in {after:.0f} s"
             self._fail(unit, OverloadedError(why, after))

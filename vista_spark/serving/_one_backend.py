@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from udfs.driver import WorkerJobs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
-    from udfs.serving import BackendWorker
-    from vista_spark.serving._backends import Backends
+    from udfs.serving import BackendWorker, Link
 
-__all__ = ["OneBackend"]
+__all__ = ["BackendOwner", "OneBackend"]
+
+
+class BackendOwner(Protocol):
+    """Whoever has all backends of a server."""
+
+    @property
+    def links(self) -> Mapping[str, Link]:
+        """Links to those that are there."""
+
+    def lose(self, name: str, why: str) -> None:
+        """Note that a backend's job ended."""
+
+    def give_up(self, name: str) -> None:
+        """Note that a backend will not come back."""
+
+    def fail(self, error: BaseException) -> None:
+        """Note why."""
+
+    def has_called(self, name: str) -> bool:
+        """Whether a backend has called since it was asked for."""
+
+    def look_after(self, name: str) -> tuple[str, ...]:
+        """Give a backend's name if it hangs, or is silent and was not replaced."""
 
 
 class OneBackend:
@@ -21,13 +45,13 @@ class OneBackend:
 
     Parameters
     ----------
-    backends : Backends
+    backends : BackendOwner
         All of the server's.
     worker : BackendWorker
     restarts : int
     """
 
-    def __init__(self, spark: SparkSession, backends: Backends, worker: BackendWorker, *, restarts: int) -> None:
+    def __init__(self, spark: SparkSession, backends: BackendOwner, worker: BackendWorker, *, restarts: int) -> None:
         self._backends = backends
         self.name = worker.worker
         self._over = threading.Event()
@@ -81,7 +105,7 @@ class OneBackend:
     @property
     def alive(self) -> tuple[str, ...]:
         """Its name, if it is there."""
-        return tuple(name for name in self._backends.alive if name == self.name)
+        return tuple(name for name in self._backends.links if name == self.name)
 
     @property
     def complete(self) -> bool:

@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from optimizer.serving import BatchingProfile, sliding_window
 from udfs.rpc import Endpoint, new_credentials
-from udfs.serving import Backend, Deliveries, Link, LiveRouter, OverloadedError, TensorSpec
+from udfs.serving import Backend, Deliveries, Link, LiveRouter, NoSuchModelError, OverloadedError, TensorSpec
 from udfs.store import Store
 from vista_spark.serving import Session
 from vista_spark.serving._catalog import Deployed
@@ -186,6 +187,34 @@ def test_a_slow_answer_is_the_old_version_s_own(tmp_path: Path) -> None:
         assert not swapping.is_alive()
         assert float(waiting.result(SECONDS)["y"][0, 0]) == 2.0
         assert one.answer() == 3.0
+
+
+@dataclass
+class Interrupted:
+    """An admission during which something else happens."""
+
+    admission: Any
+    happens: Callable[[], None]
+
+    def rows(self, inputs: Any) -> Any:
+        rows = self.admission.rows(inputs)
+        self.happens()
+        return rows
+
+
+@pytest.mark.parametrize("version", [None, "1"])
+def test_a_request_that_comes_while_its_version_goes(tmp_path: Path, version: str | None) -> None:
+    """Its rows are on no list yet when the old version is drained; HTTP asks again where it may have another one."""
+    with serving(tmp_path, Scaling(1, 1), session(times(2.0))) as one:
+        offer = one.router._offers["times"]
+        admission = Interrupted(offer.admission, lambda: one.swap(session(times(3.0), "2")))
+        one.router._offers["times"] = replace(offer, admission=admission)
+        future = one.ask(version=version)
+        if version is None:
+            assert float(future.result(SECONDS)["y"][0, 0]) == 3.0
+        else:
+            with pytest.raises(NoSuchModelError, match="taken the place"):
+                future.result(SECONDS)
 
 
 def test_a_version_that_cannot_be_opened_leaves_the_old_one(tmp_path: Path) -> None:
