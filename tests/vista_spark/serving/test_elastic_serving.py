@@ -72,7 +72,7 @@ def test_no_backend_without_traffic_and_one_with_it(spark: SparkSession, tmp_pat
             with pytest.raises(OverloadedError, match="try again in") as refused:
                 api["double"].execute(ONE).result(SECONDS)
             assert refused.value.retry_after_s >= 1
-            until(lambda: api.plan is not None)
+            until(lambda: api.ready and api.backends)
             assert api["double"].execute(ONE).result(SECONDS).tolist() == [2, 2]
         (run,) = mlflow.MlflowClient().search_runs([mlflow.get_experiment_by_name("serving").experiment_id])
         texts = sorted((tmp_path / "runs").rglob("plans/*.txt"))
