@@ -173,12 +173,13 @@ def test_a_slow_answer_is_the_old_version_s_own(tmp_path: Path) -> None:
         if arrays["x"].any():  # not the sample that it is warmed with
             entered.set()
             assert gate.wait(SECONDS)
+            time.sleep(0.1)
         return {"y": 2 * arrays["x"]}
 
     with serving(tmp_path, Scaling(1, 1), session(slow)) as one:
         waiting = one.ask()
         assert entered.wait(SECONDS)
-        queued = one.ask()
+        queued = [one.ask() for _ in range(24)]
         swapping = threading.Thread(target=one.swap, args=(session(times(3.0), "2"),))
         swapping.start()
         time.sleep(0.2)
@@ -186,7 +187,7 @@ def test_a_slow_answer_is_the_old_version_s_own(tmp_path: Path) -> None:
         gate.set()
         swapping.join(SECONDS)
         assert not swapping.is_alive()
-        assert [float(asked.result(SECONDS)["y"][0, 0]) for asked in (waiting, queued)] == [2.0, 2.0]
+        assert {float(asked.result(SECONDS)["y"][0, 0]) for asked in (waiting, *queued)} == {2.0}
         assert one.answer() == 3.0
 
 
