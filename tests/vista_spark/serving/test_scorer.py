@@ -76,7 +76,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def api(spark: SparkSession, network: nn.Module, head: Path) -> Iterator[Api]:
-    server = Server(spark, backends=1)
+    server = Server(spark, backends=1, store=str(head.parent / "store"))
     server.deploy(Session("picky", model=picky, inputs=INPUTS, profile=PROFILE, slo_ms=SLO))
     server.deploy(Session("dogs", model=network, image_size=SIZE, profile=PROFILE, slo_ms=SLO))
     server.deploy(Session("cats", model=network, head=head, image_size=SIZE, profile=PROFILE, slo_ms=SLO))
