@@ -70,7 +70,6 @@ class Deployed:
         self._deployments: dict[str, Deployment] = {}
         self._profiles: dict[tuple[str, ...], BatchingProfile] = {}
         self._named: dict[tuple[int, ...], str] = {}
-        self._kept: list[Deployment] = []
 
     @property
     def deployments(self) -> dict[str, Deployment]:
@@ -123,7 +122,7 @@ class Deployed:
         name = deployment.session.name
         other._deployments = dict(self._deployments)
         other._profiles = {names: held for names, held in self._profiles.items() if name not in names}
-        other._named, other._kept = dict(self._named), list(self._kept)
+        other._named = dict(self._named)
         other._take(deployment, profile)
         return other
 
@@ -161,7 +160,6 @@ class Deployed:
                 recipe = replace(group_recipe(group, shipped), name=session.name, sample=sample_row(group[0]))
                 recipes[session.name] = recipe
                 self._named[_identity(group)] = session.name
-                self._kept += group
         return Catalog(tuple(sessions), members, tuple(offers), recipes)
 
     def _is_new(self, group: Sequence[Deployment]) -> bool:
@@ -198,5 +196,4 @@ class Deployed:
 
 
 def _identity(group: Sequence[Deployment]) -> tuple[int, ...]:
-    """Tell groups apart by the deployments themselves, which :class:`Deployed` keeps alive."""
-    return tuple(map(id, group))
+    return tuple(deployment.number for deployment in group)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +52,8 @@ class Deployment:
         ``None`` of a function.
     asked : Session, optional
         As its user wrote it, where the model was found in a registry.
+    number : int
+        Tells the deployments of this process apart.
     """
 
     session: Session
@@ -59,6 +62,7 @@ class Deployment:
     recipe: NetworkRecipe | FunctionRecipe
     network: Network | None = None
     asked: Session | None = None
+    number: int = field(default_factory=itertools.count().__next__)
 
     def shipped(self, spark: SparkSession, deliveries: Deliveries | None = None) -> NetworkRecipe | FunctionRecipe:
         """Bring the model's files in reach of the workers, and give the recipe that finds them there.
