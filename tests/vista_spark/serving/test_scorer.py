@@ -48,6 +48,10 @@ def picky(arrays: Any) -> Any:
     return {"y": 2 * arrays["x"], "n": np.full(count, count), "niceness": niceness}
 
 
+def triple(arrays: Any) -> Any:
+    return {"y": 3 * arrays["x"]}
+
+
 def small() -> nn.Module:
     torch.manual_seed(0)
     trunk = [torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten()]
@@ -200,6 +204,27 @@ def test_columns_are_checked_before_a_job(api: Api, photos: DataFrame) -> None:
         api.scorer("dogs", outputCol="id").transform(photos)
     with pytest.raises(ColumnError, match="column 'id' is int"):
         api.scorer("dogs", inputCol="id").transform(photos)
+
+
+@pytest.mark.skipif(CONNECT, reason="there a function of foreachBatch runs in the server's process")
+def test_each_micro_batch_has_the_version_of_its_beginning(api: Api, spark: SparkSession, tmp_path: Path) -> None:
+    for _ in range(2):
+        rows = spark.range(0, 4, 1, 1).select(F.array(F.lit(1.0), F.lit(2.0)).alias("x"))
+        rows.write.mode("append").parquet(str(tmp_path / "rows"))
+    found: list[tuple[str, Any]] = []
+
+    def score(batch: DataFrame, _: int) -> None:
+        scorer = api.scorer("picky", outputFormat="array")
+        if scorer.version == "1":
+            # While this micro-batch is scored: it keeps its version.
+            api.deploy(Session("picky", model=triple, inputs=INPUTS, profile=PROFILE, slo_ms=SLO, version="2"))
+        first = scorer.outputCols[0]
+        found.append((scorer.version, {tuple(row[first]) for row in batch.transform(scorer).collect()}))
+
+    stream = spark.readStream.schema("x array<double>").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "rows"))
+    query = stream.writeStream.foreachBatch(score).trigger(availableNow=True).start()
+    assert query.awaitTermination(240)
+    assert found == [("1", {(2.0, 4.0)}), ("2", {(3.0, 6.0)})]
 
 
 @pytest.mark.slow
