@@ -160,28 +160,6 @@ class OpenGroup:
             return _split(self._whole(session, rows), len(rows), session)
         return self._shared(rows, self._trunk)
 
-    def warm(self, batch: int) -> None:
-        """Run zeros through networks, one for each session and then a batch: the first run in a process is far slower.
-
-        A function is not called with what nobody asked.
-
-        Parameters
-        ----------
-        batch : int
-
-        Raises
-        ------
-        Exception
-            Whatever a model raises.
-        """
-        if not self._networks:
-            return
-        graph = next(iter(self._networks.values())).model.graph
-        zeros = {name: np.zeros(graph[name].output_shape, graph[name].dtype) for name in graph.inputs}
-        sessions = list(self._networks)
-        for count in dict.fromkeys((len(sessions), batch)):
-            self.run([Row(sessions[place % len(sessions)], "", zeros) for place in range(count)])
-
     def _whole(self, session: str, rows: Sequence[Row]) -> Mapping[str, NDArray[Any]]:
         stacked = _stacked(rows)
         network = self._networks.get(session)

@@ -28,16 +28,14 @@ class Doubling:
     def __init__(self) -> None:
         self.readers = {"cats": self, "dogs": self}
         self.reads: list[float] = []
-        self.warmed: list[int] = []
-
-    def warm(self, batch: int) -> None:
-        self.warmed.append(batch)
+        self.batches: list[list[str]] = []
 
     def read(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         self.reads.append(float(inputs["x"]))
         return {"x": 2 * inputs["x"]}
 
     def run(self, rows: Sequence[Row]) -> list[dict[str, NDArray[Any]]]:
+        self.batches.append([row.session for row in rows])
         return [row.arrays for row in rows]
 
 
@@ -52,12 +50,14 @@ def group() -> Doubling:
 
 @pytest.fixture
 def backend(group: Doubling) -> Iterator[Backend]:
-    recipe = GroupRecipe("cats+dogs", {"cats": None, "dogs": None})  # type: ignore[dict-item]
+    members: Any = {"cats": None, "dogs": None}
+    recipe = GroupRecipe("cats+dogs", members, sample={"x": np.float64(0)})
     backend = Backend({"cats+dogs": recipe}, sliding_window, device="cpu", threads=1)
     backend._models.open = lambda _: group  # type: ignore[method-assign,assignment,return-value]
-    backend.answer(adoption(4))
     serving = threading.Thread(target=backend.serve)
     serving.start()
+    backend.answer(adoption(4))
+    group.reads.clear()
     yield backend
     backend.answer(Stop())
     serving.join()
@@ -65,7 +65,8 @@ def backend(group: Doubling) -> Iterator[Backend]:
 
 def answers(backend: Backend, units: Sequence[tuple[str, str, float]]) -> list[float]:
     sent = tuple(
-        Unit(number, session, SLO, key, {"x": np.float64(x)}) for number, (session, key, x) in enumerate(units, 1)
+        Unit(number, session, "cats+dogs", SLO, key, {"x": np.float64(x)})
+        for number, (session, key, x) in enumerate(units, 1)
     )
     backend.answer(Submit(sent, ()))
     found: dict[int, float] = {}
@@ -97,4 +98,4 @@ def test_few_contents_are_kept(backend: Backend, group: Doubling) -> None:
 
 def test_a_group_is_warm_before_it_is_served_and_once_alone(backend: Backend, group: Doubling) -> None:
     backend.answer(adoption(2))
-    assert group.warmed == [4]
+    assert group.batches == [["cats", "dogs"], ["cats", "dogs", "cats", "dogs"]]
