@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from optimizer.notebook import ExplainedInNotebooks
+
 from ._chunk import rows_at_a_time
 from ._cost import FEW_ROWS, Costs, compiled_seconds, eager_seconds, program_terms, seconds_of, shape_of
 from ._errors import UnsupportedOperatorError
@@ -29,7 +31,7 @@ _TYPICAL_ROWS = 10_000
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Plan:
+class Plan(ExplainedInNotebooks):
     """How a program runs. A frozen value that explains itself.
 
     Parameters
