@@ -10,7 +10,7 @@ _GRAPH = "gives a graph of its neighbours among the rows of its fit"
 _COVARIANCE = "estimates a covariance, and predicts nothing"
 _TIES = "a row whose choice of equally near rows matters is refused"
 _EDGE = "a row with a neighbour at the very edge of the radius is refused"
-_WORDS = "gives lists of words of any length, where a tensor program gives numbers"
+_WORDS = "gives lists of words, of any length: a program gives tables"
 _SEARCH = "searches the rows of its fit in trees that may stop early"
 
 REASONS: dict[str, str] = {
