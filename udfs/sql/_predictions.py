@@ -101,7 +101,8 @@ class PredictionCalls:
         )
         raw, *reasons = (table.column(name).combine_chunks() for name in (model.prediction.output, _ERROR, _DETAIL))
         good = raw.is_valid().to_numpy(zero_copy_only=False)
-        outputs = raw.flatten().to_numpy().reshape(int(good.sum()), -1)
+        numbers = raw.flatten().to_numpy()
+        outputs = numbers.reshape(int(good.sum()), -1) if good.any() else np.empty((0, 1), np.float32)
         prediction = _spread(_predicted(model, outputs), good)
         if not self.explained:
             return prediction
