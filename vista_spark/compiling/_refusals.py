@@ -10,13 +10,13 @@ _GRAPH = "gives a graph of its neighbours among the rows of its fit"
 _COVARIANCE = "estimates a covariance, and predicts nothing"
 _TIES = "a row whose choice of equally near rows matters is refused"
 _EDGE = "a row with a neighbour at the very edge of the radius is refused"
-_WORDS = "gives lists of words of any length, where a tensor program gives numbers"
+_WORDS = "gives lists of words, of any length: a program gives tables"
 _SEARCH = "searches the rows of its fit in trees that may stop early"
 
 REASONS: dict[str, str] = {
     "pyspark.BucketedRandomProjectionLSHModel": "joins rows by similarity",
     "pyspark.DistributedLDAModel": "is made for the rows of its fit",
-    "pyspark.FeatureHasher": "keeps nulls of its numbers apart from NaN, and writes numbers as the JVM does",
+    "pyspark.FeatureHasher": "keeps nulls apart from NaN, and writes numbers as the JVM does",
     "pyspark.Interaction": "expands categories that only the metadata of each DataFrame name",
     "pyspark.LDAModel": _SOLVES,
     "pyspark.LocalLDAModel": _SOLVES,
@@ -26,7 +26,7 @@ REASONS: dict[str, str] = {
     "pyspark.RegexTokenizer": "splits by the JVM's regular expressions",
     "pyspark.SQLTransformer": "is a query",
     "pyspark.StopWordsRemover": _WORDS,
-    "pyspark.TargetEncoderModel": "keeps its statistics in the JVM, and gives nulls an encoding of their own",
+    "pyspark.TargetEncoderModel": "keeps statistics in the JVM, and encodes nulls apart from NaN",
     "pyspark.Tokenizer": _WORDS,
     "pyspark.Word2VecModel": "averages vectors of words, in an order of the JVM's",
     "sklearn.AgglomerativeClustering": _SEES,
@@ -70,7 +70,7 @@ REASONS: dict[str, str] = {
 
 LIMITS: dict[str, str] = {
     "pyspark.CountVectorizerModel": "minTF of 1, at most 65,536 words",
-    "pyspark.HashingTF": "lists of texts; at most 65,536 buckets, or any number before a linear model",
+    "pyspark.HashingTF": "lists of texts, at most 65,536 buckets but for a linear model",
     "pyspark.IndexToString": "labels that are set, of a column that a stage computes",
     "pyspark.StringIndexerModel": "columns of texts",
     "sklearn.BaggingClassifier": "no predict_log_proba if a member has none that is compiled",

@@ -128,8 +128,10 @@ def _lead(build: Builder, rows: str, forks: list[tuple[NDArray[Any], NDArray[Any
 
 def _means(model: Any, build: Builder, table: str, centers: NDArray[Any]) -> dict[str, Output]:
     rows = checked(model, build, table)
-    # The library leaves out the row's own square, which all centres share.
-    place = build.add(ArgMax(), build.add(Linear((2 * centers).T.copy(), -(centers * centers).sum(axis=1)), rows))
+    # The library leaves out the row's own square, which all centres share, and doubles products once they are added up.
+    product = build.add(Linear(centers.T.copy(), np.zeros(len(centers), centers.dtype)), rows)
+    near = build.add(Arithmetic("add", -(centers * centers).sum(axis=1)), scaled(build, product, 2.0))
+    place = build.add(ArgMax(), near)
     return {
         "predict": Output(place, flat=True, labels=np.arange(len(centers), dtype=np.int32)),
         "transform": Output(build.add(Distances(centers, "euclidean"), rows)),
