@@ -61,7 +61,7 @@ def test_no_backend_without_traffic_and_one_with_it(spark: SparkSession, tmp_pat
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
     mlflow.create_experiment("serving", artifact_location=(tmp_path / "runs").as_uri())
     try:
-        server = Server(spark, backends=(0, 1), epoch_s=0.5).deploy(session())
+        server = Server(spark, backends=(0, 1), epoch_s=3.0).deploy(session())
         with server.start(timeout_s=600.0, experiment="serving") as api:
             assert api.backends == ("backend-0",)
             assert api["double"].execute(ONE).result(SECONDS).tolist() == [2, 2]
