@@ -55,6 +55,7 @@ def test_more_at_once_and_fewer_only_after_a_while() -> None:
     assert scaling.after(1, now=1, idle=True) == (1, ""), "never fewer than the least"
 
 
+@pytest.mark.extended
 def test_no_backend_without_traffic_and_one_with_it(spark: SparkSession, tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow")
     before = mlflow.get_tracking_uri()
