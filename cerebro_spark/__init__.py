@@ -14,6 +14,7 @@ udfs.check_packages()
 from cerebro_spark.adaptation import Adaptation
 from cerebro_spark.data import prepare
 from cerebro_spark.hopper import SparkBackend
+from cerebro_spark.sql import register_sql
 from cerebro_spark.tune import (
     ASHA,
     PBT,
@@ -28,6 +29,7 @@ from cerebro_spark.tune import (
     SuccessiveHalving,
     TrialResult,
     TunedModel,
+    autolog,
 )
 from optimizer import __version__
 from udfs.adaptation import Augmentation
@@ -59,7 +61,9 @@ __all__ = [
     "TrialResult",
     "TunedModel",
     "__version__",
+    "autolog",
     "prepare",
+    "register_sql",
 ]
 
 # Pipelines saved before the stages had public paths name them by these modules.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from optimizer.errors import CerebroError, nearest
+from optimizer.notebook import ExplainedInNotebooks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +64,7 @@ class InferenceStage:
 
 
 @dataclass(frozen=True, slots=True)
-class LogicalPlan:
+class LogicalPlan(ExplainedInNotebooks):
     """An order of inference and training, as a value.
 
     Attributes

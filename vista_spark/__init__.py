@@ -48,6 +48,7 @@ from vista_spark.occlusion import (
     open_explainer,
 )
 from vista_spark.sessions import session
+from vista_spark.sql import register_sql
 from vista_spark.transfer import (
     FeatureTransfer,
     FeatureTransferModel,
@@ -93,6 +94,7 @@ __all__ = [
     "open_explainer",
     "plan_feature_transfer",
     "profile",
+    "register_sql",
     "replace_stages",
     "roster",
     "session",

@@ -2,8 +2,10 @@
 
 from cerebro_spark.tune._adapted import Adapted
 from cerebro_spark.tune._asha import ASHA
+from cerebro_spark.tune._autolog import autolog
 from cerebro_spark.tune._evolution import AgingEvolution
 from cerebro_spark.tune._experiment import Experiment
+from cerebro_spark.tune._flavour import pyfunc_of
 from cerebro_spark.tune._grid import GridSearch
 from cerebro_spark.tune._halving import SuccessiveHalving
 from cerebro_spark.tune._hyperband import Hyperband
@@ -36,7 +38,9 @@ __all__ = [
     "SuccessiveHalving",
     "TrialResult",
     "TunedModel",
+    "autolog",
     "check_objectives",
     "grid",
+    "pyfunc_of",
     "run_tables",
 ]

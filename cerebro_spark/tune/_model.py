@@ -19,6 +19,7 @@ from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import UNBOUND, NetworkReader, NetworkWriter, as_vector, at_least, check_absent, map_rows, quoted
 from udfs.inference import UNCERTAINTIES, OutputUncertainty, PoolScore, PortableNetwork, Prediction
 from udfs.shards import TensorColumn, TensorGroup, load_rows
+from udfs.sql import SQLModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -189,6 +190,26 @@ class TunedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
             )
         tokens = tuple(self._facts["tokens"]) if kind == "tags" else None
         return OutputUncertainty(how, kind, self._gives_probabilities, tokens)
+
+    def sql_model(self) -> SQLModel:
+        """Give what a SQL function or a model of MLflow predicts with, a batch of columns at a time.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It tags the tokens of a row: a function gives one number.
+        """
+        kind = self._facts["kind"]
+        if kind == "tags":
+            raise InvalidArgumentError(
+                f"the label {self._facts['label']!r} is a class for each token, and a function gives one number a row: "
+                "use the stage's transform"
+            )
+        inputs = tuple(_group(group) for group in self._facts["inputs"])
+        columns = tuple(dict.fromkeys(column for group in inputs for column in group.columns))
+        images = tuple(column.name for column in columns if column.dtype == "uint8")
+        prediction = Prediction(self.network, inputs, images, "raw", self.getBatchSize())
+        return SQLModel(prediction, columns, kind, float(self._facts["threshold"]), self._gives_probabilities)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         inputs = tuple(_group(group) for group in self._facts["inputs"])

@@ -12,6 +12,7 @@ from cerebro_spark.tune._ranking import pareto_front, rank_key
 from cerebro_spark.tune._result import TrialResult, result_of
 from cerebro_spark.tune._tables import run_tables
 from optimizer.errors import nearest
+from optimizer.notebook import html_details, html_table, html_text
 from optimizer.procedures import schedule_of
 from optimizer.procedures.studies import study_of
 from optimizer.space import Space
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from udfs.shards import PreparedData
 
 __all__ = ["Results"]
+
+
+# Configurations that a notebook's table has.
+_SHOWN = 20
 
 
 @dataclass(eq=False)
@@ -270,6 +275,19 @@ class Results:
             *([f"  {outcome.refused} calls refused that did not come from this run"] if outcome.refused else []),
         ]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        trials = self.trials
+        metrics = [each.metric for each in self.spec.objectives]
+        params = list(dict.fromkeys(name for trial in trials for name in trial.params))
+        rows = [
+            [trial.trial_id, *(trial.params.get(name) for name in params), trial.status, trial.epoch]
+            + [trial.scores.get(metric) for metric in metrics]
+            for trial in trials[:_SHOWN]
+        ]
+        more = html_text(f"and {len(trials) - _SHOWN} more") if len(trials) > _SHOWN else ""
+        table = html_table(["trial", *params, "status", "epoch", *metrics], rows)
+        return table + more + html_details(f"run {self.spec.run}", html_text(self.explain()))
 
     def _front_in_words(self) -> list[str]:
         objectives = self.spec.objectives

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cerebro_spark.callbacks import Callback, ProgressTable, TensorBoard
 from cerebro_spark.errors import InvalidArgumentError
+from cerebro_spark.tune._autolog import Autologging, autologging
+from cerebro_spark.tune._flavour import pyfunc_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +33,10 @@ _LOG = logging.getLogger(__name__)
 # What MLflow calls a child of a run.
 _PARENT = "mlflow.parentRunId"
 _NAME = "mlflow.runName"
+
+# The best model's folder among a run's artifacts, and the most characters of a tag.
+_MODEL = "model"
+_TAG = 5000
 
 # Ours, of the run that has the runs of a campaign's cycles: its name.
 _CAMPAIGN = "cerebro.campaign"
@@ -143,7 +149,8 @@ def tracked(
         Name of the campaign that the run is a part of, and which part: MLflow's run of the campaign is its parent, and
         has its metrics at that step.
     """
-    mlflow = None if followers.experiment is None else _MLflow(followers.experiment, run, parameters, part)
+    logged = followers.experiment is not None or autologging() is not None
+    mlflow = _MLflow(followers.experiment, run, parameters, part) if logged else None
     callbacks: list[Callback] = []
     try:
         if followers.progress:
@@ -167,8 +174,8 @@ class _MLflow(Callback):
 
     Parameters
     ----------
-    experiment : str
-        Created where it does not exist.
+    experiment : str or None
+        Created where it does not exist; ``None`` is MLflow's active one, as of :func:`cerebro_spark.autolog`.
     run : str
         Id of the run in its store.
     parameters : mapping
@@ -178,16 +185,23 @@ class _MLflow(Callback):
     """
 
     def __init__(
-        self, experiment: str, run: str, parameters: Mapping[str, Any], part: tuple[str, int] | None = None
+        self, experiment: str | None, run: str, parameters: Mapping[str, Any], part: tuple[str, int] | None = None
     ) -> None:
         from mlflow import MlflowClient  # noqa: PLC0415 - takes a second that only tracking should cost
 
         self._client = MlflowClient()
-        known = self._client.get_experiment_by_name(experiment)
-        self._experiment = self._client.create_experiment(experiment) if known is None else known.experiment_id
+        self.parent = ""
+        if experiment is None:
+            self.parent, self._experiment = self._begun(run)
+        else:
+            known = self._client.get_experiment_by_name(experiment)
+            self._experiment = self._client.create_experiment(experiment) if known is None else known.experiment_id
         self._campaign, self._step = ("", 0) if part is None else (self._campaign_run(part[0]), part[1])
-        tags = {_NAME: run} | ({_PARENT: self._campaign} if self._campaign else {})
-        self.parent: str = self._client.create_run(self._experiment, tags=tags).info.run_id
+        if not self.parent:
+            tags = {_NAME: run} | ({_PARENT: self._campaign} if self._campaign else {})
+            self.parent = self._client.create_run(self._experiment, tags=tags).info.run_id
+        elif self._campaign:
+            self._client.set_tag(self.parent, _PARENT, self._campaign)
         for name, value in parameters.items():
             self._client.log_param(self.parent, name, str(value)[:500])
         for name, version in _environment().items():
@@ -197,6 +211,16 @@ class _MLflow(Callback):
         # By trial id: metrics by epoch, and statuses, that the server has not got yet.
         self._metrics: dict[str, dict[int, Mapping[str, float]]] = {}
         self._statuses: dict[str, str] = {}
+
+    def _begun(self, run: str) -> tuple[str, str]:
+        """Begin a run of the active experiment, below the active run; return the ids of both."""
+        import mlflow  # noqa: PLC0415
+
+        # The one way to MLflow's active experiment; the run goes on by the client, and is not the user's active one.
+        with mlflow.start_run(run_name=run, nested=mlflow.active_run() is not None) as begun:
+            run_id, experiment = str(begun.info.run_id), str(begun.info.experiment_id)
+        self._client.update_run(run_id, status="RUNNING")
+        return run_id, experiment
 
     def run_started(self, event: RunStarted) -> None:
         """Log the params of each trial; of a resumed run also the epochs that are over."""
@@ -285,7 +309,25 @@ class _MLflow(Callback):
                 path = Path(folder) / network.file_name
                 path.write_bytes(network.data)
                 self._client.log_artifact(self.parent, str(path), "best_model")
+                self._log_model(selection, Path(folder) / _MODEL)
         self._end("FINISHED")
+
+    def _log_model(self, selection: Finished, folder: Path) -> None:
+        """Log the best model as MLflow loads and serves it; that of a tagger has no such form."""
+        settings = autologging() or Autologging()
+        if not settings.log_models:
+            return
+        try:
+            pyfunc = pyfunc_of(selection)
+        except InvalidArgumentError as refused:
+            self._client.set_tag(self.parent, _MODEL, f"not logged: {refused}"[:_TAG])
+            return
+        pyfunc.save(folder)
+        self._client.log_artifacts(self.parent, str(folder), _MODEL)
+        if settings.registered_model_name is not None:
+            import mlflow  # noqa: PLC0415
+
+            mlflow.register_model(f"runs:/{self.parent}/{_MODEL}", settings.registered_model_name)
 
     def _log_facts(self, facts: Mapping[str, float]) -> None:
         for name, value in facts.items():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InvalidArgumentError, nearest
+from optimizer.notebook import ExplainedInNotebooks
 from optimizer.sizes import size
 
 from ._explain import count, group_lines, listed, plural
@@ -22,7 +23,7 @@ __all__ = ["AdaptationPlan"]
 
 
 @dataclass(frozen=True, slots=True)
-class AdaptationPlan:
+class AdaptationPlan(ExplainedInNotebooks):
     """How to adapt models that share frozen layers. Made by :func:`optimizer.adaptation.plan`.
 
     Attributes

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from optimizer.notebook import ExplainedInNotebooks
+
 from ._errors import ScheduleError, unknown
 from ._unit import Unit
 
@@ -24,7 +26,7 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(ExplainedInNotebooks):
     """Schedule of one epoch of model hopper parallelism.
 
     Attributes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from optimizer.notebook import ExplainedInNotebooks
+
 from . import _explain, _spark
 from ._apportionment import Apportionment
 
@@ -11,7 +13,7 @@ __all__ = ["TransferPlan"]
 
 
 @dataclass(frozen=True, slots=True)
-class TransferPlan(Apportionment):
+class TransferPlan(Apportionment, ExplainedInNotebooks):
     """The decisions, and the bytes of one executor that each region is given. Made by :func:`plan_transfer`.
 
     Attributes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.arguments import real, whole
 from optimizer.errors import InvalidArgumentError
+from optimizer.notebook import ExplainedInNotebooks
 
 from ._limits import Limits
 
@@ -60,7 +61,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(ExplainedInNotebooks):
     """Stages of a search with their configurations and epochs, and what follows from them.
 
     Parameters

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InvalidArgumentError, nearest
+from optimizer.notebook import ExplainedInNotebooks
 from optimizer.sizes import size
 
 from ._demand import TOLERANCE, batch_in
@@ -77,7 +78,7 @@ class NodePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class ServingPlan:
+class ServingPlan(ExplainedInNotebooks):
     """Which backend serves which sessions. Made by :func:`optimizer.serving.plan`.
 
     Attributes

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.logical import plan_layers
 from optimizer.memory import InfeasiblePlanError
+from optimizer.notebook import ExplainedInNotebooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +85,7 @@ class TransferCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(ExplainedInNotebooks):
     """Chosen logical plan with its memory plan, and the plans it was compared with.
 
     Attributes

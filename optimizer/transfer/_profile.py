@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import CerebroError
 from optimizer.memory import ModelFootprint
+from optimizer.notebook import ExplainedInNotebooks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,7 @@ __all__ = ["ModelProfile"]
 
 
 @dataclass(frozen=True, slots=True)
-class ModelProfile:
+class ModelProfile(ExplainedInNotebooks):
     """Measured footprint and speed of a model, as ``vista profile`` reports them.
 
     Parameters

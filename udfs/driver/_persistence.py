@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReadable
 
 from optimizer.errors import InvalidArgumentError
 
-__all__ = ["NetworkReader", "NetworkWriter", "StageReadable", "StageReader"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "NetworkReader",
+    "NetworkWriter",
+    "StageReadable",
+    "StageReader",
+    "read_network_folder",
+    "write_network_folder",
+]
 
 _FACTS = "network"
+_MODEL_FILE, _NETWORK_FILE = "model.json", "network.bin"
 
 # Params and values of stages that were saved before a rename, by their former names.
 _RENAMED_PARAMS = {"several": "imageAggregation"}
@@ -93,6 +105,39 @@ class NetworkReader(StageReader):
     def _build(self, network: bytes, facts: dict[str, Any]) -> Any:
         """Make the model; a stage whose constructor takes keywords has a reader of its own."""
         return self.cls(network, facts)  # type: ignore[call-arg]
+
+
+def write_network_folder(model: Any, folder: Path) -> None:
+    """Write what :class:`NetworkWriter` writes into a folder, which :func:`read_network_folder` reads without Spark.
+
+    Parameters
+    ----------
+    model : pyspark.ml.Model
+    folder : Path
+        Made if it is not there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    params = {param.name: value for param, value in model._paramMap.items()}  # noqa: SLF001 - as NetworkWriter
+    described = {"class": type(model).__name__, "params": params, _FACTS: model._facts}  # noqa: SLF001
+    (folder / _MODEL_FILE).write_text(json.dumps(described))
+    (folder / _NETWORK_FILE).write_bytes(model._network)  # noqa: SLF001
+
+
+def read_network_folder(cls: type[Any], folder: Path) -> Any:
+    """Read a model that :func:`write_network_folder` wrote, in a process without a Spark session.
+
+    Raises
+    ------
+    optimizer.errors.InvalidArgumentError
+        The folder holds a model of another class.
+    """
+    described = json.loads((folder / _MODEL_FILE).read_text())
+    if described["class"] != cls.__name__:
+        raise InvalidArgumentError(f"{folder} holds a {described['class']}, not a {cls.__name__}")
+    model = cls((folder / _NETWORK_FILE).read_bytes(), described[_FACTS])
+    for name, value in described["params"].items():
+        model.set(model.getParam(name), value)
+    return model
 
 
 def _check_names(params: dict[str, Any], path: str) -> None:

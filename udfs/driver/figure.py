@@ -6,7 +6,9 @@ import io
 
 from matplotlib.figure import Figure
 
-__all__ = ["NotebookFigure"]
+from optimizer.notebook import html_picture, html_text
+
+__all__ = ["NotebookFigure", "picture_and_words"]
 
 
 class NotebookFigure(Figure):
@@ -16,3 +18,16 @@ class NotebookFigure(Figure):
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", dpi=100)
         return buffer.getvalue()
+
+
+def picture_and_words(figure: Figure, text: str) -> str:
+    """Make HTML of a figure, with its description below it and in its place.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+    text : str
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=100)
+    return html_picture(buffer.getvalue(), text) + html_text(text)

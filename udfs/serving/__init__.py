@@ -3,6 +3,7 @@
 from ._admission import Admission
 from ._backend import Backend
 from ._deliveries import Deliveries
+from ._emulated import EmulatedModel
 from ._errors import (
     BadRequestError,
     ModelFailedError,
@@ -34,6 +35,7 @@ __all__ = [
     "Background",
     "BadRequestError",
     "Deliveries",
+    "EmulatedModel",
     "FeedReader",
     "FunctionRecipe",
     "FunctionScoring",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from optimizer.errors import CerebroError, nearest
+from optimizer.notebook import ExplainedInNotebooks
 from udfs.documents import DamagedError, document, typed, write_document
 from udfs.names import check_name
 from udfs.shards._groups import TensorColumn, TensorGroup
@@ -103,7 +104,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedData:
+class PreparedData(ExplainedInNotebooks):
     """A DataFrame that was shuffled once and dealt into shards, to train from many times.
 
     Parameters

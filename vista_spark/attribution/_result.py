@@ -96,6 +96,11 @@ class Attribution:
         lines += [f"{_MEASURES[name]}: {value:.4g}" for name, value in self.measures.items()]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from udfs.driver.figure import picture_and_words  # noqa: PLC0415 - only who draws pays for matplotlib
+
+        return picture_and_words(self.plot(), self.explain())
+
     def plot(self) -> Figure:
         """Draw the values: over the image, as a map, or as bars; red supports the target, blue counts against it.
 

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from udfs.inference import Feature
+    from vista_spark.roster import FeatureLayer
 
-__all__ = ["NetworkFeaturizer"]
+__all__ = ["NetworkFeaturizer", "check_sum"]
 
 
 class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols, NetworkPersistable):
@@ -128,9 +129,8 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
             net.feature(layer, column, self.getPooling()) for layer, column in zip(layers, inside, strict=True)
         )
         sizes = [_size(net, feature) for feature in features]
-        if combine == "sum" and len(set(sizes)) > 1:
-            named = ", ".join(f"{layer.name} {size}" for layer, size in zip(layers, sizes, strict=True))
-            raise ColumnError(f'combine="sum" adds vectors of one length, and these differ: {named}; take "concat"')
+        if combine == "sum":
+            check_sum(net, layers, features)
         warn_of_random_weights(net.card, net.weights, net.seed)
         net.check()
         net = net.shipped(dataset.sparkSession)
@@ -181,6 +181,14 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
 
     def _aggregation(self) -> Reduction:
         return "mean"
+
+
+def check_sum(net: Network, layers: Sequence[FeatureLayer], features: Sequence[Feature]) -> None:
+    """Raise ``ColumnError`` where the features of layers cannot be added up."""
+    sizes = [_size(net, feature) for feature in features]
+    if len(set(sizes)) > 1:
+        named = ", ".join(f"{layer.name} {size}" for layer, size in zip(layers, sizes, strict=True))
+        raise ColumnError(f'combine="sum" adds vectors of one length, and these differ: {named}; take "concat"')
 
 
 def _size(net: Network, feature: Feature) -> int:

@@ -1,17 +1,18 @@
 """A network of the roster made ready on the driver: its inputs, Params, weights, graph and measured profile."""
 
-from vista_spark.network._inputs import TEXT_POOLINGS
+from vista_spark.network._inputs import TEXT_POOLINGS, Layers
 from vista_spark.network._network import Network, network
 from vista_spark.network._params import HasImageSize, HasNetwork, HasNetworkInput, layer_list
 from vista_spark.network._profile import profile, profile_network
 from vista_spark.network._random import has_random_weights, warn_of_random_weights
-from vista_spark.network._saved import NetworkPersistable
+from vista_spark.network._saved import NetworkPersistable, read_folder, write_folder
 
 __all__ = [
     "TEXT_POOLINGS",
     "HasImageSize",
     "HasNetwork",
     "HasNetworkInput",
+    "Layers",
     "Network",
     "NetworkPersistable",
     "has_random_weights",
@@ -19,5 +20,7 @@ __all__ = [
     "network",
     "profile",
     "profile_network",
+    "read_folder",
     "warn_of_random_weights",
+    "write_folder",
 ]

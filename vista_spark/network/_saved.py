@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import logging
 import os
+import shutil
 import tempfile
 from importlib import import_module
 from pathlib import Path
@@ -31,12 +33,13 @@ if TYPE_CHECKING:
 
     from vista_spark.network._network import Network
 
-__all__ = ["NetworkPersistable"]
+__all__ = ["NetworkPersistable", "read_folder", "write_folder"]
 
 _LOG = logging.getLogger(__name__)
 
 _FACTS = "carried"
 _FOLDER = "network"
+_STAGE = "stage.json"
 
 # A row of the table of files: small enough for a message of Spark Connect, and for the driver's memory.
 _PIECE = 16 << 20
@@ -67,6 +70,63 @@ class NetworkPersistable(StageReadable, MLWritable):
         return _Reader(cls)
 
 
+def write_folder(stage: Any, folder: Path) -> None:
+    """Write a stage and its network into a folder, which :func:`read_folder` reads without Spark.
+
+    Parameters
+    ----------
+    stage : NetworkPersistable
+    folder : Path
+        Made if it is not there.
+
+    Raises
+    ------
+    udfs.weights.WeightsError
+        A file of the network's is not there.
+    """
+    facts, files = _carried(stage)
+    params = {param.name: value for param, value in stage._paramMap.items()}  # noqa: SLF001 - as Spark ML's own
+    if facts.get("card", {}).get("weights_inside"):
+        params.pop("weights", None)
+    folder.mkdir(parents=True, exist_ok=True)
+    described = {"class": type(stage).__name__, "params": params, _FACTS: facts}
+    (folder / _STAGE).write_text(json.dumps(described))
+    for name, path in files.items():
+        target = folder / _FOLDER / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+
+
+def read_folder(cls: type[Any], folder: Path) -> Any:
+    """Read a stage that :func:`write_folder` wrote, in a process without a Spark session.
+
+    Raises
+    ------
+    optimizer.errors.InvalidArgumentError
+        The folder holds a stage of another class, or names code to import.
+    """
+    described = json.loads((folder / _STAGE).read_text())
+    facts, params = described[_FACTS], described["params"]
+    if described["class"] != cls.__name__:
+        raise InvalidArgumentError(f"{folder} holds a {described['class']}, not a {cls.__name__}")
+    if "card" not in facts and ":" in str(params.get("model", "")):
+        raise InvalidArgumentError(f"{folder} names the code {params['model']!r}, and nothing is imported by its name")
+    stage = cls()
+    for name, value in params.items():
+        stage.set(stage.getParam(name), value)
+    _attach(stage, facts, folder / _FOLDER)
+    return stage
+
+
+def _attach(stage: Any, facts: Mapping[str, Any], folder: Path | None) -> None:
+    """Give a stage the network that it was saved with."""
+    if "card" in facts:
+        stage._given = _card_from(facts["card"], folder)  # noqa: SLF001 - what the writer took from there
+    if "weights" in facts:
+        assert folder is not None  # noqa: S101 - what the writer wrote
+        stage._carried = {stage.getWeights(): str(folder / facts["weights"])}  # noqa: SLF001
+
+
 class _Writer(DefaultParamsWriter):
     def saveImpl(self, path: str) -> None:
         """Save to a path that does not exist yet, by way of Spark: any path does which Spark can write."""
@@ -95,11 +155,7 @@ class _Reader(StageReader):
         facts = metadata.get(_FACTS)
         if facts:
             folder = _read(self.sparkSession, os.path.join(path, _FOLDER)) if facts["files"] else None  # noqa: PTH118
-            if "card" in facts:
-                stage._given = _card_from(facts["card"], folder)  # noqa: SLF001 - what the writer took from there
-            if "weights" in facts:
-                assert folder is not None  # noqa: S101 - what the writer wrote
-                stage._carried = {stage.getWeights(): str(folder / facts["weights"])}  # noqa: SLF001
+            _attach(stage, facts, folder)
         return stage
 
 

@@ -31,6 +31,11 @@ _FRAMEWORKS = ("torch", "keras", "tensorflow")
 class Recorded(Explained, ABC):
     """An explanation that can be drawn, and written to files."""
 
+    def _repr_html_(self) -> str:
+        from udfs.driver.figure import picture_and_words  # noqa: PLC0415 - only who draws pays for matplotlib
+
+        return picture_and_words(self.plot(), self.explain())
+
     @abstractmethod
     def plot(self, palette: str = PALETTE) -> Figure:
         """Draw the explanation."""

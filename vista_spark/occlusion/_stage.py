@@ -52,8 +52,7 @@ class _OcclusionStage(HasOcclusion):
 
     def _checked(self, dataset: DataFrame) -> tuple[Network, Occlusion]:
         """Open the network and describe its occlusion, or raise; before Spark starts a job."""
-        check_explainable(self._card("image"), {self.getMode()})
-        net = self._opened(self.getImageSize())
+        net, occlusion = self._opened_occlusion()
         column, target = self.getInputCol(), self.getTargetCol()
         net.reads.check(dataset, column, type(self).__name__)
         if holds_image_lists(dataset, column):
@@ -65,11 +64,17 @@ class _OcclusionStage(HasOcclusion):
                 raise ColumnError(
                     f"{type(self).__name__}: targetCol {target!r} is {kind.simpleString()}; a class is an int"
                 )
+        warn_of_random_weights(net.card, net.weights, net.seed)
+        return net, occlusion
+
+    def _opened_occlusion(self) -> tuple[Network, Occlusion]:
+        """Open the network and describe its occlusion, whatever DataFrame it is for."""
+        check_explainable(self._card("image"), {self.getMode()})
+        net = self._opened(self.getImageSize())
         fill = color_fill(tuple(self.getPatchColor()), net.preprocessing)
         occlusion = self._options().occlusion(
             net.traced, (net.preprocessing.crop,) * 2, fill, incremental=framework(net.card.framework).incremental
         )
-        warn_of_random_weights(net.card, net.weights, net.seed)
         return net, occlusion
 
     def _options(self, **approximate: Any) -> OcclusionOptions:
@@ -94,8 +99,7 @@ class _OcclusionStage(HasOcclusion):
             **approximate,
         )
 
-    def _explaining(self, dataset: DataFrame, net: Network, occlusion: Occlusion, **options: Any) -> Explaining:
-        net = net.shipped(dataset.sparkSession)
+    def _explaining(self, net: Network, occlusion: Occlusion, **options: Any) -> Explaining:
         (feed,) = net.feeds(self.getInputCol())
         return Explaining(
             source=net.source,
@@ -312,7 +316,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
             )
         taken = [name for name in (self.getInputCol(), self.getTargetCol()) if name is not None]
         sample = dataset.select(*(F.col(quoted(name)) for name in taken)).limit(self.getSampleSize())
-        explaining = self._explaining(dataset, net, occlusion, tuning=self.getTargetSSIM())
+        explaining = self._explaining(net.shipped(dataset.sparkSession), occlusion, tuning=self.getTargetSSIM())
         spread = sample.repartition(self.getSampleSize())
         measured = [row[0] for row in map_rows(spread, RowMap(explaining, (), RowPolicy("drop"))).collect()]
         if not measured:
@@ -411,6 +415,30 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         net, occlusion = self._checked(dataset)
+        occlusion = self._tuned(occlusion)
+        extra = [self.getErrorCol()] if self.getErrors() == "null" else []
+        output = self.getOutputCol()
+        check_absent(dataset, [output, self.getDetailsCol(), *extra], "set another name, or drop it first")
+        explaining = self._explaining(net.shipped(dataset.sparkSession), occlusion)
+        policy = RowPolicy(cast("Any", self.getErrors()), self.getErrorCol(), net.reads.error)
+        rows = RowMap(explaining, tuple(dataset.columns), policy)
+        return map_rows(dataset, rows, vectors={output: int(np.prod(occlusion.grid.shape))})
+
+    def open_explainer(self) -> RowMap:
+        """Open the network in this process, for who runs it without a DataFrame: a pass over a column of images.
+
+        Raises
+        ------
+        InvalidArgumentError, optimizer.occlusion.PatchError
+            As of ``transform``.
+        """
+        net, occlusion = self._opened_occlusion()
+        warn_of_random_weights(net.card, net.weights, net.seed)
+        explaining = self._explaining(net, self._tuned(occlusion))
+        return RowMap(explaining, (), RowPolicy(cast("Any", self.getErrors()), self.getErrorCol(), net.reads.error))
+
+    def _tuned(self, occlusion: Occlusion) -> Occlusion:
+        """Apply what fit has chosen."""
         if occlusion.mode == "approximate" and self.getPlacesPerImage():
             occlusion = replace(occlusion, target_ssim=self.getTargetSSIM())
         elif occlusion.mode == "approximate":
@@ -420,10 +448,4 @@ class OcclusionExplainerModel(Model, _OcclusionStage, NetworkPersistable):
                     f"stageOneStride={self.getStageOneStride()} is not a multiple of stride={stride}: fit again"
                 )
             occlusion = replace(occlusion, tau=self.getTau(), step=self.getStageOneStride() // stride)
-        extra = [self.getErrorCol()] if self.getErrors() == "null" else []
-        output = self.getOutputCol()
-        check_absent(dataset, [output, self.getDetailsCol(), *extra], "set another name, or drop it first")
-        explaining = self._explaining(dataset, net, occlusion)
-        policy = RowPolicy(cast("Any", self.getErrors()), self.getErrorCol(), net.reads.error)
-        rows = RowMap(explaining, tuple(dataset.columns), policy)
-        return map_rows(dataset, rows, vectors={output: int(np.prod(occlusion.grid.shape))})
+        return occlusion

@@ -311,3 +311,13 @@ def _until(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < ends
         time.sleep(0.005)
+
+
+def test_a_deadline_that_went_by_in_the_front_end_is_no_fault_of_the_client(
+    client: HttpClient, router: NumpyRouter
+) -> None:
+    """A microsecond is over by the time that the body is parsed; a router takes no budget of 0."""
+    asked = len(router.budgets)
+    reply = client.infer("linear", {**GOOD, "parameters": {"timeout": 1}})
+    assert reply.status == 504
+    assert len(router.budgets) == asked

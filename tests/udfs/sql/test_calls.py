@@ -1,0 +1,128 @@
+"""Calls of SQL functions without Spark: what is named row by row, what is left out, types that do not fit."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+
+from udfs.inference import PortableNetwork, Prediction
+from udfs.shards import TensorColumn, TensorGroup
+from udfs.sql import CallError, PredictionCalls, SQLModel, as_arrow
+
+COLUMNS = (TensorColumn("price", "float32", ()), TensorColumn("v", "float32", (2,)))
+IDS = (TensorColumn("id", "int64", ()),)
+
+
+def linear(scale: float, outputs: int = 1) -> torch.nn.Module:
+    """A layer whose outputs are the sum of its inputs, times `scale` and the output's number from 1."""
+    layer = torch.nn.Linear(3, outputs, bias=False)
+    with torch.no_grad():
+        layer.weight[:] = scale * torch.arange(1, outputs + 1)[:, None]
+    return layer
+
+
+def model(network: torch.nn.Module, kind: str, *, threshold: float = 0.0, probabilities: bool = False) -> SQLModel:
+    made = PortableNetwork.of(network, [np.zeros((2, 3), np.float32)])
+    groups = (TensorGroup("features", COLUMNS, joined=True),)
+    return SQLModel(Prediction(made, groups, (), "raw", 2), COLUMNS, kind, threshold, probabilities)
+
+
+def goods(rows: int = 5) -> pa.StructArray:
+    price = pa.array([Decimal("1.5"), None, Decimal(-4), Decimal(2), Decimal(1)][:rows], pa.decimal128(10, 2))
+    v = pa.array([[1.0, 2.0], [1.0, 2.0], [0.0, 1.0], [1.0], [float("nan"), 0.0]][:rows], pa.list_(pa.float64()))
+    return pa.StructArray.from_arrays([v, pa.array(range(rows)), price], names=["v", "other", "price"])
+
+
+def test_each_row_is_predicted_by_the_model_it_names() -> None:
+    calls = PredictionCalls(
+        "predict_tuned", {"one": model(linear(1), "value"), "ten": model(linear(10), "value")}, False
+    )
+    names = pa.array(["ten", "one", "one", "ten", "one"])
+    assert calls([goods(), names]).to_pylist()[:4] == [45.0, None, -3.0, None]
+
+
+def test_the_only_model_need_not_be_named() -> None:
+    calls = PredictionCalls("predict_tuned", {"one": model(linear(1), "value")}, False)
+    assert calls([goods(3)]).to_pylist() == [4.5, None, -3.0]
+    both = PredictionCalls("predict_tuned", {"one": model(linear(1), "value"), "b": model(linear(2), "value")}, False)
+    with pytest.raises(CallError, match="name one of the registered model: 'one', 'b'"):
+        both([goods(3)])
+
+
+def test_outputs_become_scores_probabilities_and_classes_as_in_the_stage() -> None:
+    """Of NaN too: it is Spark's largest number, so that it is above any threshold, and the largest output."""
+    positive = PredictionCalls("f", {"m": model(linear(1), "positive")}, explained=True)([goods()]).to_pylist()
+    assert [row["prediction"] for row in positive] == [1.0, None, 0.0, None, 1.0]
+    assert positive[0]["raw_prediction"] == [-4.5, 4.5]
+    assert np.allclose(positive[0]["probability"], [1 / (1 + np.exp(4.5)), 1 / (1 + np.exp(-4.5))])
+    odds = PredictionCalls(
+        "f", {"m": model(linear(0.1), "positive", threshold=0.5, probabilities=True)}, explained=True
+    )
+    assert np.allclose(odds([goods(1)])[0].as_py()["probability"], [0.55, 0.45])
+    assert odds([goods(1)])[0].as_py()["prediction"] == 0.0
+    classes = PredictionCalls("f", {"m": model(linear(1, outputs=3), "classes")}, explained=True)([goods()]).to_pylist()
+    assert [row["prediction"] for row in classes] == [2.0, None, 0.0, None, 0.0]
+    assert np.allclose(sum(classes[0]["probability"]), 1)
+    assert classes[1]["error"] == "null"
+    assert classes[3] == {
+        "prediction": None,
+        "probability": None,
+        "raw_prediction": None,
+        "error": "tensor of another size",
+        "detail": "column 'v'",
+    }
+
+
+def test_a_null_struct_is_a_bad_row() -> None:
+    struct = pa.array(
+        [None, {"v": [1.0, 2.0], "price": 1.5}], pa.struct([("v", pa.list_(pa.float64())), ("price", pa.float64())])
+    )
+    told = PredictionCalls("f", {"m": model(linear(1), "value")}, explained=True)([struct]).to_pylist()
+    assert [row["prediction"] for row in told] == [None, 4.5]
+    assert told[0]["error"] == "null"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (pa.array(["1"]), "no column 'price' in its struct; it was given string"),
+        (pa.StructArray.from_arrays([pa.array([1.0])], names=["prices"]), "no column 'price'.*did you mean 'prices'"),
+        (
+            pa.StructArray.from_arrays([pa.array(["1"]), pa.array([[1.0, 2.0]])], names=["price", "v"]),
+            "column 'price' is string; the network was trained on float32",
+        ),
+        (
+            pa.StructArray.from_arrays([pa.array([1.0]), pa.array([[[1.0, 2.0]]])], names=["price", "v"]),
+            r"column 'v' is list<.*; the network was trained on float32\[2\]",
+        ),
+        (
+            pa.StructArray.from_arrays([pa.array([1.0]), pa.array([[1, 2]])], names=["price", "v"]),
+            r"column 'v' is list<.*; the network was trained on float32\[2\]",
+        ),
+    ],
+)
+def test_a_column_of_another_type_is_named(values: pa.Array, message: str) -> None:
+    calls = PredictionCalls("predict_tuned", {"m": model(linear(1), "value")}, explained=False)
+    with pytest.raises(CallError, match=message):
+        calls([values])
+
+
+def test_what_pandas_has_becomes_what_arrow_had() -> None:
+    class Vector:
+        def toArray(self) -> np.ndarray:
+            return np.array([1.0, 2.0])
+
+    series = pd.Series([Vector(), None], dtype=object)
+    assert as_arrow(series).to_pylist() == [[1.0, 2.0], None]
+    assert as_arrow(pd.Series([b"a", None], dtype=object)).type == pa.binary()
+    assert as_arrow(pd.Series([1.5, np.nan])).to_pylist() == [1.5, None]
+    nested = np.empty(1, object)
+    nested[0] = np.array([np.array([1.0, 2.0]), np.array([3.0, 4.0])], dtype=object)
+    assert as_arrow(pd.Series(nested)).to_pylist() == [[[1.0, 2.0], [3.0, 4.0]]]
+    struct = as_arrow(pd.DataFrame({"a": [1.0, None], "b": ["x", None]}))
+    assert struct.to_pylist() == [{"a": 1.0, "b": "x"}, None]

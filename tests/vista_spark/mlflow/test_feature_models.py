@@ -1,0 +1,153 @@
+"""Featurizers as models of MLflow give the rows of the stage: loaded in this process, and in Spark's workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+mlflow = pytest.importorskip("mlflow")
+
+import torch
+from photographs import crops, encode
+from pyspark.ml import PipelineModel
+from pyspark.ml.classification import LogisticRegression
+from pyspark.ml.feature import VectorAssembler
+from pyspark.sql import functions as F  # noqa: N812
+from sessions import CONNECT
+from stages import tuned_model
+from texts import TOKENIZERS, tiny_bert
+
+import vista_spark.mlflow
+from vista_spark import CNNFeaturizer, OcclusionExplainer, TextFeaturizer, TransferPredictor
+from vista_spark.errors import ColumnError, InvalidArgumentError
+from vista_spark.transfer import PredictorInputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def tracking(tmp_path: Path) -> Iterator[None]:
+    """Point MLflow to a server of the test's own."""
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    mlflow.create_experiment("features", artifact_location=(tmp_path / "mlruns").as_uri())
+    mlflow.set_experiment("features")
+    yield
+    mlflow.set_tracking_uri(before)
+
+
+def own_network() -> torch.nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+        ).eval()
+
+
+@pytest.mark.usefixtures("tracking")
+@pytest.mark.skipif(CONNECT, reason="spark_udf of MLflow asks the classic session for its settings")
+def test_a_model_gives_the_rows_of_the_stage(spark: SparkSession) -> None:
+    stage = CNNFeaturizer(
+        model=own_network(), imageSize=32, layers=["0", "3"], pooling="mean", outputCols=["low", "high"], batchSize=3
+    ).setOutputFormat("array")
+    pictures = [encode(picture) for *_, picture in crops(4, side=48)]
+    rows = [*enumerate(pictures), (4, b"no image"), (5, None)]
+    df = spark.createDataFrame(rows, "id long, image binary")
+    expected = stage.transform(df).sort("id").collect()
+    with mlflow.start_run():
+        info = vista_spark.mlflow.log_model(stage, "features", registered_model_name="photo_features")
+    mlflow.MlflowClient().set_registered_model_alias("photo_features", "best", 1)
+    loaded = mlflow.pyfunc.load_model("models:/photo_features@best")
+    assert info.signature.inputs.input_names() == ["image"]
+    found = loaded.predict(df.sort("id").toPandas()[["image"]])
+    udf = mlflow.pyfunc.spark_udf(spark, info.model_uri, env_manager="local")
+    in_spark = (
+        df.repartition(2).select("id", udf(F.struct("image")).alias("f")).select("id", "f.*").sort("id").collect()
+    )
+    for place, row in enumerate(expected):
+        for name in ("low", "high"):
+            for got in (found[name][place], in_spark[place][name]):
+                assert (got is None) == (row[name] is None), (place, name)
+                assert row[name] is None or np.allclose(got, row[name], atol=1e-5), (place, name)
+        assert found["error"][place] == in_spark[place]["error"] == (row["image_error"] or "")
+
+
+def test_a_transfer_predicts_as_its_best_model(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows that it cannot predict have the reasons of ``transfer_error``."""
+    rows = [
+        (number, float(label), float(left), encode(picture))
+        for number, (label, left, _, picture) in enumerate(crops(8, side=48))
+    ]
+    rows += [(8, 0.0, None, rows[0][3]), (9, 0.0, 1.0, b"no image"), (10, 0.0, 1.0, None)]
+    df = spark.createDataFrame(rows, "id long, label double, left double, image binary")
+    featurizer = CNNFeaturizer(
+        model=own_network(), imageSize=32, layers=["3"], outputCols=["f"], errorCol="transfer_error", errors="null"
+    )
+    known = featurizer.transform(df.where("id < 8")).drop("transfer_error")
+    assembled = VectorAssembler(inputCols=["left", "f"], outputCol="transfer_features").transform(known)
+    downstream = LogisticRegression(featuresCol="transfer_features", maxIter=5, regParam=0.01).fit(assembled)
+    inputs = PredictorInputs(structured=("left",), structured_size=1, image="f", image_size=4, example=(1.0,))
+    best = PipelineModel([featurizer, TransferPredictor(downstream, inputs)])
+    expected = best.transform(df).sort("id").collect()
+    vista_spark.mlflow.save_model(best, tmp_path / "model")
+    loaded = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    assert loaded.metadata.get_input_schema().input_names() == ["left", "image"]
+    found = loaded.predict(df.sort("id").toPandas()[["left", "image"]])
+    assert len({row["prediction"] for row in expected}) == 3, "both classes, and rows without one"
+    for place, row in enumerate(expected):
+        assert found["error"][place] == (row["transfer_error"] or "")
+        assert found["prediction"][place] == row["prediction"], place
+        if row["prediction"] is not None:
+            assert np.allclose(found["probability"][place], row["probability"].toArray(), atol=1e-5)
+
+
+def test_an_explainer_gives_the_heat_maps_of_the_stage(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.createDataFrame([(0, encode(next(crops(1, side=64))[-1])), (1, b"no image")], "id long, image binary")
+    explainer = OcclusionExplainer(model="squeezenet1_1", imageSize=64, patchSize=32, stride=32, seed=5)
+    with pytest.raises(InvalidArgumentError, match="OcclusionExplainer has no Python-function flavour here"):
+        vista_spark.mlflow.save_model(explainer, tmp_path / "model")
+    stage = explainer.fit(df)
+    good, bad = stage.transform(df).sort("id").collect()
+    vista_spark.mlflow.save_model(stage, tmp_path / "model")
+    found = mlflow.pyfunc.load_model(str(tmp_path / "model")).predict(df.sort("id").toPandas()[["image"]])
+    assert np.allclose(found["heat_map"][0], good["heat_map"].toArray(), atol=1e-5)
+    assert found["target"][0] == good["explanation"]["target"]
+    assert (found["rows"][0], found["columns"][0]) == (2, 2)
+    assert found["heat_map"][1] is None
+    assert list(found["error"]) == ["", bad["image_error"]]
+
+
+@pytest.mark.skipif(not TOKENIZERS, reason="texts need torch and tokenizers: pip install 'cerebro-spark[torch]'")
+def test_texts_and_a_combination(spark: SparkSession, tmp_path: Path) -> None:
+    tiny_bert()
+    stage = TextFeaturizer(model="tiny_bert", layers=["layer1", "layer3"], combine="sum", outputCols=["both"])
+    vista_spark.mlflow.save_model(stage, tmp_path / "model")
+    loaded = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    df = spark.createDataFrame([(0, "the cat sat"), (1, "bonds rose")], "id long, text string")
+    expected = [row["both"].toArray() for row in stage.transform(df).sort("id").collect()]
+    assert np.allclose(
+        np.stack(loaded.predict(df.sort("id").toPandas()[["text"]])["both"]), np.stack(expected), atol=1e-5
+    )
+
+
+def test_what_has_no_flavour_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"TunedModel has no Python-function flavour.*cerebro_spark\.mlflow"):
+        vista_spark.mlflow.save_model(tuned_model(), tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match='errors="drop"'):
+        vista_spark.mlflow.save_model(CNNFeaturizer(model="squeezenet1_1", errors="drop"), tmp_path)
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    stage = CNNFeaturizer(model=own_network(), imageSize=32, layers=["3"], outputCols=["f"])
+    vista_spark.mlflow.save_model(stage, tmp_path / "model")
+    with pytest.raises(ColumnError, match="no column 'image'; columns: picture"):
+        vista_spark.mlflow._load_pyfunc(str(tmp_path / "model" / "data" / "model")).predict(
+            pd.DataFrame({"picture": [b""]})
+        )

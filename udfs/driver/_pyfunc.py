@@ -1,0 +1,90 @@
+"""Models of MLflow's Python-function flavour, whose state is a folder of data and never a pickle."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optimizer import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Pyfunc", "pyfunc_signature"]
+
+_DATA = "model"
+
+
+class Pyfunc:
+    """What MLflow stores of a model.
+
+    Parameters
+    ----------
+    loader_module : str
+        A module with ``_load_pyfunc(path)``: it gets the folder of data, in an environment that has this project.
+    write : callable
+        Writes the data into the folder that it is given.
+    signature : mlflow.models.ModelSignature
+    extra : str
+        The optional dependency that runs the network: ``"torch"`` or ``"tensorflow"``.
+    """
+
+    def __init__(self, loader_module: str, write: Callable[[Path], None], signature: Any, extra: str) -> None:
+        self._loader_module, self._write, self._signature = loader_module, write, signature
+        self._requirements = [f"cerebro-spark[{extra}]=={__version__}"]
+
+    def save(self, path: str | Path, **options: Any) -> None:
+        """Save to a folder of this machine that does not exist yet, or is empty."""
+        import mlflow  # noqa: PLC0415 - takes a second that only tracking should cost
+
+        with tempfile.TemporaryDirectory() as scratch:
+            mlflow.pyfunc.save_model(path=str(path), **self._options(Path(scratch), options))
+
+    def log(self, name: str, **options: Any) -> Any:
+        """Log to the active run, or to a new one; return MLflow's ``ModelInfo``."""
+        import mlflow  # noqa: PLC0415
+
+        with tempfile.TemporaryDirectory() as scratch:
+            return mlflow.pyfunc.log_model(name=name, **self._options(Path(scratch), options))
+
+    def _options(self, scratch: Path, given: dict[str, Any]) -> dict[str, Any]:
+        data = scratch / _DATA
+        self._write(data)
+        own = {"signature": self._signature, "pip_requirements": self._requirements}
+        wanted = {name: value for name, value in given.items() if value is not None}
+        return {"loader_module": self._loader_module, "data_path": str(data), **own, **wanted}
+
+
+def pyfunc_signature(inputs: Sequence[tuple[str, str]], outputs: Sequence[tuple[str, str]]) -> Any:
+    """Make MLflow's signature from names and types.
+
+    Parameters
+    ----------
+    inputs, outputs : sequence of (str, str)
+        Name and type: a type of MLflow's (``"binary"``, ``"string"``, ``"double"``, ``"long"``, ...), and ``[]`` behind
+        it for each axis of an array. Outputs may be null.
+
+    Examples
+    --------
+    >>> pyfunc_signature([("image", "binary")], [("pool", "float[]")]).outputs.input_names()
+    ['pool']
+    """
+    from mlflow.models import ModelSignature  # noqa: PLC0415
+    from mlflow.types import Schema  # noqa: PLC0415
+
+    return ModelSignature(
+        inputs=Schema([_column(name, kind) for name, kind in inputs]),
+        outputs=Schema([_column(name, kind) for name, kind in outputs]),
+    )
+
+
+def _column(name: str, kind: str) -> Any:
+    from mlflow.types import ColSpec, DataType  # noqa: PLC0415
+    from mlflow.types.schema import Array  # noqa: PLC0415
+
+    base, axes = kind.rstrip("[]"), kind.count("[]")
+    made: Any = DataType[base]
+    for _ in range(axes):
+        made = Array(made)
+    return ColSpec(made, name)

@@ -1,0 +1,179 @@
+"""``cnn_features`` and ``text_features``: calls of networks, by the name and the layer that each row names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from optimizer.errors import nearest
+from udfs.arrow import RowMap, RowPolicy
+from udfs.images import IMAGE_FIELDS
+from udfs.sql._arguments import CallError, chosen, counted, in_order, rows_alike
+from udfs.sql._struct import EXPLAINED_FEATURES, FEATURES, REASONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from udfs.inference import Feature, Inference
+
+__all__ = ["NetworkCalls", "SQLNetwork"]
+
+_ERROR, _DETAIL = (field.name for field in REASONS)
+_USAGE = "(column, 'model', 'layer')"
+_MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SQLNetwork:
+    """A network that queries call by name.
+
+    Parameters
+    ----------
+    inference : Inference
+        Reads one column, and has the features of the calls that name no layer.
+    layers : mapping of str to Feature
+        Those of each layer that a call may name.
+    from_top : tuple of str
+        Names of the layers that have numbers, the topmost first.
+    policy : RowPolicy
+        ``errors`` is ``"null"`` or ``"raise"``.
+    tensors : bool
+        Whether it reads a layer's tensors instead of images.
+    """
+
+    inference: Inference
+    layers: Mapping[str, Feature]
+    from_top: tuple[str, ...]
+    policy: RowPolicy
+    tensors: bool = False
+
+    def at(self, layer: Any, function: str) -> Inference:
+        """Choose the features of one layer, by its name or by its number from the top, 1 the topmost.
+
+        Raises
+        ------
+        CallError
+            No such layer, or none is named and the stage has several in columns of their own.
+        """
+        if layer is None:
+            if len(self.inference.vectors) == 1:
+                return self.inference
+            raise CallError(f"{function}: the stage has several layers: name one of {', '.join(self.layers)}")
+        name = layer
+        if isinstance(layer, int):
+            place = abs(layer)
+            if not 1 <= place <= len(self.from_top):
+                raise CallError(f"{function}: layer {layer}: layers count from the top, 1 to {len(self.from_top)}")
+            name = self.from_top[place - 1]
+        if name not in self.layers:
+            raise CallError(
+                f"{function}: no layer {layer!r}{nearest(str(layer), self.layers)}; layers: {', '.join(self.layers)}"
+            )
+        return replace(self.inference, features=(self.layers[name],), combined=None)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkCalls:
+    """A SQL function ``(column, 'model', 'layer')`` over the networks that are registered for it.
+
+    Parameters
+    ----------
+    function : str
+        Its name, for the messages.
+    kind : {"image", "text"}
+        What the networks read.
+    networks : mapping of str to SQLNetwork
+    explained : bool
+        Give a struct of the features, the reason why there are none, and its detail.
+    """
+
+    function: str
+    kind: str
+    networks: Mapping[str, SQLNetwork]
+    explained: bool
+
+    @property
+    def returns(self) -> pa.DataType:
+        """Type of its value."""
+        return EXPLAINED_FEATURES if self.explained else FEATURES
+
+    def __call__(self, arguments: Sequence[pa.Array]) -> pa.Array:
+        """Compute a batch of calls.
+
+        Raises
+        ------
+        CallError
+            The call names what is not registered, or its column is of a type that the network does not read.
+        udfs.arrow.RowError
+            A row is bad, and the stage has ``errors="raise"``.
+        """
+        values, names, layers = counted(arguments, self.function, self.function + _USAGE, _MOST)
+        parts = []
+        for (name, layer), rows in rows_alike(names, layers):
+            network = chosen(name, self.networks, self.function, "network")
+            inference = network.at(layer, self.function)
+            self._check(values.type, network)
+            own = values if len(rows) == len(values) else values.take(pa.array(rows))
+            parts.append((rows, self._computed(inference, own, network.policy)))
+        return in_order(parts, self.returns)
+
+    def _computed(self, inference: Inference, values: pa.Array, policy: RowPolicy) -> pa.Array:
+        reasons = RowPolicy(policy.errors, _ERROR, policy.error, _DETAIL)
+        batch = pa.RecordBatch.from_arrays([values], names=list(inference.reads))
+        table = pa.Table.from_batches(RowMap(inference, (), reasons)([batch]))
+        features = table.column(inference.vectors[0]).combine_chunks()
+        if not self.explained:
+            return features
+        told = [
+            table.column(name).combine_chunks() if name in table.column_names else None for name in ("error", "detail")
+        ]
+        absent = pa.nulls(len(features), pa.string())
+        fields = [features, *(absent if column is None else column for column in told)]
+        return pa.StructArray.from_arrays(fields, fields=list(EXPLAINED_FEATURES))
+
+    def _check(self, kind: pa.DataType, network: SQLNetwork) -> None:
+        if pa.types.is_null(kind):
+            return
+        if self.kind == "text":
+            if not _is_string(kind):
+                raise CallError(f"{self.function}: its column is {kind}; a text is a string")
+        elif network.tensors:
+            if not _is_vector(kind) and not _is_floats(kind):
+                raise CallError(
+                    f"{self.function}: its column is {kind}; the tensor of a layer is a Spark ML vector or an array of "
+                    "float or double"
+                )
+        elif not _is_image(kind) and not _is_floats(kind) and not (_is_list(kind) and _is_image(kind.value_type)):
+            raise CallError(
+                f"{self.function}: its column is {kind}; an image is binary (encoded bytes), string (path), Spark's "
+                "image struct, or an array of float or double (a preprocessed tensor); several images are an array of "
+                "one of the first three"
+            )
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
+def _is_image(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return {field.name for field in kind} >= set(IMAGE_FIELDS)
+    return _is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _is_floats(kind: pa.DataType) -> bool:
+    if not _is_list(kind):
+        return False
+    while _is_list(kind):
+        kind = kind.value_type
+    return pa.types.is_floating(kind)
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and {field.name for field in kind} == {"type", "size", "indices", "values"}
