@@ -133,6 +133,8 @@ class Backends:
 
     def grow(self, count: int) -> tuple[str, ...]:
         """Ask Spark for backends until there are so many, those that have not come yet among them; gives the new."""
+        # One whose restarts are used up serves no more, and another may have its name.
+        self.give_back(tuple(self._given_up))
         with self._changed:
             if self._closing:
                 return ()
