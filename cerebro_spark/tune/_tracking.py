@@ -322,12 +322,15 @@ class _MLflow(Callback):
         except InvalidArgumentError as refused:
             self._client.set_tag(self.parent, _MODEL, f"not logged: {refused}"[:_TAG])
             return
-        pyfunc.save(folder)
-        self._client.log_artifacts(self.parent, str(folder), _MODEL)
-        if settings.registered_model_name is not None:
-            import mlflow  # noqa: PLC0415
+        try:
+            pyfunc.save(folder)
+            self._client.log_artifacts(self.parent, str(folder), _MODEL)
+            if settings.registered_model_name is not None:
+                import mlflow  # noqa: PLC0415
 
-            mlflow.register_model(f"runs:/{self.parent}/{_MODEL}", settings.registered_model_name)
+                mlflow.register_model(f"runs:/{self.parent}/{_MODEL}", settings.registered_model_name)
+        except Exception:  # noqa: BLE001 - a registry that is away leaves a run that is over, with all else in it
+            _LOG.exception("MLflow could not log the best model of run %s as a model", selection.spec.run)
 
     def _log_facts(self, facts: Mapping[str, float]) -> None:
         for name, value in facts.items():

@@ -30,6 +30,9 @@ _COSTLY = ("NetworkEstimator", "MLPRegressor", "OcclusionExplainer")
 _EACH = [pytest.param(name, marks=(pytest.mark.extended,) if name in _COSTLY else ()) for name in STAGES]
 
 
+BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
+
+
 def fitted(name: str, rows: DataFrame) -> Transformer:
     stage = STAGES[name].make()
     return stage.fit(rows) if isinstance(stage, Estimator) else stage
@@ -94,7 +97,7 @@ def test_files_arrive_and_a_restart_goes_on_from_the_checkpoint(spark: SparkSess
             hidden.rename(incoming / name)
 
     def query() -> StreamingQuery:
-        files = spark.readStream.format("binaryFile").load(str(incoming))
+        files = spark.readStream.schema(BINARY_FILE).format("binaryFile").load(str(incoming))
         named = files.select(F.element_at(F.split("path", "/"), -1).alias("name"), F.col("content").alias("image"))
         return started(stage.transform(named).drop("image"), tmp_path, how)
 

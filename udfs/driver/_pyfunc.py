@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["Pyfunc", "pyfunc_signature"]
 
@@ -38,14 +40,14 @@ class Pyfunc:
         """Save to a folder of this machine that does not exist yet, or is empty."""
         import mlflow  # noqa: PLC0415 - takes a second that only tracking should cost
 
-        with tempfile.TemporaryDirectory() as scratch:
+        with tempfile.TemporaryDirectory() as scratch, _exact_signature():
             mlflow.pyfunc.save_model(path=str(path), **self._options(Path(scratch), options))
 
     def log(self, name: str, **options: Any) -> Any:
         """Log to the active run, or to a new one; return MLflow's ``ModelInfo``."""
         import mlflow  # noqa: PLC0415
 
-        with tempfile.TemporaryDirectory() as scratch:
+        with tempfile.TemporaryDirectory() as scratch, _exact_signature():
             return mlflow.pyfunc.log_model(name=name, **self._options(Path(scratch), options))
 
     def _options(self, scratch: Path, given: dict[str, Any]) -> dict[str, Any]:
@@ -54,6 +56,14 @@ class Pyfunc:
         own = {"signature": self._signature, "pip_requirements": self._requirements}
         wanted = {name: value for name, value in given.items() if value is not None}
         return {"loader_module": self._loader_module, "data_path": str(data), **own, **wanted}
+
+
+@contextmanager
+def _exact_signature() -> Iterator[None]:
+    """Leave out MLflow's advice to try a signature with an example: this one follows from the stage."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*An input example was not provided", UserWarning)
+        yield
 
 
 def pyfunc_signature(inputs: Sequence[tuple[str, str]], outputs: Sequence[tuple[str, str]]) -> Any:

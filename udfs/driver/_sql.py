@@ -58,8 +58,10 @@ def register_function(
     """
     kind = from_arrow_type(returns)
     arrow_udf = None if pandas else getattr(vectorized, "arrow_udf", None)
+    # Its stubs know no function of any number of columns.
+    pandas_udf: Any = vectorized.pandas_udf
     if arrow_udf is None:
-        function = vectorized.pandas_udf(_by_pandas(calls, rows, struct=pa.types.is_struct(returns)), kind)
+        function = pandas_udf(_by_pandas(calls, rows, struct=pa.types.is_struct(returns)), kind)
     else:
         function = arrow_udf(_by_arrow(calls, rows), kind)
     spark.udf.register(name, function)

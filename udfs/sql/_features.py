@@ -154,17 +154,17 @@ class NetworkCalls:
 
 
 def _is_string(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string))
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list))
 
 
 def _is_image(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return {field.name for field in kind} >= set(IMAGE_FIELDS)
-    return _is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return _is_string(kind) or any(test(kind) for test in (pa.types.is_binary, pa.types.is_large_binary))
 
 
 def _is_floats(kind: pa.DataType) -> bool:
@@ -172,7 +172,7 @@ def _is_floats(kind: pa.DataType) -> bool:
         return False
     while _is_list(kind):
         kind = kind.value_type
-    return pa.types.is_floating(kind)
+    return bool(pa.types.is_floating(kind))
 
 
 def _is_vector(kind: pa.DataType) -> bool:

@@ -101,7 +101,8 @@ class PredictionCalls:
         )
         raw, *reasons = (table.column(name).combine_chunks() for name in (model.prediction.output, _ERROR, _DETAIL))
         good = raw.is_valid().to_numpy(zero_copy_only=False)
-        outputs = raw.flatten().to_numpy().reshape(int(good.sum()), -1)
+        numbers = raw.flatten().to_numpy()
+        outputs = numbers.reshape(int(good.sum()), -1) if good.any() else np.empty((0, 1), np.float32)
         prediction = _spread(_predicted(model, outputs), good)
         if not self.explained:
             return prediction
@@ -162,7 +163,7 @@ def _encoded(values: pa.Array, column: TensorColumn) -> pa.Array | None:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind)
+    return any(test(kind) for test in (pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean))
 
 
 def _flat(values: pa.Array, depth: int) -> pa.Array:
@@ -225,7 +226,8 @@ def _predicted(model: SQLModel, outputs: NDArray[np.float32]) -> NDArray[np.floa
     if not len(outputs):
         return np.empty(0)
     if model.kind == "classes":
-        return outputs.argmax(axis=1).astype(np.float64)
+        largest: NDArray[np.float64] = outputs.argmax(axis=1).astype(np.float64)
+        return largest
     first = outputs[:, 0].astype(np.float64)
     if model.kind == "value":
         return first

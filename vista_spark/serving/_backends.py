@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import socket
 import threading
@@ -94,6 +95,7 @@ class Backends:
         self._recipes = recipes
         self._options = options
         self._pool = f"serving-{uuid.uuid4().hex[:12]}"
+        self._numbers = itertools.count()
         self._jobs: dict[str, OneBackend] = {}
         self._asked: dict[str, float] = {}
         self._took_s = _USUAL_S
@@ -133,6 +135,8 @@ class Backends:
 
     def grow(self, count: int) -> tuple[str, ...]:
         """Ask Spark for backends until there are so many, those that have not come yet among them; gives the new."""
+        # One whose restarts are used up serves no more, and another may have its name.
+        self.give_back(tuple(self._given_up))
         with self._changed:
             if self._closing:
                 return ()
@@ -177,7 +181,8 @@ class Backends:
         options = self._options
         return BackendWorker(
             name,
-            self._pool,
+            # On Connect jobs are ended by this: one that is ending may have had the name before.
+            f"{self._pool}-{next(self._numbers)}",
             self._endpoint.location,
             self._credentials,
             self._recipes,

@@ -53,7 +53,7 @@ def fetched(session: Session, store: Store | None) -> Session:
     if reference.scheme == "models":
         return pipeline_session(mlflow_session(session, reference.name, version))
     fields = _models(reference, store).load(reference.name, version)
-    given = {name: getattr(session, name) for name in fields if getattr(session, name) not in (None, ())}
+    given = {name: getattr(session, name) for name in fields if getattr(session, name)}
     return pipeline_session(replace(session, **{**fields, **given, "model": fields["model"], "version": version}))
 
 

@@ -100,7 +100,8 @@ def resampled(
 
 
 def _interval(drawn: Floats) -> Interval:
-    low, high = np.nanquantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    with np.errstate(invalid="ignore"):  # r2 of a sample of one label
+        low, high = np.nanquantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 

@@ -42,7 +42,7 @@ def _width(group: TensorGroup) -> int:
     return sum(column.size for column in group.columns)
 
 
-def seeded(*layers: Any) -> torch.nn.Module:
+def seeded(*layers: Any) -> torch.nn.Sequential:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         return torch.nn.Sequential(*(layer() for layer in layers))
@@ -106,7 +106,7 @@ def test_images_and_tensors_beside_each_other(spark: SparkSession) -> None:
 
     image = TensorGroup("image", (TensorColumn("image", "uint8", (3, 8, 8)),), joined=False)
     tensor = TensorGroup("t", (TensorColumn("t", "float32", (2, 3)),), joined=False)
-    both = model(seeded(Both), [image, tensor], kind="classes")
+    both = model(seeded(Both)[0], [image, tensor], kind="classes")
     nested = [[[1.0, 2.0, 3.0], [4.0, 5.0, float(number)]] for number in range(4)]
     rows = [(number, encode(picture), nested[number]) for number, (*_, picture) in enumerate(crops(3, side=32))]
     rows += [(3, b"no image", nested[3]), (4, rows[0][1], [[1.0], [2.0]])]

@@ -78,6 +78,13 @@ def test_outputs_become_scores_probabilities_and_classes_as_in_the_stage() -> No
     }
 
 
+@pytest.mark.parametrize(("kind", "outputs"), [("classes", 3), ("positive", 1), ("value", 1)])
+def test_a_batch_without_a_good_row_is_nulls(kind: str, outputs: int) -> None:
+    calls = PredictionCalls("f", {"m": model(linear(1, outputs), kind)}, explained=True)
+    (row,) = calls([goods(2).slice(1)]).to_pylist()
+    assert (row["prediction"], row["probability"], row["raw_prediction"], row["error"]) == (None, None, None, "null")
+
+
 def test_a_null_struct_is_a_bad_row() -> None:
     struct = pa.array(
         [None, {"v": [1.0, 2.0], "price": 1.5}], pa.struct([("v", pa.list_(pa.float64())), ("price", pa.float64())])

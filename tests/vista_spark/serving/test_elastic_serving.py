@@ -55,13 +55,14 @@ def test_more_at_once_and_fewer_only_after_a_while() -> None:
     assert scaling.after(1, now=1, idle=True) == (1, ""), "never fewer than the least"
 
 
+@pytest.mark.extended
 def test_no_backend_without_traffic_and_one_with_it(spark: SparkSession, tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow")
     before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
     mlflow.create_experiment("serving", artifact_location=(tmp_path / "runs").as_uri())
     try:
-        server = Server(spark, backends=(0, 1), epoch_s=0.5).deploy(session())
+        server = Server(spark, backends=(0, 1), epoch_s=3.0).deploy(session())
         with server.start(timeout_s=600.0, experiment="serving") as api:
             assert api.backends == ("backend-0",)
             assert api["double"].execute(ONE).result(SECONDS).tolist() == [2, 2]

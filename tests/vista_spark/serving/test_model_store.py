@@ -202,6 +202,7 @@ def tracking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     mlflow.set_tracking_uri(before)
 
 
+@pytest.mark.extended
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_a_network_and_another_model_of_mlflow(tracking: Any) -> None:
     class Halving(tracking.pyfunc.PythonModel):  # type: ignore[misc]

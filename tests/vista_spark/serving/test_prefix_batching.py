@@ -134,12 +134,6 @@ def test_different_images_for_several_models_are_one_batch_of_the_trunk(pets: li
         np.testing.assert_allclose(answer["output"], own(pets[at], [image])[0], atol=1e-5, rtol=1e-5)
 
 
-def test_a_group_is_warmed_by_a_row_for_each_network_and_by_a_batch(pets: list[Deployment]) -> None:
-    group, counting = open_counting(pets, group_recipe(pets))
-    group.warm(7)
-    assert [one.images for one in counting] == [[3, 7], [], []]
-
-
 def test_rows_without_a_key_are_never_taken_for_one(pets: list[Deployment]) -> None:
     group, counting = open_counting(pets, group_recipe(pets))
     a, b = images(2)
