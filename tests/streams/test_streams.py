@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
-# The estimators train, or measure, for seconds; that their models read a stream is their common base's doing.
-_COSTLY = ("NetworkEstimator", "MLPRegressor", "OcclusionExplainer")
-_EACH = [pytest.param(name, marks=(pytest.mark.extended,) if name in _COSTLY else ()) for name in STAGES]
+# A stage of each room in the core suite; that all read a stream is their common base's doing.
+_CORE = ("CNNFeaturizer", "TunedModel")
+_EACH = [pytest.param(name, marks=() if name in _CORE else (pytest.mark.extended,)) for name in STAGES]
 
 
 BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
